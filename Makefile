@@ -1,0 +1,62 @@
+# make setup | demo | test | lint | bench; `make help` says more.
+
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+STAMP := .venv/.stamp
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+
+PYTHON_FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench java
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+	@echo '  variables: PYTHON=python3.12 (which Python makes .venv), ARGS="-k codec -x" (for make test)'
+
+setup: $(STAMP) ## make .venv with anew in it; again only when the pins have changed
+
+$(STAMP): pyproject.toml constraints.txt build-constraints.txt
+	@set -eu; \
+	if ! $(BIN)/python -c '$(PYTHON_FITS)' 2>/dev/null; then \
+	  found=; \
+	  for candidate in '$(PYTHON)' python3.13 python3.12 python3.11; do \
+	    if command -v "$$candidate" >/dev/null && "$$candidate" -c '$(PYTHON_FITS)'; then found=$$candidate; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo "setup: no fitting Python; found: $$('$(PYTHON)' --version 2>&1 || true); expected: 3.11, 3.12 or 3.13;" \
+	      "hint: install one and name it, as in 'make setup PYTHON=/path/to/python3.12'" >&2; exit 1; \
+	  fi; \
+	  echo "setup: .venv from $$found"; \
+	  "$$found" -m venv --clear .venv || { \
+	    echo "setup: this Python cannot make environments; hint: on Debian and Ubuntu install python3-venv" >&2; exit 1; }; \
+	fi
+	@echo 'setup: installing the pinned packages into .venv'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --build-constraint build-constraints.txt --editable '.[dev,demo]'
+	@touch $(STAMP)
+
+java:
+	@found=$$('$(JAVA)' -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1); \
+	if [ "$${found:-0}" -lt 17 ]; then \
+	  echo "java: Spark needs Java 17 or newer; found: $${found:-none};" \
+	    "hint: install a Java 17 runtime (Debian, Ubuntu: openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; \
+	fi
+
+demo: java setup ## a guided tour: build a store, repush it, swap, roll back
+	@$(BIN)/anew demo stores
+
+test: java setup ## all tests, the cheap tiers first
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## style, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: java setup ## the benchmarks of repush and load, both sides in one run
+	$(BIN)/python -m bench repush
+	$(BIN)/python -m bench load

@@ -1,0 +1,1 @@
+"""Benchmarks: each compares both sides in one run, on seeded records."""

@@ -1,0 +1,1 @@
+"""What goes over the wire between controller, nodes, drivers and clients: models and HTTP clients."""

@@ -1,0 +1,284 @@
+"""The wire models of controller and nodes. Fields are only ever added."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from anew.core.feed import NOWHERE, Feed, Position
+from anew.core.ledger import Ledger
+from anew.core.plan import Plan
+from anew.core.rebuild import Fingerprints, Progress, Stage
+from anew.core.store import Frozen, ManifestRef, Store
+
+
+class Wire(BaseModel):
+    """The root of all wire models: immutable, and unknown fields are passed over so that fields may be added."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Request(BaseModel):
+    """The root of all requests: immutable, and unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+# -- stores ----------------------------------------------------------------------------------------------------------
+
+
+class CreateStore(Request):
+    """Make a store. Schemas are Avro texts; the same ``request_id`` with the same body is the same store."""
+
+    name: str
+    key_schema: str
+    value_schema: str
+    settings: dict[str, str | int | bool | None] = {}
+    request_id: str | None = None
+
+
+class UpdateStore(Request):
+    """Change settings, or add a value schema."""
+
+    settings: dict[str, str | int | bool | None] = {}
+    value_schema: str | None = None
+
+
+class Swap(Request):
+    """Make a version current; no fabrics means all of the store's."""
+
+    version: int
+    fabrics: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+class RollBack(Request):
+    """Go back to a version; None means the newest backup."""
+
+    to: int | None = None
+    fabrics: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+class SnapshotView(Wire):
+    """`anew.core.planning.Snapshot` on the wire, with the feeds' offsets at a time that was asked for."""
+
+    store: Store
+    ends: Position = NOWHERE
+    at_time: Position = NOWHERE
+    unreachable: dict[str, str] = {}
+    base_files: dict[int, int] = {}
+    records_per_second: float | None = None
+    now_ms: int
+
+
+class RoutedVersion(Wire):
+    """What a client needs to address a version: partition → nodes that hold it."""
+
+    partitions: int
+    partitioner: str
+    replicas: dict[int, tuple[str, ...]]
+
+
+class LogLocation(Wire):
+    """Where a fabric's log is: ``embedded`` with a directory."""
+
+    kind: str
+    address: str
+
+
+class Routing(Wire):
+    """All that a client caches about a store. ``revision`` never goes back (rule R17)."""
+
+    name: str
+    uid: str
+    revision: int
+    fabric: str
+    current: int
+    key_schema: str
+    schemas: dict[int, str]
+    versions: dict[int, RoutedVersion]
+    nodes: dict[str, str]
+    feed: Feed | None
+    log: LogLocation
+    reads: bool
+    writes: bool
+    max_value_bytes: int
+
+
+# -- rebuilds --------------------------------------------------------------------------------------------------------
+
+
+class BeginRebuild(Request):
+    """Begin what a plan says; the same ``request_id`` with the same plan is the same rebuild."""
+
+    plan: Plan
+    request_id: str
+    driver: str = ""
+
+
+class Heartbeat(Request):
+    """A driver's sign of life; its stage only moves forward."""
+
+    epoch: int
+    stage: Stage
+    progress: Progress = Progress()
+
+
+class HeartbeatAnswer(Wire):
+    """Whether the driver is to go on."""
+
+    kill_asked: bool
+    lease_until_ms: int
+
+
+class Seal(Request):
+    """The base is complete: commit its manifest. Repeating the same is the same."""
+
+    epoch: int
+    manifest: ManifestRef
+    ledger: Ledger
+    fingerprint: Fingerprints
+    records_per_s: float
+
+
+class EndRebuild(Request):
+    """The driver gives up (``error``), or somebody asks for the rebuild to be killed (error None)."""
+
+    epoch: int | None = None
+    error: str | None = None
+
+
+# -- nodes -----------------------------------------------------------------------------------------------------------
+
+
+class ReplicaState(StrEnum):
+    """How far a node is with a replica."""
+
+    PENDING = "pending"
+    LOADING = "loading"
+    APPLYING = "applying"
+    ERROR = "error"
+
+
+class ReplicaReport(Wire):
+    """What a node says of one replica.
+
+    ``position`` covers just the feed partitions that the replica reads; ``lag_records`` sums what lies between it and
+    the ends that the node saw last; ``lag_ms`` is 0 at the end of the log (rule R17).
+    """
+
+    store_uid: str
+    version: int
+    partition: int
+    state: ReplicaState
+    position: Position = NOWHERE
+    lag_records: int = 0
+    lag_ms: int = 0
+    rows: int = 0
+    records_per_s: float = 0.0
+    error: str | None = None
+
+
+class DeadLetter(Wire):
+    """A record that no version applies (rule R21)."""
+
+    store_uid: str
+    feed: str
+    partition: int
+    offset: int
+    reason: str
+
+
+class NodeReport(Wire):
+    """What a node holds: the whole of it each time."""
+
+    node: str
+    fabric: str
+    url: str
+    started_at_ms: int
+    replicas: tuple[ReplicaReport, ...]
+    dead_letters: tuple[DeadLetter, ...] = ()
+
+
+class DesiredVersion(Wire):
+    """A version of which the node holds partitions."""
+
+    number: int
+    config: Frozen
+    feeds: tuple[str, ...]
+    start: Position
+    stop: Position | None
+    ttl_floor_ms: int
+    tombstone_floor_ms: int
+    manifest: ManifestRef
+    partitions: tuple[int, ...]
+
+
+class DesiredStore(Wire):
+    """A store of which the node holds replicas. ``current`` is the version that its fabric serves, 0 for none."""
+
+    uid: str
+    name: str
+    revision: int
+    current: int
+    key_schema: str
+    schemas: dict[int, str]
+    feeds: tuple[Feed, ...]
+    reads: bool
+    versions: tuple[DesiredVersion, ...]
+
+
+class DesiredState(Wire):
+    """What a node should hold; what is not in it is to be removed. ``revision`` never goes back."""
+
+    revision: int
+    fabric: str
+    log: LogLocation
+    deep_store: str
+    stores: tuple[DesiredStore, ...]
+
+
+class NodeView(Wire):
+    """A node as the controller sees it."""
+
+    id: str
+    fabric: str
+    url: str
+    alive: bool
+    last_seen_ms: int
+    replicas: int
+    states: dict[str, int]
+
+
+# -- status ----------------------------------------------------------------------------------------------------------
+
+
+class Problem(Wire):
+    """Something unhealthy: what, since when, and the command that comes next."""
+
+    what: str
+    since_ms: int | None
+    hint: str
+
+
+class ClusterInfo(Wire):
+    """Where the parts of a fabric are; drivers and clients open log and deep store themselves."""
+
+    fabric: str
+    log: LogLocation
+    deep_store: str
+    release: str
+
+
+class StatusView(Wire):
+    """The answer of ``anew status``."""
+
+    healthy: bool
+    problems: tuple[Problem, ...]
+    controller: dict[str, Any]
+    nodes: tuple[NodeView, ...]
+    stores: tuple[dict[str, Any], ...]
+    rebuilds: tuple[dict[str, Any], ...]

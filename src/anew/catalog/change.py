@@ -1,0 +1,114 @@
+"""A change of the catalog is a value: what is put, with the preconditions that travel with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from anew.core.admission import Rejection
+from anew.core.rebuild import Rebuild
+from anew.core.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Who did what when; kept for ever. ``id`` is unique: the same id twice is the same change (rule R22)."""
+
+    id: str
+    at_ms: int
+    actor: str
+    what: str
+    subject: str
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PutStore:
+    """Insert a store (``fence`` None) or replace it, if its revision is still ``fence``."""
+
+    store: Store
+    fence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutRebuild:
+    """Insert a rebuild (``fence`` None) or replace it, if its revision is still ``fence``."""
+
+    rebuild: Rebuild
+    fence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutRequest:
+    """Remember what a request id made; refused when the id is known with another body."""
+
+    request_id: str
+    body_hash: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Something outside of the catalog that is to go: intent first, then the act (rule R22).
+
+    ``kind`` is ``tree`` (a deep store directory), ``topic`` or ``truncate``; ``not_before_ms`` is the end of the grace.
+    """
+
+    id: str
+    kind: str
+    fabric: str
+    target: str
+    not_before_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutReclaim:
+    """Note an intent to reclaim; the same id again is nothing."""
+
+    reclaim: Reclaim
+
+
+@dataclass(frozen=True, slots=True)
+class DropReclaim:
+    """The act is done."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutDeadLetters:
+    """Record rejections; one that is known stays as it is (rule R21)."""
+
+    store_uid: str
+    rejections: tuple[Rejection, ...]
+
+
+Put = PutStore | PutRebuild | PutRequest | PutReclaim | DropReclaim | PutDeadLetters
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """All of ``puts`` or none, with one line of history."""
+
+    operation: Operation
+    puts: tuple[Put, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRequest:
+    """What a request id made earlier."""
+
+    body_hash: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node's last report, as JSON, and when it came."""
+
+    id: str
+    fabric: str
+    last_seen_ms: int
+    report: str
+    removed: bool = False

@@ -1,0 +1,310 @@
+"""The catalog on an SQL database: SQLite embedded, PostgreSQL with the same code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from anew.catalog.change import (
+    Change,
+    DropReclaim,
+    KnownRequest,
+    NodeRecord,
+    Operation,
+    PutDeadLetters,
+    PutRebuild,
+    PutReclaim,
+    PutRequest,
+    PutStore,
+    Reclaim,
+)
+from anew.catalog.engine import open_engine, reading, writing
+from anew.catalog.tables import COUNTERS, DEAD_LETTERS, HISTORY, NODES, REBUILDS, RECLAIMS, REQUESTS, STORES
+from anew.core.errors import InvalidRequest, Refused
+from anew.core.rebuild import Rebuild
+from anew.core.store import Store
+
+_REVISION = "revision"
+_Document = TypeVar("_Document", Store, Rebuild)
+
+
+class DatabaseCatalog:
+    """`anew.catalog.interface.Catalog` on SQLAlchemy."""
+
+    def __init__(self, url: str, timeout_seconds: float = 10.0) -> None:
+        """Open the database and bring its schema up to date.
+
+        Raises:
+            Unreachable: ``catalog_unreachable``.
+        """
+        self._engine = open_engine(url, timeout_seconds)
+
+    def revision(self) -> int:
+        """See `Catalog.revision`."""
+        with reading(self._engine) as connection:
+            return _counter(connection, _REVISION)
+
+    def commit(self, change: Change) -> bool:
+        """See `Catalog.commit`."""
+        with writing(self._engine) as connection:
+            if _known(connection, change.operation.id):
+                return False
+            for put in change.puts:
+                _apply(connection, put)
+            _record(connection, change.operation)
+            _bump(connection, _REVISION)
+        return True
+
+    def put_rebuild(self, rebuild: Rebuild, fence: int) -> None:
+        """See `Catalog.put_rebuild`."""
+        with writing(self._engine) as connection:
+            _put_rebuild(connection, PutRebuild(rebuild, fence))
+
+    def store(self, name: str) -> Store | None:
+        """See `Catalog.store`."""
+        return next(iter(self._stores(STORES.c.live_name == name)), None)
+
+    def store_by_uid(self, uid: str) -> Store | None:
+        """See `Catalog.store_by_uid`."""
+        return next(iter(self._stores(STORES.c.uid == uid)), None)
+
+    def stores(self) -> list[Store]:
+        """See `Catalog.stores`."""
+        return self._stores(STORES.c.live_name.is_not(None))
+
+    def deleted_stores(self) -> list[Store]:
+        """See `Catalog.deleted_stores`."""
+        return self._stores(STORES.c.live_name.is_(None))
+
+    def next_version(self, name: str) -> int:
+        """See `Catalog.next_version`."""
+        with reading(self._engine) as connection:
+            query = sa.select(sa.func.max(STORES.c.next_version)).where(STORES.c.name == name)
+            return connection.execute(query).scalar() or 1
+
+    def next_number(self, sequence: str) -> int:
+        """See `Catalog.next_number`."""
+        if sequence == _REVISION:
+            raise ValueError("the catalog's revision is not a sequence to draw from")
+        with writing(self._engine) as connection:
+            return _bump(connection, sequence)
+
+    def rebuild(self, rebuild_id: str) -> Rebuild | None:
+        """See `Catalog.rebuild`."""
+        return next(iter(self._rebuilds([REBUILDS.c.id == rebuild_id])), None)
+
+    def rebuilds(self, *, store_uid: str | None, running_only: bool) -> list[Rebuild]:
+        """See `Catalog.rebuilds`."""
+        conditions = [] if store_uid is None else [REBUILDS.c.store_uid == store_uid]
+        return self._rebuilds([*conditions, REBUILDS.c.running] if running_only else conditions)
+
+    def request(self, request_id: str) -> KnownRequest | None:
+        """See `Catalog.request`."""
+        with reading(self._engine) as connection:
+            return _request(connection, request_id)
+
+    def put_node(self, node: NodeRecord) -> None:
+        """See `Catalog.put_node`."""
+        row = {
+            "fabric": node.fabric,
+            "last_seen_ms": node.last_seen_ms,
+            "removed": node.removed,
+            "report": node.report,
+        }
+        with writing(self._engine) as connection:
+            update = sa.update(NODES).where(NODES.c.id == node.id).values(**row, revision=NODES.c.revision + 1)
+            if connection.execute(update).rowcount == 0:
+                connection.execute(sa.insert(NODES).values(id=node.id, revision=1, **row))
+                _bump(connection, _REVISION)
+
+    def nodes(self) -> list[NodeRecord]:
+        """See `Catalog.nodes`."""
+        columns = (NODES.c.id, NODES.c.fabric, NODES.c.last_seen_ms, NODES.c.report, NODES.c.removed)
+        with reading(self._engine) as connection:
+            rows = connection.execute(sa.select(*columns).where(~NODES.c.removed).order_by(NODES.c.id))
+            return [NodeRecord(*row) for row in rows]
+
+    def reclaims(self, due_at_ms: int | None) -> list[Reclaim]:
+        """See `Catalog.reclaims`."""
+        query = sa.select(RECLAIMS).order_by(RECLAIMS.c.not_before_ms, RECLAIMS.c.id)
+        if due_at_ms is not None:
+            query = query.where(RECLAIMS.c.not_before_ms <= due_at_ms)
+        with reading(self._engine) as connection:
+            return [Reclaim(*row) for row in connection.execute(query)]
+
+    def dead_letter_counts(self) -> dict[str, int]:
+        """See `Catalog.dead_letter_counts`."""
+        query = sa.select(DEAD_LETTERS.c.store_uid, sa.func.count()).group_by(DEAD_LETTERS.c.store_uid)
+        with reading(self._engine) as connection:
+            return {uid: count for uid, count in connection.execute(query)}
+
+    def history(self, subject: str | None, limit: int) -> list[Operation]:
+        """See `Catalog.history`."""
+        columns = (
+            HISTORY.c.operation_id,
+            HISTORY.c.at_ms,
+            HISTORY.c.actor,
+            HISTORY.c.what,
+            HISTORY.c.subject,
+            HISTORY.c.detail,
+        )
+        query = sa.select(*columns).order_by(HISTORY.c.sequence.desc()).limit(limit)
+        if subject is not None:
+            query = query.where(HISTORY.c.subject == subject)
+        with reading(self._engine) as connection:
+            return [Operation(*row[:5], detail=json.loads(row[5])) for row in connection.execute(query)]
+
+    def close(self) -> None:
+        """See `Catalog.close`."""
+        self._engine.dispose()
+
+    def _stores(self, condition: sa.ColumnElement[bool]) -> list[Store]:
+        query = sa.select(STORES.c.document, STORES.c.revision).where(condition).order_by(STORES.c.name)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [_with_revision(Store, row) for row in rows]
+
+    def _rebuilds(self, conditions: Sequence[sa.ColumnElement[bool]]) -> list[Rebuild]:
+        query = sa.select(REBUILDS.c.document, REBUILDS.c.revision).where(*conditions)
+        newest_first = query.order_by(REBUILDS.c.created_at_ms.desc(), REBUILDS.c.id)
+        with reading(self._engine) as connection:
+            rows = connection.execute(newest_first).all()
+        return [_with_revision(Rebuild, row) for row in rows]
+
+
+def _with_revision(model: type[_Document], row: Any) -> _Document:
+    return model.model_validate_json(row[0]).model_copy(update={"revision": row[1]})
+
+
+def _apply(connection: sa.Connection, put: object) -> None:
+    match put:
+        case PutStore():
+            _put_store(connection, put)
+        case PutRebuild():
+            _put_rebuild(connection, put)
+        case PutRequest():
+            _put_request(connection, put)
+        case PutReclaim(reclaim=reclaim):
+            if connection.execute(sa.select(RECLAIMS.c.id).where(RECLAIMS.c.id == reclaim.id)).first() is None:
+                row = {name: getattr(reclaim, name) for name in RECLAIMS.c.keys()}  # noqa: SIM118 - not a dict
+                connection.execute(sa.insert(RECLAIMS).values(**row))
+        case DropReclaim(id=reclaim_id):
+            connection.execute(sa.delete(RECLAIMS).where(RECLAIMS.c.id == reclaim_id))
+        case PutDeadLetters():
+            _put_dead_letters(connection, put)
+        case _:
+            raise TypeError(f"not a change of the catalog: {put!r}")
+
+
+def _put_store(connection: sa.Connection, put: PutStore) -> None:
+    store = put.store
+    row = {
+        "name": store.name,
+        "live_name": None if store.deleted_at_ms is not None else store.name,
+        "next_version": store.next_version,
+    }
+    if put.fence is None:
+        taken = sa.select(STORES.c.uid).where(STORES.c.live_name == store.name)
+        if connection.execute(taken).first() is not None:
+            raise Refused("store_exists", f"there is a store {store.name} already", found=store.name)
+        document = store.model_copy(update={"revision": 1}).model_dump_json()
+        connection.execute(sa.insert(STORES).values(uid=store.uid, revision=1, document=document, **row))
+        return
+    document = store.model_copy(update={"revision": put.fence + 1}).model_dump_json()
+    update = sa.update(STORES).where(STORES.c.uid == store.uid, STORES.c.revision == put.fence)
+    changed = connection.execute(update.values(revision=put.fence + 1, document=document, **row))
+    _check_swapped(changed.rowcount, f"the store {store.name}", put.fence)
+
+
+def _put_rebuild(connection: sa.Connection, put: PutRebuild) -> None:
+    rebuild = put.rebuild
+    row = {"running": not rebuild.ended, "store_uid": rebuild.store_uid, "created_at_ms": rebuild.created_at_ms}
+    if put.fence is None:
+        document = rebuild.model_copy(update={"revision": 1}).model_dump_json()
+        connection.execute(sa.insert(REBUILDS).values(id=rebuild.id, revision=1, document=document, **row))
+        return
+    document = rebuild.model_copy(update={"revision": put.fence + 1}).model_dump_json()
+    update = sa.update(REBUILDS).where(REBUILDS.c.id == rebuild.id, REBUILDS.c.revision == put.fence)
+    changed = connection.execute(update.values(revision=put.fence + 1, document=document, **row))
+    _check_swapped(changed.rowcount, f"the rebuild {rebuild.id}", put.fence)
+
+
+def _check_swapped(row_count: int, what: str, fence: int) -> None:
+    if row_count != 1:
+        raise Refused(
+            "revision_conflict",
+            f"{what} was changed by somebody else meanwhile",
+            expected=f"revision {fence}",
+            hint="try again",
+        )
+
+
+def _put_request(connection: sa.Connection, put: PutRequest) -> None:
+    known = _request(connection, put.request_id)
+    if known is not None:
+        raise InvalidRequest(
+            "request_id_reused",
+            "the request id was used before",
+            found=put.request_id,
+            expected="a new id for a new request; the same id only with the same body",
+        )
+    row = {"request_id": put.request_id, "body_hash": put.body_hash, "result": put.result}
+    connection.execute(sa.insert(REQUESTS).values(**row))
+
+
+def _put_dead_letters(connection: sa.Connection, put: PutDeadLetters) -> None:
+    for rejection in put.rejections:
+        at = (
+            (DEAD_LETTERS.c.feed == rejection.feed)
+            & (DEAD_LETTERS.c.partition == rejection.partition)
+            & (DEAD_LETTERS.c.offset == rejection.offset)
+        )
+        if connection.execute(sa.select(DEAD_LETTERS.c.offset).where(at)).first() is None:
+            row = {
+                "feed": rejection.feed,
+                "partition": rejection.partition,
+                "offset": rejection.offset,
+                "store_uid": put.store_uid,
+                "reason": rejection.reason,
+            }
+            connection.execute(sa.insert(DEAD_LETTERS).values(**row))
+
+
+def _request(connection: sa.Connection, request_id: str) -> KnownRequest | None:
+    query = sa.select(REQUESTS.c.body_hash, REQUESTS.c.result).where(REQUESTS.c.request_id == request_id)
+    row = connection.execute(query).first()
+    return None if row is None else KnownRequest(*row)
+
+
+def _known(connection: sa.Connection, operation_id: str) -> bool:
+    query = sa.select(HISTORY.c.sequence).where(HISTORY.c.operation_id == operation_id)
+    return connection.execute(query).first() is not None
+
+
+def _record(connection: sa.Connection, operation: Operation) -> None:
+    connection.execute(
+        sa.insert(HISTORY).values(
+            operation_id=operation.id,
+            at_ms=operation.at_ms,
+            actor=operation.actor,
+            what=operation.what,
+            subject=operation.subject,
+            detail=json.dumps(operation.detail),
+        )
+    )
+
+
+def _counter(connection: sa.Connection, name: str) -> int:
+    return connection.execute(sa.select(COUNTERS.c.value).where(COUNTERS.c.name == name)).scalar() or 0
+
+
+def _bump(connection: sa.Connection, name: str) -> int:
+    value = _counter(connection, name) + 1
+    if value == 1:
+        connection.execute(sa.insert(COUNTERS).values(name=name, value=value))
+    else:
+        connection.execute(sa.update(COUNTERS).where(COUNTERS.c.name == name).values(value=value))
+    return value

@@ -1,0 +1,49 @@
+"""Arrow calls whose published types are narrower than what they accept, wrapped once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def bytes_list(column: pa.Array[Any]) -> list[bytes]:
+    """The values of a binary column without nulls."""
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def binary_lengths(column: pa.Array[Any]) -> npt.NDArray[np.int32]:
+    """The length of each value of a binary column, nulls as 0, shape (n,)."""
+    lengths: Any = pc.binary_length(column)  # type: ignore[call-overload]  # binary arrays are accepted
+    return np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False))
+
+
+def join_binary(*columns: pa.Array[Any]) -> pa.BinaryArray:
+    """The concatenation of binary columns row by row, nulls as nothing, shape (n,)."""
+    joined: Any = pc.binary_join_element_wise(  # type: ignore[call-overload]  # binary arrays are accepted
+        *columns, b"", null_handling="replace", null_replacement=""
+    )
+    result: pa.BinaryArray = joined
+    return result
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch with the rows of all, which have one schema."""
+    joined: pa.RecordBatch = pa.concat_batches(list(batches))  # type: ignore[attr-defined]  # missing from the stubs
+    return joined
+
+
+def take(batch: pa.RecordBatch, indices: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """The rows at ``indices``."""
+    return batch.take(indices)
+
+
+def replaced(batch: pa.RecordBatch, name: str, column: pa.Array[Any]) -> pa.RecordBatch:
+    """The batch with the column of that name replaced."""
+    at = batch.schema.get_field_index(name)
+    return batch.set_column(at, batch.schema.field(at), column)

@@ -1,0 +1,148 @@
+"""Feeds and positions: which topics a version applies on top of its base, and how far.
+
+A feed's identity includes its topic's incarnation (rule R3): a topic that was lost or made again is a new feed,
+from offset 0. ``offset`` is one partition's, a position is the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FeedPartition:
+    """One partition of a feed; ``feed`` is `Feed.id`."""
+
+    feed: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.feed}/{self.partition}"
+
+
+class Feed(BaseModel):
+    """A topic that versions apply on top of their base.
+
+    Attributes:
+        fabric: Whose log holds the topic.
+        topic: The topic's name, ``<store>_rt``.
+        topic_uid: The identity that the log keeps with the topic.
+        incarnation: Which topic of that name and fabric this is, from 1; greater is later.
+        partitions: How many partitions the topic has; never changes (rule R8).
+        partitioner: How producers place keys: ``xxhash64``, or ``any`` (all partitions must be read).
+        origin: The encoded origin of its records, as hex.
+        skew_limit_ms: How far ahead of its append time a record's given time may be (rule R6). Fixed with the feed, so
+            that every reader of a record decides alike (rule R21).
+        low_water: Per partition the least offset that any version may still need (rule R2).
+        ready: Whether the topic is known to exist in the log.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fabric: str
+    topic: str
+    topic_uid: str
+    incarnation: int
+    partitions: int
+    partitioner: str = "xxhash64"
+    origin: str
+    skew_limit_ms: int
+    low_water: tuple[int, ...]
+    ready: bool = False
+
+    @property
+    def id(self) -> str:
+        """The feed's identity, ``dc-0/flights_rt#1``."""
+        return f"{self.fabric}/{self.topic}#{self.incarnation}"
+
+    @property
+    def origin_bytes(self) -> bytes:
+        """The encoded origin."""
+        return bytes.fromhex(self.origin)
+
+    def feed_partitions(self) -> list[FeedPartition]:
+        """All its partitions in order."""
+        return [FeedPartition(self.id, partition) for partition in range(self.partitions)]
+
+
+class PositionMap(Mapping[FeedPartition, int]):
+    """A position: feed partition → next offset to read. Immutable; JSON form ``{"feed": {"0": 12}}``."""
+
+    __slots__ = ("_offsets",)
+
+    def __init__(self, offsets: Mapping[FeedPartition, int] | None = None) -> None:
+        self._offsets: dict[FeedPartition, int] = {} if offsets is None else dict(sorted(offsets.items()))
+
+    def __getitem__(self, key: FeedPartition) -> int:
+        return self._offsets[key]
+
+    def __iter__(self) -> Iterator[FeedPartition]:
+        return iter(self._offsets)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PositionMap) and self._offsets == other._offsets
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._offsets.items()))
+
+    def __repr__(self) -> str:
+        return f"PositionMap({self.to_json()})"
+
+    def with_offset(self, at: FeedPartition, offset: int) -> PositionMap:
+        """This position with one partition's offset replaced."""
+        return PositionMap({**self._offsets, at: offset})
+
+    def merged(self, other: Mapping[FeedPartition, int]) -> PositionMap:
+        """This position with the offsets of ``other`` in place of its own."""
+        return PositionMap({**self._offsets, **other})
+
+    def reaches(self, other: Mapping[FeedPartition, int]) -> bool:
+        """Whether this is at or past ``other`` in each of its partitions; a missing partition is not."""
+        return all(self._offsets.get(at, -1) >= offset for at, offset in other.items())
+
+    def records_to(self, end: Mapping[FeedPartition, int]) -> int:
+        """How many offsets lie between this and ``end``, summed over the partitions of ``end``."""
+        return sum(max(0, offset - self._offsets.get(at, 0)) for at, offset in end.items())
+
+    def to_json(self) -> dict[str, dict[str, int]]:
+        """``{feed: {partition: offset}}`` with partitions as text, as in the face."""
+        nested: dict[str, dict[str, int]] = {}
+        for at, offset in self._offsets.items():
+            nested.setdefault(at.feed, {})[str(at.partition)] = offset
+        return nested
+
+    @classmethod
+    def from_json(cls, nested: Any) -> PositionMap:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: It has another shape.
+        """
+        if isinstance(nested, PositionMap):
+            return nested
+        if not isinstance(nested, Mapping):
+            raise ValueError(f"a position is an object of feeds, found {nested!r}")
+        return cls(
+            {
+                FeedPartition(str(feed), int(partition)): int(offset)
+                for feed, offsets in nested.items()
+                for partition, offset in dict(offsets).items()
+            }
+        )
+
+
+Position = Annotated[
+    PositionMap,
+    PlainValidator(PositionMap.from_json),
+    PlainSerializer(lambda position: position.to_json(), return_type=dict),
+]
+"""`PositionMap` as the field of a pydantic model."""
+
+NOWHERE = PositionMap()

@@ -1,0 +1,279 @@
+"""The life cycle of versions: each change of a store is a pure function from the aggregate to the next one.
+
+``step(status, event)`` is the whole table of what a version may become in one fabric; the functions below check what
+the table cannot know (who else is there) and return a new `Store` that the caller commits by compare-and-swap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+from anew.core.errors import NotFound, Refused
+from anew.core.feed import PositionMap
+from anew.core.plan import Plan
+from anew.core.store import ManifestRef, Store, Version, VersionStatus
+
+S = VersionStatus
+
+
+class VersionEvent(StrEnum):
+    """What can happen to a version in one fabric."""
+
+    SEAL = "seal"
+    CATCH_UP = "catch up"
+    SWAP_IN = "swap in"
+    SWAP_OUT = "swap out"
+    ROLL_BACK = "roll back"
+    DEFER = "defer"
+    FAIL = "fail"
+    KILL = "kill"
+    RETIRE = "retire"
+    RECLAIM = "reclaim"
+
+
+_E = VersionEvent
+TRANSITIONS: dict[tuple[VersionStatus, VersionEvent], VersionStatus] = {
+    (S.BUILDING, _E.SEAL): S.LOADING,
+    (S.LOADING, _E.CATCH_UP): S.READY,
+    (S.READY, _E.SWAP_IN): S.CURRENT,
+    (S.READY, _E.DEFER): S.DEFERRED,
+    (S.DEFERRED, _E.SWAP_IN): S.CURRENT,
+    (S.BACKUP, _E.SWAP_IN): S.CURRENT,
+    (S.ROLLED_BACK, _E.SWAP_IN): S.CURRENT,
+    (S.CURRENT, _E.SWAP_OUT): S.BACKUP,
+    (S.CURRENT, _E.ROLL_BACK): S.ROLLED_BACK,
+    **{(status, _E.FAIL): S.FAILED for status in (S.BUILDING, S.LOADING, S.READY)},
+    **{(status, _E.KILL): S.KILLED for status in (S.BUILDING, S.LOADING, S.READY)},
+    **{(status, _E.RETIRE): S.RETIRED for status in (S.BACKUP, S.ROLLED_BACK, S.DEFERRED, S.FAILED, S.KILLED)},
+    (S.RETIRED, _E.RECLAIM): S.RECLAIMED,
+}
+
+
+def step(status: VersionStatus, event: VersionEvent) -> VersionStatus:
+    """What the version is after the event.
+
+    Raises:
+        Refused: ``bad_transition``: the event cannot happen in this status.
+    """
+    after = TRANSITIONS.get((status, event))
+    if after is None:
+        possible = sorted(e.value for s, e in TRANSITIONS if s is status)
+        raise Refused(
+            "bad_transition",
+            f"a version that is {status.value} cannot {event.value}",
+            found=status.value,
+            expected=f"one of these events: {', '.join(possible)}" if possible else "nothing: this is its end",
+        )
+    return after
+
+
+def begin(store: Store, plan: Plan, made: Version) -> Store:
+    """Add the version that a plan makes, if the plan's fence still holds.
+
+    Raises:
+        Refused: ``rebuild_running``, ``plan_outdated``, ``truncated_above_start`` (rule R2), ``writes_disabled``.
+    """
+    running = store.in_the_making()
+    if running is not None:
+        raise Refused(
+            "rebuild_running",
+            f"a rebuild of {store.name} is running",
+            found=f"{running.name_in(store.name)} by {running.rebuild}",
+            expected="no version in the making",
+            hint=f"wait for it, or: anew rebuild kill {running.rebuild}",
+        )
+    check_fence(store, plan)
+    check_low_water(store, plan.source.start)
+    check_low_water(store, plan.target.start)
+    return store.model_copy(
+        update={"versions": (*store.versions, made), "next_version": max(store.next_version, made.number + 1)}
+    )
+
+
+def check_fence(store: Store, plan: Plan) -> None:
+    """Raise when something that the plan was made from has moved.
+
+    Raises:
+        Refused: ``plan_outdated``, naming what was planned and what is.
+    """
+    hint = "make a new plan with --dry-run"
+    if not store.config.writes:
+        raise Refused("writes_disabled", f"{store.name} takes no writes", found="writes = false", expected="true")
+    checks: list[tuple[str, Any, Any]] = [
+        ("the store", plan.fence.store_uid, store.uid),
+        ("the current version", plan.fence.current, store.current),
+        ("the next version's number", plan.target.version, store.next_version),
+        ("the configuration", plan.fence.config_hash, store.config.frozen.hash),
+        ("the feeds", plan.fence.feeds, tuple(feed.id for feed in store.feeds)),
+    ]
+    for what, planned, present in checks:
+        if planned != present:
+            raise Refused(
+                "plan_outdated", f"{what} moved since the plan was made", found=present, expected=planned, hint=hint
+            )
+    if plan.source.version is not None:
+        source = store.version(plan.source.version)
+        if source is None or source.manifest != plan.source.manifest:
+            raise Refused(
+                "plan_outdated", "the source version is gone", found=None, expected=plan.source.topic, hint=hint
+            )
+
+
+def check_low_water(store: Store, start: PositionMap) -> None:
+    """Raise when a log was, or may have been, truncated above a start (rule R2).
+
+    Raises:
+        Refused: ``truncated_above_start``.
+    """
+    for at, offset in start.items():
+        feed = store.feed(at.feed)
+        low = None if feed is None else feed.low_water[at.partition]
+        if low is None or offset < low:
+            raise Refused(
+                "truncated_above_start",
+                f"the log no longer holds what the plan starts from in {at}",
+                found=f"low water {low}",
+                expected=f"at most {offset}",
+                hint="make a new plan",
+            )
+
+
+def seal(store: Store, number: int, manifest: ManifestRef, now_ms: int) -> Store:
+    """The version's base is complete: nodes may load it."""
+    version = existing(store, number)
+    if version.manifest == manifest:
+        return store
+    return _replace(store, _moved(version, _E.SEAL, version.statuses, now_ms, manifest=manifest))
+
+
+def aim(store: Store, number: int, target: PositionMap) -> Store:
+    """Freeze the positions that every replica must reach before the swap (rule R17)."""
+    return _replace(store, existing(store, number).model_copy(update={"ready_target": target}))
+
+
+def caught_up(store: Store, number: int, fabric: str, now_ms: int) -> Store:
+    """All replicas in the fabric hold the base and reached the target."""
+    return _replace(store, _moved(existing(store, number), _E.CATCH_UP, (fabric,), now_ms))
+
+
+def swap_when_ready(store: Store, number: int, fabric: str, now_ms: int) -> Store:
+    """The swap at the end of a rebuild: only from the current version that its plan recorded (rule R14).
+
+    Otherwise the version becomes deferred and says why.
+    """
+    version = existing(store, number)
+    planned, present = version.swap_from.get(fabric, 0), store.current.get(fabric, 0)
+    if planned != present:
+        why = f"not swapped in {fabric}: planned from version {planned}, but {present} is current now"
+        return _replace(store, _moved(version, _E.DEFER, (fabric,), now_ms, error=why))
+    return swap(store, number, fabric, now_ms)
+
+
+def swap(store: Store, number: int, fabric: str, now_ms: int) -> Store:
+    """Make a version the current one of a fabric; the one before becomes a backup.
+
+    Raises:
+        NotFound: ``unknown_version``.
+        Refused: ``already_current``, ``bad_transition``, ``feeds_missing`` (rule R9).
+    """
+    return _swap(store, number, fabric, _E.SWAP_OUT, now_ms)
+
+
+def roll_back(store: Store, number: int, fabric: str, now_ms: int) -> Store:
+    """Like `swap`, but the version before is marked as rolled back: a source only when named."""
+    return _swap(store, number, fabric, _E.ROLL_BACK, now_ms)
+
+
+def rollback_target(store: Store, fabric: str) -> int:
+    """The newest backup below the fabric's current version.
+
+    Raises:
+        Refused: ``no_backup``.
+    """
+    current = store.current.get(fabric, 0)
+    backups = [v.number for v in store.versions if v.statuses.get(fabric) is S.BACKUP and v.number < current]
+    if not backups:
+        raise Refused(
+            "no_backup",
+            f"{store.name} has no version to roll back to in {fabric}",
+            found={v.number: v.statuses[fabric].value for v in store.versions if fabric in v.statuses},
+            expected=f"a backup below version {current}",
+        )
+    return max(backups)
+
+
+def end_badly(store: Store, number: int, event: VersionEvent, error: str, now_ms: int) -> Store:
+    """Fail or kill a version that is in the making; what already serves somewhere is left alone."""
+    version = existing(store, number)
+    open_in = [fabric for fabric, status in version.statuses.items() if (status, event) in TRANSITIONS]
+    return _replace(store, _moved(version, event, open_in, now_ms, error=error)) if open_in else store
+
+
+def retire(store: Store, number: int, now_ms: int) -> Store:
+    """First step of reclaim: from now on no rollback can choose the version (rule R15)."""
+    version = existing(store, number)
+    return _replace(store, _moved(version, _E.RETIRE, version.statuses, now_ms))
+
+
+def reclaimed(store: Store, number: int, now_ms: int) -> Store:
+    """Second step of reclaim: its files are gone."""
+    version = existing(store, number)
+    return _replace(store, _moved(version, _E.RECLAIM, version.statuses, now_ms))
+
+
+def reassign(store: Store, number: int, fabric: str, assignment: dict[int, tuple[str, ...]]) -> Store:
+    """Put the version's replicas in a fabric on other nodes."""
+    version = existing(store, number)
+    return _replace(store, version.model_copy(update={"assignment": {**version.assignment, fabric: assignment}}))
+
+
+def existing(store: Store, number: int) -> Version:
+    """The version of that number.
+
+    Raises:
+        NotFound: ``unknown_version``.
+    """
+    version = store.version(number)
+    if version is None:
+        known = ", ".join(str(v.number) for v in store.versions)
+        raise NotFound(
+            "unknown_version",
+            f"{store.name} has no version {number}",
+            found=number,
+            expected=known if known else "none yet",
+        )
+    return version
+
+
+def _swap(store: Store, number: int, fabric: str, out: VersionEvent, now_ms: int) -> Store:
+    version, present = existing(store, number), store.current.get(fabric, 0)
+    if present == number:
+        raise Refused("already_current", f"version {number} is current in {fabric}", found=number)
+    changed = _replace(store, _moved(version, _E.SWAP_IN, (fabric,), now_ms, error=None))
+    if present:
+        before = existing(store, present)
+        missing = set(before.feeds) - set(version.feeds)
+        if missing:
+            raise Refused(
+                "feeds_missing",
+                f"version {number} does not apply all feeds of version {present}",
+                found=sorted(version.feeds),
+                expected=sorted(before.feeds),
+                hint="repush the current version instead",
+            )
+        changed = _replace(changed, _moved(before, out, (fabric,), now_ms))
+    return changed.model_copy(update={"current": {**store.current, fabric: number}})
+
+
+def _moved(version: Version, event: VersionEvent, fabrics: Iterable[str], now_ms: int, **changes: Any) -> Version:
+    moved = {fabric: step(version.statuses[fabric], event) for fabric in fabrics}
+    changes["statuses"] = {**version.statuses, **moved}
+    changes["since_ms"] = {**version.since_ms, **dict.fromkeys(moved, now_ms)}
+    return version.model_copy(update=changes)
+
+
+def _replace(store: Store, version: Version) -> Store:
+    versions = tuple(version if v.number == version.number else v for v in store.versions)
+    return store.model_copy(update={"versions": versions})

@@ -1,0 +1,145 @@
+"""A rebuild's plan: an immutable value, made by a pure function, that the dry run prints and the run executes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from anew.core.confighash import value_hash
+from anew.core.feed import NOWHERE, FeedPartition, Position
+from anew.core.store import Frozen, ManifestRef, RebuildKind
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LogSplit(_Value):
+    """A range of one feed partition that one Spark task reads: [begin, end)."""
+
+    feed: str
+    partition: int
+    begin: int
+    end: int
+
+    @property
+    def id(self) -> str:
+        """Its identity in the ledger: ``dc-0/flights_rt#1/3:0-300``."""
+        return f"{self.at}:{self.begin}-{self.end}"
+
+    @property
+    def at(self) -> FeedPartition:
+        """The feed partition that it is a range of."""
+        return FeedPartition(self.feed, self.partition)
+
+
+class PushInput(_Value):
+    """What a full push reads, and how.
+
+    Attributes:
+        paths: Files or directories, absolute.
+        format: csv, parquet, json or avro.
+        options: Reader options, as given.
+        key: Columns of the key.
+        value: Columns of the value; none: all columns that the value schema names.
+        written_at: The column that holds the write time, or None: batch records without a time.
+        on_duplicate_key: ``refuse`` or ``last``.
+        bad_rows_to: Where rows that do not fit are put, or None: they fail the push.
+        as_of_ms: The "input as of" of rule R13.
+    """
+
+    paths: tuple[str, ...]
+    format: str
+    options: dict[str, str] = {}
+    key: tuple[str, ...]
+    value: tuple[str, ...] = ()
+    written_at: str | None = None
+    on_duplicate_key: Literal["refuse", "last"] = "refuse"
+    bad_rows_to: str | None = None
+    as_of_ms: int = 0
+
+
+class Source(_Value):
+    """What is read: a version's base and the feed records in [start, end), or the files of a push."""
+
+    version: int | None = None
+    fabric: str | None = None
+    topic: str | None = None
+    start: Position = NOWHERE
+    end: Position = NOWHERE
+    config: Frozen | None = None
+    manifest: ManifestRef | None = None
+    ttl_floor_ms: int = 0
+    tombstone_floor_ms: int = 0
+    input: PushInput | None = None
+
+
+class Target(_Value):
+    """What is made: the version, where, with which frozen configuration, applying its feeds from ``start``."""
+
+    version: int
+    fabrics: tuple[str, ...]
+    config: Frozen
+    start: Position = NOWHERE
+
+
+class Change(_Value):
+    """One setting that the new version changes."""
+
+    setting: str
+    now: Any
+    wanted: Any
+
+
+class Splits(_Value):
+    """How the input is divided among Spark tasks."""
+
+    base_files: int = 0
+    log: int = 0
+    max_records: int
+    ranges: tuple[LogSplit, ...] = ()
+
+
+class Estimate(_Value):
+    """What the rebuild is expected to cost; seconds is None while nothing has been measured yet."""
+
+    records: int
+    bytes: int
+    seconds: float | None = None
+
+
+class Fence(_Value):
+    """What must still be so when the plan is run; otherwise it is refused (exit 3)."""
+
+    store_uid: str
+    current: dict[str, int]
+    config_hash: str
+    feeds: tuple[str, ...]
+
+
+class Plan(_Value):
+    """The plan of a rebuild; ``id`` is the hash of everything else."""
+
+    id: str = ""
+    kind: RebuildKind
+    store: str
+    source: Source
+    target: Target
+    changes: tuple[Change, ...] = ()
+    path: Literal["general"] = "general"
+    why: tuple[str, ...] = ()
+    splits: Splits
+    estimate: Estimate
+    segments: tuple[dict[str, Any], ...] = ()
+    fence: Fence
+    allow_not_serving: bool = False
+    planned_at_ms: int
+
+    def sealed(self) -> Plan:
+        """This plan with the id that its value has."""
+        return self.model_copy(update={"id": self.value_id()})
+
+    def value_id(self) -> str:
+        """The hash of the plan's value, without the id itself."""
+        return f"plan-{value_hash(self.model_dump(mode='json', exclude={'id'}))[:16]}"

@@ -1,0 +1,143 @@
+"""The record of a rebuild: frozen plan, stage, lease, ledger, outcome."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from anew.core.errors import Refused
+from anew.core.ledger import Ledger
+from anew.core.plan import Plan
+from anew.core.store import RebuildKind
+
+
+class RebuildStatus(StrEnum):
+    """How a rebuild stands."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    PARTLY = "partly"
+    FAILED = "failed"
+    KILLED = "killed"
+    UNKNOWN = "unknown"
+
+
+class Stage(StrEnum):
+    """How far a running rebuild is; the driver works up to ``seal``, the controller from there on."""
+
+    BEGIN = "begin"
+    BUILD = "build"
+    SEAL = "seal"
+    LOAD = "load"
+    SWAP = "swap"
+    DONE = "done"
+
+
+STAGE_ORDER = tuple(Stage)
+DRIVEN_STAGES = frozenset({Stage.BEGIN, Stage.BUILD, Stage.SEAL})
+"""Stages in which a driver must renew its lease; afterwards nobody is needed but the controller."""
+
+ENDED = frozenset({RebuildStatus.SUCCEEDED, RebuildStatus.PARTLY, RebuildStatus.FAILED, RebuildStatus.KILLED})
+
+
+class Fingerprints(BaseModel):
+    """The sums of row hashes of what was read and merged, and of what the files hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: int
+    target: int
+
+
+class Progress(BaseModel):
+    """How much of the present stage is done."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    done: int = 0
+    total: int = 0
+    unit: str = "tasks"
+    records: int = 0
+
+
+class Rebuild(BaseModel):
+    """One making of a version.
+
+    Attributes:
+        id: Unique, never reused.
+        epoch: Grows when another driver takes over; a driver of an older epoch is turned away (rule R22).
+        lease_until_ms: When the driver counts as lost unless it renews.
+        timings: Stage → seconds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    kind: RebuildKind
+    store: str
+    store_uid: str
+    version: int
+    status: RebuildStatus
+    stage: Stage
+    plan: Plan
+    epoch: int
+    lease_until_ms: int
+    created_at_ms: int
+    stage_since_ms: int
+    ended_at_ms: int | None = None
+    kill_asked: bool = False
+    driver: str = ""
+    progress: Progress = Progress()
+    ledger: Ledger | None = None
+    fingerprint: Fingerprints | None = None
+    timings: dict[str, float] = {}
+    records_per_s: float | None = None
+    error: str | None = None
+    revision: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.status in ENDED
+
+
+def advance(rebuild: Rebuild, stage: Stage, now_ms: int) -> Rebuild:
+    """The rebuild at a later stage, with the time that the present one took; the same stage changes nothing.
+
+    Raises:
+        Refused: ``rebuild_ended``, ``stage_backwards``.
+    """
+    if rebuild.ended:
+        raise Refused(
+            "rebuild_ended",
+            f"the rebuild {rebuild.id} has ended",
+            found=rebuild.status.value,
+            expected=RebuildStatus.RUNNING.value,
+            hint=f"anew rebuild show {rebuild.id}",
+        )
+    if stage is rebuild.stage:
+        return rebuild
+    if STAGE_ORDER.index(stage) < STAGE_ORDER.index(rebuild.stage):
+        raise Refused(
+            "stage_backwards", "a rebuild does not go back", found=stage.value, expected=f"after {rebuild.stage.value}"
+        )
+    took = round((now_ms - rebuild.stage_since_ms) / 1000, 3)
+    timings = {**rebuild.timings, rebuild.stage.value: took}
+    return rebuild.model_copy(update={"stage": stage, "stage_since_ms": now_ms, "timings": timings})
+
+
+def end(rebuild: Rebuild, status: RebuildStatus, error: str | None, now_ms: int) -> Rebuild:
+    """The ended rebuild; ending twice alike changes nothing, otherwise the first ending stays."""
+    if rebuild.ended:
+        return rebuild
+    took = round((now_ms - rebuild.stage_since_ms) / 1000, 3)
+    changes = {
+        "status": status,
+        "error": error,
+        "ended_at_ms": now_ms,
+        "timings": {**rebuild.timings, rebuild.stage.value: took},
+    }
+    if status is RebuildStatus.SUCCEEDED:
+        changes["stage"] = Stage.DONE
+    return rebuild.model_copy(update=changes)

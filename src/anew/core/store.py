@@ -1,0 +1,264 @@
+"""The store aggregate: configuration, schemas, feeds, versions and which of them each fabric serves.
+
+Current pointers and version statuses of a store share one revision (rule R15): the aggregate is one document that
+changes by compare-and-swap, and every change is a pure function in `anew.core.lifecycle`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from anew.core.confighash import config_hash
+from anew.core.errors import InvalidRequest
+from anew.core.feed import NOWHERE, Feed, Position
+from anew.core.settings import FROZEN_SETTINGS, STORE_SETTINGS, Takes
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_VERSION_TOPIC = re.compile(r"(?P<store>.+)_v(?P<number>[1-9][0-9]*)")
+
+
+class VersionStatus(StrEnum):
+    """Where a version stands in one fabric."""
+
+    BUILDING = "building"
+    LOADING = "loading"
+    READY = "ready"
+    CURRENT = "current"
+    BACKUP = "backup"
+    DEFERRED = "deferred"
+    ROLLED_BACK = "rolled_back"
+    FAILED = "failed"
+    KILLED = "killed"
+    RETIRED = "retired"
+    RECLAIMED = "reclaimed"
+
+
+SERVABLE = frozenset(
+    {
+        VersionStatus.LOADING,
+        VersionStatus.READY,
+        VersionStatus.CURRENT,
+        VersionStatus.BACKUP,
+        VersionStatus.DEFERRED,
+        VersionStatus.ROLLED_BACK,
+    }
+)
+"""Statuses in which nodes hold the version's replicas."""
+
+IN_THE_MAKING = frozenset({VersionStatus.BUILDING, VersionStatus.LOADING, VersionStatus.READY})
+"""Statuses of a version that a running rebuild works on."""
+
+SEALED = SERVABLE
+"""Statuses in which a version's base is complete and kept."""
+
+
+class RebuildKind(StrEnum):
+    """What a rebuild makes, and from what."""
+
+    FULL_PUSH = "full_push"
+    REPUSH = "repush"
+
+
+class Frozen(BaseModel):
+    """The configuration that belongs to a version."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    partitions: int
+    partitioner: str
+    amplification_factor: int
+    compression: str
+    transport: str
+    replicas: int
+    hybrid: bool
+    rewind_seconds: int
+    rewind_from: str
+    lag_limit_records: int
+    lag_limit_seconds: int
+
+    @property
+    def hash(self) -> str:
+        """The canonical config hash."""
+        return config_hash(self.model_dump())
+
+
+class StoreConfig(Frozen):
+    """All settings of a store: the frozen ones as wanted for the next version, the fixed and the live ones."""
+
+    rt_partitions: int
+    rt_partitioner: str
+    skew_limit_seconds: int
+    backup_retention_seconds: int
+    max_value_bytes: int
+    reads: bool
+    writes: bool
+    owner: str | None
+    description: str | None
+
+    @property
+    def frozen(self) -> Frozen:
+        """The part that a version made now would get."""
+        return Frozen(**{name: getattr(self, name) for name in FROZEN_SETTINGS})
+
+
+class ManifestRef(BaseModel):
+    """Where a sealed version's manifest lies and what it promises."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    checksum: str
+    files: int
+    rows: int
+    tombstones: int
+    bytes: int
+    fingerprint: int
+
+
+class Version(BaseModel):
+    """One build of a store with a frozen configuration.
+
+    Attributes:
+        number: Never used again for the same store name (rule R16).
+        statuses: Fabric → status there.
+        since_ms: Fabric → when it got that status.
+        feeds: Ids of the feeds that it applies; only ever grows (rule R9).
+        start: From where each feed is applied on top of the base.
+        stop: Up to where, for a version whose feeds were closed (rule R10).
+        ttl_floor_ms: Records written after 0 and before it have expired (rule R11); 0: nothing expires.
+        tombstone_floor_ms: Below it, tombstones may have been dropped (rule R12); 0: none was.
+        ready_target: Positions that every replica must reach before the swap, taken at one instant (rule R17).
+        swap_from: The current version that the plan recorded, per fabric: the swap's condition (rule R14).
+        assignment: Fabric → partition → nodes that hold a replica, or are to.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    kind: RebuildKind
+    config: Frozen
+    config_hash: str
+    statuses: dict[str, VersionStatus]
+    since_ms: dict[str, int]
+    created_at_ms: int
+    rebuild: str
+    epoch: int
+    path: str
+    source_version: int | None = None
+    feeds: tuple[str, ...] = ()
+    start: Position = NOWHERE
+    stop: Position | None = None
+    ttl_floor_ms: int = 0
+    tombstone_floor_ms: int = 0
+    manifest: ManifestRef | None = None
+    ready_target: Position | None = None
+    swap_from: dict[str, int] = {}
+    assignment: dict[str, dict[int, tuple[str, ...]]] = {}
+    error: str | None = None
+
+    @property
+    def status(self) -> VersionStatus:
+        """The status, while all fabrics agree; that of the first fabric otherwise."""
+        return next(iter(self.statuses.values()))
+
+    def name_in(self, store: str) -> str:
+        """The version's name, ``flights_v7``."""
+        return f"{store}_v{self.number}"
+
+
+class Store(BaseModel):
+    """A named key-value dataset.
+
+    Attributes:
+        uid: Identifies the store where names come back (rule R16).
+        revision: Grows with every change; the compare-and-swap's fence.
+        schemas: Value schema id → Avro schema text; the greatest id is the newest.
+        current: Fabric → number of the version that it serves; 0 before the first.
+        next_version: The number that the next version gets.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    uid: str
+    name: str
+    revision: int
+    created_at_ms: int
+    key_schema: str
+    schemas: dict[int, str]
+    config: StoreConfig
+    fabrics: tuple[str, ...]
+    current: dict[str, int]
+    feeds: tuple[Feed, ...] = ()
+    versions: tuple[Version, ...] = ()
+    next_version: int = 1
+    deleted_at_ms: int | None = None
+
+    @property
+    def newest_schema_id(self) -> int:
+        """The id of the value schema that writers use."""
+        return max(self.schemas)
+
+    def version(self, number: int) -> Version | None:
+        """The version of that number, or None."""
+        return next((version for version in self.versions if version.number == number), None)
+
+    def feed(self, feed_id: str) -> Feed | None:
+        """The feed of that id, or None."""
+        return next((feed for feed in self.feeds if feed.id == feed_id), None)
+
+    def feeds_of(self, version: Version) -> tuple[Feed, ...]:
+        """The feeds that a version applies."""
+        return tuple(feed for feed in self.feeds if feed.id in version.feeds)
+
+    def in_the_making(self) -> Version | None:
+        """The version that a running rebuild works on, or None."""
+        return next((v for v in self.versions if not IN_THE_MAKING.isdisjoint(v.statuses.values())), None)
+
+
+def check_store_name(name: str) -> None:
+    """Raise unless a store may have that name.
+
+    Raises:
+        InvalidRequest: ``bad_store_name``.
+    """
+    if not _NAME.fullmatch(name) or _VERSION_TOPIC.fullmatch(name) or name.endswith("_rt"):
+        raise InvalidRequest(
+            "bad_store_name",
+            "a store cannot have this name",
+            found=name,
+            expected="lower-case letters, digits and _ (at most 64, the first a letter), not ending in _rt or _v<N>",
+        )
+
+
+def parse_version(text: str, store: str) -> int:
+    """The number in ``7`` or ``flights_v7``.
+
+    Raises:
+        InvalidRequest: ``bad_version``: neither form, or another store's.
+    """
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    matched = _VERSION_TOPIC.fullmatch(text)
+    if matched is None or matched["store"] != store:
+        raise InvalidRequest("bad_version", "this is not a version of the store", found=text, expected=f"{store}_v<N>")
+    return int(matched["number"])
+
+
+def pending_changes(config: StoreConfig, running: Frozen | None) -> list[dict[str, Any]]:
+    """What the next version would change: ``{"setting", "now", "wanted"}`` per setting."""
+    if running is None:
+        return []
+    return [
+        {"setting": name, "now": getattr(running, name), "wanted": getattr(config, name)}
+        for name in FROZEN_SETTINGS
+        if getattr(running, name) != getattr(config, name)
+    ]
+
+
+def takes_effect(name: str) -> Takes:
+    """When a change of the setting takes effect."""
+    return STORE_SETTINGS[name].takes

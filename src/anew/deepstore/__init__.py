@@ -1,0 +1,1 @@
+"""The durable home of immutable files: fresh paths, verified before they are published, never overwritten."""

@@ -1,0 +1,1 @@
+"""Guided tours that run the product on public example data."""

@@ -1,0 +1,1 @@
+"""Topics of partitioned, offset-addressed records: the interface, and the embedded implementation on SQLite."""

@@ -1,0 +1,1 @@
+"""Rebuilds: plan, run, verify, swap, roll back and reclaim."""

@@ -1,0 +1,1 @@
+"""Settings, wiring, the clock and the local cluster: the shell around everything below it."""

@@ -1,0 +1,23 @@
+"""Where files lie in the deep store. Paths carry the store's uid (rule R16) and the rebuild's epoch (rule R22)."""
+
+from __future__ import annotations
+
+
+def store_path(store_uid: str) -> str:
+    """All files of a store."""
+    return f"stores/{store_uid}"
+
+
+def version_path(store_uid: str, version: int, rebuild: str, epoch: int) -> str:
+    """All files of one making of a version."""
+    return f"{store_path(store_uid)}/v{version}/{rebuild}-e{epoch}"
+
+
+def manifest_path(version_directory: str) -> str:
+    """The manifest of a version."""
+    return f"{version_directory}/manifest.json"
+
+
+def attempt_path(version_directory: str, partition: int, sub_partition: int, attempt: str) -> str:
+    """The base file of one sub-partition by one task attempt: retried and speculative attempts never meet."""
+    return f"{version_directory}/base/p{partition:05d}-s{sub_partition:02d}-{attempt}.parquet"

@@ -1,0 +1,1 @@
+"""Serving replicas: RocksDB instances, SST files made from base files, application of feeds."""

@@ -1,0 +1,1 @@
+"""Clocks, faults, strategies and contract suites for tests; never imported by the rest."""
