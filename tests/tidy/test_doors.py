@@ -33,7 +33,8 @@ BANNED_DOORS = {
 
 
 def _pyproject() -> dict[str, Any]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    tools: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    return tools
 
 
 def _dotted(node: ast.expr) -> str | None:

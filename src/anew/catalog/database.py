@@ -139,7 +139,7 @@ class DatabaseCatalog:
         """See `Catalog.dead_letter_counts`."""
         query = sa.select(DEAD_LETTERS.c.store_uid, sa.func.count()).group_by(DEAD_LETTERS.c.store_uid)
         with reading(self._engine) as connection:
-            return {uid: count for uid, count in connection.execute(query)}
+            return {str(uid): int(count) for uid, count in connection.execute(query)}
 
     def history(self, subject: str | None, limit: int) -> list[Operation]:
         """See `Catalog.history`."""

@@ -195,9 +195,8 @@ class _Parser:
         if name in PRIMITIVES:
             return name
         inherited = f"{namespace}.{name}" if namespace and "." not in name else name
-        for candidate in (inherited, name):
-            if candidate in self.named:
-                return candidate
+        if inherited in self.named:
+            return inherited
         hint = nearest_name(name, [*PRIMITIVES, *self.named])
         raise _bad(where, "the type is unknown", name, "a primitive, or a type named before its use", hint)
 

@@ -1,1 +1,1 @@
-"""The service in front of the catalog: decides what each node should hold and runs the lifecycle."""
+"""The service in front of the catalog: decides what each node should hold and runs the life cycle."""

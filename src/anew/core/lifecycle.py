@@ -6,7 +6,7 @@ the table cannot know (who else is there) and return a new `Store` that the call
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +16,10 @@ from anew.core.plan import Plan
 from anew.core.store import ManifestRef, Store, Version, VersionStatus
 
 S = VersionStatus
+Change = Callable[[Store], Store]
+"""A change of a store: a pure function from the aggregate to the next one."""
+Swapper = Callable[[Store, int, str, int], Store]
+"""`swap` or `roll_back`: (store, version, fabric, now in ms) → store."""
 
 
 class VersionEvent(StrEnum):

@@ -1,0 +1,235 @@
+"""The controller's HTTP face. Handlers are thin: parse, call, shape; FastAPI runs them in threads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from anew.api.models import (
+    BeginRebuild,
+    ClusterInfo,
+    CreateStore,
+    DesiredState,
+    EndRebuild,
+    Heartbeat,
+    HeartbeatAnswer,
+    NodeReport,
+    NodeView,
+    RollBack,
+    Routing,
+    Seal,
+    SnapshotView,
+    StatusView,
+    Swap,
+    UpdateStore,
+)
+from anew.controller import rebuilds, stores, swaps, views
+from anew.controller.context import Context, store_named
+from anew.controller.metrics import registry_of
+from anew.controller.nodes import desired_state, node_views, take_report
+from anew.controller.watch import Watch
+from anew.core.errors import AnewError, Unreachable
+from anew.core.rebuild import Rebuild
+
+Actor = Annotated[str, Header(alias="anew-actor")]
+
+
+def make_app(context: Context, watch: Watch) -> FastAPI:
+    """The application over the controller's collaborators."""
+    app = FastAPI(title="anew controller", version=context.release, docs_url="/docs")
+    app.add_exception_handler(AnewError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    _add_stores(app, context, watch)
+    _add_rebuilds(app, context, watch)
+    _add_nodes(app, context, watch)
+    _add_health(app, context)
+    return app
+
+
+def _add_stores(app: FastAPI, context: Context, watch: Watch) -> None:
+    @app.post("/v1/stores", status_code=201, tags=["stores"])
+    def create(request: CreateStore, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Make a store."""
+        store = stores.create_store(context, request, actor)
+        watch.notify()
+        return views.store_view(context, store, None)
+
+    @app.get("/v1/stores", tags=["stores"])
+    def list_stores() -> list[dict[str, Any]]:
+        """All stores."""
+        return views.store_views(context)
+
+    @app.get("/v1/stores/{name}", tags=["stores"])
+    def show(name: str, version: int | None = None) -> dict[str, Any]:
+        """One store: configuration, versions per fabric, pending changes, lag."""
+        return views.store_view(context, store_named(context, name), version)
+
+    @app.patch("/v1/stores/{name}", tags=["stores"])
+    def update(name: str, request: UpdateStore, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Change settings or add a value schema."""
+        store = stores.update_store(context, name, request, actor)
+        watch.notify()
+        return views.store_view(context, store, None)
+
+    @app.delete("/v1/stores/{name}", tags=["stores"])
+    def delete(name: str, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Delete a store; its files and topics go after the grace."""
+        stores.delete_store(context, name, actor)
+        watch.notify()
+        return {"deleted": name}
+
+    @app.get("/v1/stores/{name}/snapshot", tags=["stores"])
+    def snapshot(name: str, at_ms: int | None = None) -> SnapshotView:
+        """What a planner needs."""
+        return stores.snapshot(context, name, at_ms)
+
+    @app.get("/v1/stores/{name}/routing", tags=["stores"])
+    def routing(name: str, fabric: str | None = None) -> Routing:
+        """What a client needs."""
+        return stores.routing(context, name, fabric)
+
+    @app.post("/v1/stores/{name}/swap", tags=["stores"])
+    def swap(name: str, request: Swap, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Make a version current."""
+        answer = swaps.swap(context, name, request, actor)
+        watch.notify()
+        return answer
+
+    @app.post("/v1/stores/{name}/rollback", tags=["stores"])
+    def roll_back(name: str, request: RollBack, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Go back to a version."""
+        answer = swaps.roll_back(context, name, request, actor)
+        watch.notify()
+        return answer
+
+
+def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
+    @app.post("/v1/rebuilds", status_code=201, tags=["rebuilds"])
+    def begin(request: BeginRebuild, actor: Actor = "anonymous") -> Rebuild:
+        """Begin what a plan says."""
+        return rebuilds.begin(context, request, actor)
+
+    @app.get("/v1/rebuilds", tags=["rebuilds"])
+    def list_rebuilds(store: str | None = None, running: bool = False) -> list[dict[str, Any]]:  # noqa: FBT001, FBT002
+        """Rebuilds, newest first."""
+        uid = None if store is None else store_named(context, store).uid
+        found = context.catalog.rebuilds(store_uid=uid, running_only=running)
+        return [views.rebuild_view(rebuild) for rebuild in found]
+
+    @app.get("/v1/rebuilds/{rebuild_id}", tags=["rebuilds"])
+    def show(rebuild_id: str) -> dict[str, Any]:
+        """One rebuild."""
+        return views.rebuild_view(rebuilds.rebuild_of(context, rebuild_id))
+
+    @app.post("/v1/rebuilds/{rebuild_id}/heartbeat", tags=["rebuilds"])
+    def heartbeat(rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
+        """A driver's sign of life."""
+        return rebuilds.heartbeat(context, rebuild_id, request)
+
+    @app.post("/v1/rebuilds/{rebuild_id}/seal", tags=["rebuilds"])
+    def seal(rebuild_id: str, request: Seal) -> dict[str, Any]:
+        """Commit the base of a version."""
+        sealed = rebuilds.seal(context, rebuild_id, request)
+        watch.notify()
+        return views.rebuild_view(sealed)
+
+    @app.post("/v1/rebuilds/{rebuild_id}/fail", tags=["rebuilds"])
+    def fail(rebuild_id: str, request: EndRebuild) -> dict[str, Any]:
+        """The driver gives up."""
+        return views.rebuild_view(rebuilds.fail(context, rebuild_id, request))
+
+    @app.post("/v1/rebuilds/{rebuild_id}/kill", tags=["rebuilds"])
+    def kill(rebuild_id: str, actor: Actor = "anonymous") -> dict[str, Any]:
+        """End a rebuild from outside."""
+        return views.rebuild_view(rebuilds.kill(context, rebuild_id, actor))
+
+
+def _add_nodes(app: FastAPI, context: Context, watch: Watch) -> None:
+    @app.get("/v1/nodes", tags=["nodes"])
+    def list_nodes() -> list[NodeView]:
+        """All nodes."""
+        return list(node_views(context))
+
+    @app.get("/v1/nodes/{node}/desired", tags=["nodes"], response_model=DesiredState)
+    def desired(node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> Any:
+        """What a node should hold; 204 when nothing is newer than ``after`` within the wait."""
+        if not watch.wait_beyond(after, min(wait_seconds, 30.0)):
+            return Response(status_code=204)
+        return desired_state(context, node, stores.fabric_named(context, fabric))
+
+    @app.post("/v1/nodes/{node}/report", status_code=204, tags=["nodes"])
+    def report(node: str, request: NodeReport) -> None:
+        """What a node holds."""
+        take_report(context, request)
+        watch.notify()
+
+
+def _add_health(app: FastAPI, context: Context) -> None:
+    @app.get("/v1/status", tags=["cluster"])
+    def status() -> StatusView:
+        """What is unhealthy, since when, which command next."""
+        return views.status_view(context)
+
+    @app.get("/v1/cluster", tags=["cluster"])
+    def cluster(fabric: str | None = None) -> ClusterInfo:
+        """Where the parts of a fabric are."""
+        chosen = stores.fabric_named(context, fabric)
+        root = chosen.deep_store.root_uri
+        return ClusterInfo(fabric=chosen.name, log=chosen.log_location, deep_store=root, release=context.release)
+
+    @app.get("/v1/history", tags=["cluster"])
+    def history(store: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """Who did what when, newest first."""
+        found = context.catalog.history(store, max(1, min(limit, 1_000)))
+        return [
+            {"at_ms": o.at_ms, "actor": o.actor, "what": o.what, "subject": o.subject, "detail": o.detail}
+            for o in found
+        ]
+
+    @app.get("/v1/reclaims", tags=["cluster"])
+    def reclaims() -> list[dict[str, Any]]:
+        """What waits to be reclaimed, and why."""
+        return [
+            {"id": r.id, "kind": r.kind, "fabric": r.fabric, "not_before_ms": r.not_before_ms, "reason": r.reason}
+            for r in context.catalog.reclaims(None)
+        ]
+
+    @app.get("/healthz", tags=["cluster"])
+    def healthz() -> dict[str, str]:
+        """The process is alive."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", tags=["cluster"])
+    def readyz() -> dict[str, Any]:
+        """The catalog answers."""
+        return {"status": "ready", "revision": context.catalog.revision()}
+
+    @app.get("/metrics", tags=["cluster"], response_class=PlainTextResponse)
+    def metrics() -> Response:
+        """Prometheus metrics."""
+        return Response(generate_latest(registry_of(context)), media_type=CONTENT_TYPE_LATEST)
+
+
+def _on_error(_request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, AnewError):
+        raise error
+    status = error.http_status if not isinstance(error, Unreachable) else 503
+    return JSONResponse({"error": error.to_json()}, status_code=status)
+
+
+def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
+    details = error.errors() if isinstance(error, RequestValidationError) else []
+    first = details[0] if details else {"loc": (), "msg": str(error)}
+    where = ".".join(str(part) for part in first["loc"])
+    body = {
+        "code": "bad_request",
+        "message": f"the request does not fit: {where}: {first['msg']}",
+        "found": str(first.get("input")),
+        "expected": "see /docs",
+        "hint": None,
+    }
+    return JSONResponse({"error": body}, status_code=422)

@@ -1,0 +1,118 @@
+"""What every part of the controller works with, and the one way to change a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from anew.api.models import LogLocation
+from anew.catalog.change import Change, Operation, Put, PutStore
+from anew.catalog.interface import Catalog
+from anew.core.errors import NotFound, Refused
+from anew.core.settings import did_you_mean
+from anew.core.store import Store
+from anew.deepstore.interface import DeepStore
+from anew.log.interface import Log
+
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """One data centre as the controller reaches it."""
+
+    name: str
+    log: Log
+    log_location: LogLocation
+    deep_store: DeepStore
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The controller's own settings; times in seconds.
+
+    Attributes:
+        lease_seconds: A driver that gave no sign of life for so long is lost.
+        node_alive_seconds: A node that did not report for so long is not alive.
+        node_lost_seconds: From then on its replicas are put on other nodes.
+        ready_deadline_seconds: A version that is not ready after so long has failed (rule R17).
+        reclaim_grace_seconds: How long files and log records stay after nobody needs them.
+        low_water_interval_seconds: How often low-water marks are moved.
+    """
+
+    lease_seconds: float = 20.0
+    node_alive_seconds: float = 6.0
+    node_lost_seconds: float = 60.0
+    ready_deadline_seconds: float = 1_800.0
+    reclaim_grace_seconds: float = 600.0
+    low_water_interval_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The controller's collaborators.
+
+    Attributes:
+        clock: The time in ms since the epoch.
+        new_id: A fresh unique id.
+        release: This release's version, for answers.
+    """
+
+    catalog: Catalog
+    fabrics: Mapping[str, Fabric]
+    clock: Callable[[], int]
+    new_id: Callable[[], str]
+    limits: Limits = field(default_factory=Limits)
+    release: str = "0"
+
+    def operation(self, what: str, subject: str, actor: str, **detail: object) -> Operation:
+        """A line of history for a change that is about to be made."""
+        return Operation(self.new_id(), self.clock(), actor, what, subject, dict(detail))
+
+
+def store_named(context: Context, name: str) -> Store:
+    """The live store of that name.
+
+    Raises:
+        NotFound: ``unknown_store``, with the nearest name.
+    """
+    store = context.catalog.store(name)
+    if store is None:
+        known = [other.name for other in context.catalog.stores()]
+        raise NotFound(
+            "unknown_store",
+            f"there is no store {name}",
+            found=name,
+            expected=", ".join(known) if known else "none is there yet",
+            hint=did_you_mean(name, known),
+        )
+    return store
+
+
+def change_store(
+    context: Context, uid: str, operation: Operation, change: Callable[[Store], tuple[Store, tuple[Put, ...]]]
+) -> Store:
+    """Load, change by a pure function, commit by compare-and-swap; again when somebody else was faster.
+
+    ``change`` returns the next store and what is to be committed with it; returning the very same store and nothing
+    else commits nothing.
+
+    Raises:
+        Refused: What ``change`` refuses; ``revision_conflict`` after many losses.
+        NotFound: ``unknown_store``: it was deleted meanwhile.
+    """
+    for attempt in range(_ATTEMPTS):
+        store = context.catalog.store_by_uid(uid)
+        if store is None:
+            raise NotFound("unknown_store", "the store is gone", found=uid)
+        after, puts = change(store)
+        if after == store and not puts:
+            return store
+        try:
+            context.catalog.commit(Change(operation, (PutStore(after, store.revision), *puts)))
+        except Refused as error:
+            if error.code != "revision_conflict" or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return after.model_copy(update={"revision": store.revision + 1})
+    raise AssertionError("unreachable: the last attempt raises or returns")

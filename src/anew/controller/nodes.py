@@ -1,0 +1,146 @@
+"""Nodes: what each should hold, and what each says that it holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from anew.api.models import DesiredState, DesiredStore, DesiredVersion, NodeReport, NodeView, ReplicaReport
+from anew.catalog.change import Change, NodeRecord, PutDeadLetters
+from anew.controller.context import Context, Fabric
+from anew.core.admission import Rejection
+from anew.core.errors import InvalidRequest
+from anew.core.store import SERVABLE, Store, Version
+
+
+def reports(context: Context) -> list[NodeReport]:
+    """The last report of each node, alive or not."""
+    return [NodeReport.model_validate_json(record.report) for record in context.catalog.nodes()]
+
+
+def live_reports(context: Context, fabric: str) -> list[NodeReport]:
+    """The last reports of the fabric's nodes that are alive."""
+    oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
+    return [
+        NodeReport.model_validate_json(record.report)
+        for record in context.catalog.nodes()
+        if record.fabric == fabric and record.last_seen_ms >= oldest_ms
+    ]
+
+
+def alive_nodes(context: Context, fabric: str) -> list[str]:
+    """The ids of the fabric's nodes that are alive."""
+    return [report.node for report in live_reports(context, fabric)]
+
+
+def usable_nodes(context: Context, fabric: str) -> list[str]:
+    """The fabric's nodes that are not lost: alive, or away for less than the limit."""
+    oldest_ms = context.clock() - int(context.limits.node_lost_seconds * 1000)
+    return [r.id for r in context.catalog.nodes() if r.fabric == fabric and r.last_seen_ms >= oldest_ms]
+
+
+def node_urls(context: Context) -> dict[str, str]:
+    """Where each node answers reads."""
+    return {report.node: report.url for report in reports(context)}
+
+
+def node_views(context: Context) -> tuple[NodeView, ...]:
+    """All nodes as the controller sees them."""
+    oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
+    views = []
+    for record in context.catalog.nodes():
+        report = NodeReport.model_validate_json(record.report)
+        views.append(
+            NodeView(
+                id=record.id,
+                fabric=record.fabric,
+                url=report.url,
+                alive=record.last_seen_ms >= oldest_ms,
+                last_seen_ms=record.last_seen_ms,
+                replicas=len(report.replicas),
+                states=dict(Counter(replica.state.value for replica in report.replicas)),
+            )
+        )
+    return tuple(views)
+
+
+def take_report(context: Context, report: NodeReport) -> None:
+    """Keep what a node says, and record its dead letters.
+
+    Raises:
+        InvalidRequest: ``unknown_fabric``.
+    """
+    if report.fabric not in context.fabrics:
+        raise InvalidRequest(
+            "unknown_fabric", "the node names an unknown fabric", found=report.fabric, expected=list(context.fabrics)
+        )
+    record = NodeRecord(report.node, report.fabric, context.clock(), report.model_dump_json())
+    context.catalog.put_node(record)
+    for uid in {letter.store_uid for letter in report.dead_letters}:
+        letters = tuple(
+            Rejection(letter.feed, letter.partition, letter.offset, letter.reason)
+            for letter in report.dead_letters
+            if letter.store_uid == uid
+        )
+        operation = context.operation("dead letters", uid, report.node, count=len(letters))
+        context.catalog.commit(Change(operation, (PutDeadLetters(uid, letters),)))
+
+
+def desired_state(context: Context, node: str, fabric: Fabric) -> DesiredState:
+    """What a node should hold now."""
+    revision = context.catalog.revision()
+    stores = [_desired_store(store, node, fabric.name) for store in context.catalog.stores()]
+    return DesiredState(
+        revision=revision,
+        fabric=fabric.name,
+        log=fabric.log_location,
+        deep_store=fabric.deep_store.root_uri,
+        stores=tuple(store for store in stores if store.versions),
+    )
+
+
+def replicas_of(found: list[NodeReport], store: Store, version: Version) -> dict[tuple[str, int], ReplicaReport]:
+    """(node, partition) → report, of one version."""
+    return {
+        (report.node, replica.partition): replica
+        for report in found
+        for replica in report.replicas
+        if replica.store_uid == store.uid and replica.version == version.number
+    }
+
+
+def _desired_store(store: Store, node: str, fabric: str) -> DesiredStore:
+    versions = []
+    for version in store.versions:
+        if version.manifest is None or version.statuses.get(fabric) not in SERVABLE:
+            continue
+        assigned = version.assignment.get(fabric, {})
+        partitions = tuple(partition for partition, nodes in assigned.items() if node in nodes)
+        if partitions:
+            versions.append(_desired_version(version, partitions))
+    return DesiredStore(
+        uid=store.uid,
+        name=store.name,
+        revision=store.revision,
+        current=store.current.get(fabric, 0),
+        key_schema=store.key_schema,
+        schemas=store.schemas,
+        feeds=store.feeds,
+        reads=store.config.reads,
+        versions=tuple(versions),
+    )
+
+
+def _desired_version(version: Version, partitions: tuple[int, ...]) -> DesiredVersion:
+    if version.manifest is None:
+        raise AssertionError("a version without a manifest is served by nobody")
+    return DesiredVersion(
+        number=version.number,
+        config=version.config,
+        feeds=version.feeds,
+        start=version.start,
+        stop=version.stop,
+        ttl_floor_ms=version.ttl_floor_ms,
+        tombstone_floor_ms=version.tombstone_floor_ms,
+        manifest=version.manifest,
+        partitions=partitions,
+    )

@@ -1,0 +1,81 @@
+"""The controller as a process: HTTP server and reconciler over one context, until it is told to stop."""
+
+from __future__ import annotations
+
+import threading
+from types import FrameType
+
+import structlog
+import uvicorn
+
+from anew.controller.app import make_app
+from anew.controller.context import Context
+from anew.controller.reconcile import Reconciler
+from anew.controller.watch import Watch
+from anew.core.errors import AnewError
+
+_LOG = structlog.get_logger("anew.controller")
+_ROUND_SECONDS = 0.25
+
+
+class ControllerServer:
+    """Serves and reconciles. `run` blocks; `stop` may be called from any thread or signal handler."""
+
+    def __init__(self, context: Context, address: str, port: int) -> None:
+        """Prepare, without listening yet."""
+        self._watch = Watch(context.catalog.revision)
+        self._reconciler = Reconciler(context)
+        app = make_app(context, self._watch)
+        config = uvicorn.Config(
+            app, host=address, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=3
+        )
+        self._server = _Server(config, self._watch)
+
+    def run(self) -> None:
+        """Serve until `stop` or SIGTERM."""
+        thread = threading.Thread(target=self._reconcile, name="reconciler", daemon=True)
+        thread.start()
+        try:
+            self._server.run()
+        finally:
+            self._watch.close()
+            thread.join(timeout=10)
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._watch.close()
+        self._server.should_exit = True
+
+    @property
+    def started(self) -> bool:
+        """Whether it listens."""
+        return self._server.started
+
+    def _reconcile(self) -> None:
+        while not self._watch.closed:
+            try:
+                self._reconciler.round()
+            except AnewError as error:
+                _LOG.warning("round_failed", **error.to_json())
+            except Exception:
+                # A programming error in one round must not end the life cycle of all stores, nor pass unseen.
+                _LOG.exception("round_crashed")
+            self._watch.pause(_ROUND_SECONDS)
+
+
+class _Server(uvicorn.Server):
+    """Lets long polls go as soon as a signal asks for the end, so that the shutdown need not wait for them."""
+
+    def __init__(self, config: uvicorn.Config, watch: Watch) -> None:
+        super().__init__(config)
+        self._watch = watch
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called in the main thread for SIGTERM and SIGINT."""
+        self._watch.close()
+        super().handle_exit(sig, frame)
+
+
+def run_controller(context: Context, address: str, port: int) -> None:
+    """Run a controller in this process until SIGTERM or SIGINT."""
+    ControllerServer(context, address, port).run()

@@ -1,0 +1,270 @@
+"""Rebuilds: a driver begins one, gives signs of life, seals it; the reconciler takes it from there."""
+
+from __future__ import annotations
+
+from anew.api.models import BeginRebuild, EndRebuild, Heartbeat, HeartbeatAnswer, Seal
+from anew.catalog.change import Change, Put, PutRebuild, PutReclaim, PutRequest, PutStore
+from anew.controller.context import Context, change_store, store_named
+from anew.controller.nodes import alive_nodes
+from anew.controller.reclaim import orphans_of
+from anew.core import lifecycle
+from anew.core.assignment import assign
+from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
+from anew.core.feed import PositionMap
+from anew.core.lifecycle import VersionEvent
+from anew.core.plan import Plan
+from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
+from anew.core.store import Store, Version, VersionStatus
+from anew.log.interface import TopicPartition
+from anew.segments.layout import version_path
+
+_ATTEMPTS = 10
+
+
+def rebuild_of(context: Context, rebuild_id: str) -> Rebuild:
+    """The rebuild of that id.
+
+    Raises:
+        NotFound: ``unknown_rebuild``.
+    """
+    rebuild = context.catalog.rebuild(rebuild_id)
+    if rebuild is None:
+        raise NotFound(
+            "unknown_rebuild", f"there is no rebuild {rebuild_id}", found=rebuild_id, hint="anew rebuild list"
+        )
+    return rebuild
+
+
+def begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
+    """Create the version and the rebuild of a plan, if nothing that the plan was made from has moved.
+
+    Raises:
+        InvalidRequest: ``plan_altered``, ``request_id_reused``.
+        Refused: ``rebuild_running``, ``plan_outdated``, ``truncated_above_start``, ``no_nodes``.
+    """
+    plan = request.plan
+    known = context.catalog.request(request.request_id)
+    if known is not None:
+        if known.body_hash != plan.id:
+            raise InvalidRequest(
+                "request_id_reused",
+                "the request id was used before with another plan",
+                found=request.request_id,
+                expected=known.body_hash,
+            )
+        return rebuild_of(context, known.result)
+    if plan.id != plan.value_id():
+        raise InvalidRequest(
+            "plan_altered", "the plan was changed after it was made", found=plan.id, expected=plan.value_id()
+        )
+    store = store_named(context, plan.store)
+    lifecycle.check_fence(store, plan)
+    _check_logs(context, store, plan)
+    now_ms, rebuild_id = context.clock(), context.new_id()
+    made = _version(context, store, plan, rebuild_id)
+    rebuild = Rebuild(
+        id=rebuild_id,
+        kind=plan.kind,
+        store=store.name,
+        store_uid=store.uid,
+        version=made.number,
+        status=RebuildStatus.RUNNING,
+        stage=Stage.BEGIN,
+        plan=plan,
+        epoch=made.epoch,
+        lease_until_ms=now_ms + int(context.limits.lease_seconds * 1000),
+        created_at_ms=now_ms,
+        stage_since_ms=now_ms,
+        driver=request.driver,
+    )
+    puts = (
+        PutStore(lifecycle.begin(store, plan, made), store.revision),
+        PutRebuild(rebuild, None),
+        PutRequest(request.request_id, plan.id, rebuild_id),
+    )
+    detail = {"rebuild": rebuild_id, "version": made.number, "plan": plan.id}
+    context.catalog.commit(Change(context.operation(f"begin {plan.kind.value}", store.name, actor, **detail), puts))
+    return rebuild_of(context, rebuild_id)
+
+
+def heartbeat(context: Context, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
+    """Renew the driver's lease; an ended rebuild is answered with "stop".
+
+    Raises:
+        Refused: ``epoch_outdated``: another driver took over.
+    """
+    for _ in range(_ATTEMPTS):
+        rebuild = rebuild_of(context, rebuild_id)
+        if rebuild.ended:
+            return HeartbeatAnswer(kill_asked=True, lease_until_ms=rebuild.lease_until_ms)
+        _check_epoch(rebuild, request.epoch)
+        now_ms = context.clock()
+        lease_ms = now_ms + int(context.limits.lease_seconds * 1000)
+        renewed = rebuild if rebuild.stage not in DRIVEN_STAGES else advance(rebuild, request.stage, now_ms)
+        renewed = renewed.model_copy(update={"lease_until_ms": lease_ms, "progress": request.progress})
+        try:
+            context.catalog.put_rebuild(renewed, rebuild.revision)
+        except Refused as error:
+            if error.code != "revision_conflict":
+                raise
+        else:
+            return HeartbeatAnswer(kill_asked=False, lease_until_ms=lease_ms)
+    raise Refused("revision_conflict", "the rebuild is changed by others all the time", hint="try again")
+
+
+def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
+    """Commit the manifest by compare-and-swap, once the ledger balances and agrees with it (rule R19).
+
+    Raises:
+        Failed: ``ledger_imbalance``, ``fingerprint_mismatch``, ``file_missing``.
+        Refused: ``rebuild_ended``, ``epoch_outdated``.
+    """
+    rebuild = rebuild_of(context, rebuild_id)
+    _check_epoch(rebuild, request.epoch)
+    store = _store_of(context, rebuild)
+    version = lifecycle.existing(store, rebuild.version)
+    if version.manifest == request.manifest and rebuild.stage not in DRIVEN_STAGES:
+        return rebuild
+    _check_account(request)
+    for fabric in version.statuses:
+        if context.fabrics[fabric].deep_store.stat(request.manifest.path) is None:
+            raise Failed(
+                "file_missing", f"the manifest is not in the deep store of {fabric}", found=request.manifest.path
+            )
+    now_ms = context.clock()
+    sealed = advance(advance(rebuild, Stage.SEAL, now_ms), Stage.LOAD, now_ms).model_copy(
+        update={
+            "ledger": request.ledger,
+            "fingerprint": request.fingerprint,
+            "records_per_s": request.records_per_s,
+        }
+    )
+
+    def change(present: Store) -> tuple[Store, tuple[Put, ...]]:
+        after = lifecycle.seal(present, rebuild.version, request.manifest, now_ms)
+        orphans = (PutReclaim(orphans_of(context, present, version, fabric)) for fabric in version.statuses)
+        return after, (PutRebuild(sealed, rebuild.revision), *orphans)
+
+    operation = context.operation("seal version", store.name, "driver", rebuild=rebuild_id, version=version.number)
+    change_store(context, store.uid, operation, change)
+    return rebuild_of(context, rebuild_id)
+
+
+def fail(context: Context, rebuild_id: str, request: EndRebuild) -> Rebuild:
+    """The driver gives up: the version is failed, nothing serves it."""
+    rebuild = rebuild_of(context, rebuild_id)
+    if request.epoch is not None:
+        _check_epoch(rebuild, request.epoch)
+    error = "the driver gave up" if request.error is None else request.error
+    return end_rebuild(context, rebuild, RebuildStatus.FAILED, error, "driver")
+
+
+def kill(context: Context, rebuild_id: str, actor: str) -> Rebuild:
+    """End a rebuild from outside; its driver stops at its next sign of life.
+
+    Raises:
+        Refused: ``rebuild_ended``, ``swapped_already``.
+    """
+    rebuild = rebuild_of(context, rebuild_id)
+    if rebuild.ended:
+        raise Refused("rebuild_ended", f"the rebuild {rebuild_id} has ended", found=rebuild.status.value)
+    return end_rebuild(context, rebuild, RebuildStatus.KILLED, f"killed by {actor}", actor)
+
+
+def end_rebuild(context: Context, rebuild: Rebuild, status: RebuildStatus, error: str | None, actor: str) -> Rebuild:
+    """End a rebuild, and with a bad end its version, in one transaction."""
+    event = {RebuildStatus.FAILED: VersionEvent.FAIL, RebuildStatus.KILLED: VersionEvent.KILL}.get(status)
+    now_ms = context.clock()
+
+    def change(present: Store) -> tuple[Store, tuple[PutRebuild, ...]]:
+        newest = rebuild_of(context, rebuild.id)
+        if newest.ended:
+            return present, ()
+        after = present if event is None else lifecycle.end_badly(present, rebuild.version, event, str(error), now_ms)
+        return after, (PutRebuild(end(newest, status, error, now_ms), newest.revision),)
+
+    detail = {"rebuild": rebuild.id, "version": rebuild.version, "error": error}
+    operation = context.operation(f"rebuild {status.value}", rebuild.store, actor, **detail)
+    change_store(context, rebuild.store_uid, operation, change)
+    return rebuild_of(context, rebuild.id)
+
+
+def _version(context: Context, store: Store, plan: Plan, rebuild_id: str) -> Version:
+    config, now_ms, number = plan.target.config, context.clock(), plan.target.version
+    assignment = {}
+    for fabric in plan.target.fabrics:
+        nodes = alive_nodes(context, fabric)
+        if not nodes:
+            raise Refused(
+                "no_nodes", f"no node of {fabric} is alive", found=0, expected="at least one", hint="anew node list"
+            )
+        assignment[fabric] = assign(config.partitions, config.replicas, nodes, {})
+    return Version(
+        number=number,
+        kind=plan.kind,
+        config=config,
+        config_hash=config.hash,
+        statuses=dict.fromkeys(plan.target.fabrics, VersionStatus.BUILDING),
+        since_ms=dict.fromkeys(plan.target.fabrics, now_ms),
+        created_at_ms=now_ms,
+        rebuild=rebuild_id,
+        epoch=1,
+        path=version_path(store.uid, number, rebuild_id, 1),
+        source_version=plan.source.version,
+        feeds=tuple(feed.id for feed in store.feeds) if config.hybrid else (),
+        start=plan.target.start if config.hybrid else PositionMap(),
+        ttl_floor_ms=plan.source.ttl_floor_ms,
+        tombstone_floor_ms=plan.source.tombstone_floor_ms,
+        swap_from={fabric: store.current.get(fabric, 0) for fabric in plan.target.fabrics},
+        assignment=assignment,
+    )
+
+
+def _check_logs(context: Context, store: Store, plan: Plan) -> None:
+    """Each feed's topic is still the one that the plan saw, and holds all that the plan reads (R2, R3)."""
+    for feed in store.feeds:
+        log = context.fabrics[feed.fabric].log
+        for at in feed.feed_partitions():
+            start = plan.source.start.get(at)
+            if start is None:
+                continue
+            present = log.offsets(TopicPartition(feed.topic, feed.topic_uid, at.partition))
+            stop = plan.source.end.get(at, start)
+            if not (present.begin <= start and stop <= present.end):
+                raise Refused(
+                    "truncated_above_start" if present.begin > start else "log_lost_tail",
+                    f"the log does not hold what the plan reads of {at}",
+                    found=f"[{present.begin}, {present.end})",
+                    expected=f"[{start}, {stop})",
+                    hint="make a new plan with --dry-run",
+                )
+
+
+def _check_account(request: Seal) -> None:
+    request.ledger.check()
+    manifest, written = request.manifest, request.ledger.written
+    found = (manifest.rows + manifest.tombstones, manifest.fingerprint)
+    if found != (written.count, written.hash) or request.fingerprint.source != request.fingerprint.target:
+        raise Failed(
+            "fingerprint_mismatch",
+            "the files do not hold what the rebuild merged",
+            found=f"{found[0]} rows, fingerprint {found[1]:016x}",
+            expected=f"{written.count} rows, fingerprint {request.fingerprint.source:016x}",
+        )
+
+
+def _check_epoch(rebuild: Rebuild, epoch: int) -> None:
+    if rebuild.epoch != epoch:
+        raise Refused(
+            "epoch_outdated",
+            f"another driver took over the rebuild {rebuild.id}",
+            found=f"epoch {epoch}",
+            expected=f"epoch {rebuild.epoch}",
+        )
+
+
+def _store_of(context: Context, rebuild: Rebuild) -> Store:
+    store = context.catalog.store_by_uid(rebuild.store_uid)
+    if store is None:
+        raise NotFound("unknown_store", "the store is gone", found=rebuild.store)
+    return store

@@ -1,0 +1,147 @@
+"""Reclaim: what nobody needs any more goes, after a grace, intent first (rules R2, R15, R22)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from anew.catalog.change import Change, DropReclaim, PutReclaim, Reclaim
+from anew.controller.context import Context, change_store
+from anew.controller.stores import offsets_at
+from anew.core import lifecycle
+from anew.core.errors import AnewError
+from anew.core.retention import low_water, retirable
+from anew.core.store import Store, Version, VersionStatus
+from anew.log.interface import TopicPartition
+from anew.segments.manifest import parse_manifest
+
+_LOG = structlog.get_logger("anew.controller")
+
+
+def collect(context: Context, store: Store) -> None:
+    """First step: retire what retention lets go, and note its files as to be reclaimed after the grace.
+
+    What may go is decided again on the store that the compare-and-swap is made on: a rollback that chose the version
+    meanwhile wins (rule R15).
+    """
+    for number in retirable(store, context.clock()):
+
+        def change(present: Store, number: int = number) -> tuple[Store, tuple[PutReclaim, ...]]:
+            why = retirable(present, context.clock()).get(number)
+            if why is None:
+                return present, ()
+            version = lifecycle.existing(present, number)
+            return lifecycle.retire(present, number, context.clock()), tuple(
+                PutReclaim(_tree(context, present, version, fabric, why)) for fabric in version.statuses
+            )
+
+        operation = context.operation("retire version", store.name, "controller", version=number)
+        change_store(context, store.uid, operation, change)
+
+
+def reclaim_due(context: Context) -> None:
+    """Second step: do what is noted and due; what fails is tried again in the next round."""
+    acts: dict[str, Callable[[Context, Reclaim], None]] = {
+        "tree": _delete_tree,
+        "orphans": _delete_orphans,
+        "topic": _delete_topic,
+        "truncate": _truncate,
+    }
+    for reclaim in context.catalog.reclaims(context.clock()):
+        try:
+            acts[reclaim.kind](context, reclaim)
+        except AnewError as error:
+            _LOG.warning("reclaim_failed", id=reclaim.id, **error.to_json())
+        else:
+            operation = context.operation("reclaimed", reclaim.id, "controller", kind=reclaim.kind, why=reclaim.reason)
+            context.catalog.commit(Change(operation, (DropReclaim(reclaim.id),)))
+            _LOG.info("reclaimed", id=reclaim.id, kind=reclaim.kind, reason=reclaim.reason)
+
+
+def orphans_of(context: Context, store: Store, version: Version, fabric: str) -> Reclaim:
+    """The note that files of ended attempts, which no manifest names, lie beside a sealed version's."""
+    due_ms = context.clock() + int(context.limits.reclaim_grace_seconds * 1000)
+    target = f"{store.uid}\n{version.number}"
+    return Reclaim(f"{version.path}/orphans@{fabric}", "orphans", fabric, target, due_ms, "files of ended attempts")
+
+
+def move_low_water(context: Context, store: Store) -> None:
+    """Move the low-water marks in the catalog first; the logs are truncated after the grace (rule R2)."""
+    if not store.feeds or not all(feed.ready for feed in store.feeds):
+        return
+    now_ms = context.clock()
+    try:
+        at_rewind = offsets_at(context.fabrics, store.feeds, now_ms - store.config.rewind_seconds * 1000)
+    except AnewError as error:
+        _LOG.warning("low_water_not_moved", store=store.name, **error.to_json())
+        return
+    due_ms = now_ms + int(context.limits.reclaim_grace_seconds * 1000)
+
+    def change(present: Store) -> tuple[Store, tuple[PutReclaim, ...]]:
+        marks = low_water(present, at_rewind)
+        feeds = tuple(feed.model_copy(update={"low_water": marks[feed.id]}) for feed in present.feeds)
+        puts = [
+            PutReclaim(_truncation(feed.fabric, feed.topic, feed.topic_uid, at.partition, mark, due_ms))
+            for feed, before in zip(feeds, present.feeds, strict=True)
+            for at, mark in zip(feed.feed_partitions(), feed.low_water, strict=True)
+            if mark > before.low_water[at.partition]
+        ]
+        return present.model_copy(update={"feeds": feeds}), tuple(puts)
+
+    change_store(context, store.uid, context.operation("low water", store.name, "controller"), change)
+
+
+def _tree(context: Context, store: Store, version: Version, fabric: str, why: str) -> Reclaim:
+    due_ms = context.clock() + int(context.limits.reclaim_grace_seconds * 1000)
+    target = f"{store.uid}\n{version.number}"
+    return Reclaim(f"{version.path}@{fabric}", "tree", fabric, target, due_ms, f"{store.name}: {why}")
+
+
+def _truncation(fabric: str, topic: str, uid: str, partition: int, offset: int, due_ms: int) -> Reclaim:
+    target = f"{topic}\n{uid}\n{partition}\n{offset}"
+    return Reclaim(f"truncate/{uid}/{partition}/{offset}", "truncate", fabric, target, due_ms, "below low water")
+
+
+def _delete_tree(context: Context, reclaim: Reclaim) -> None:
+    deep_store = context.fabrics[reclaim.fabric].deep_store
+    uid, _, number = reclaim.target.partition("\n")
+    if not number:
+        deep_store.delete_tree(reclaim.target)
+        return
+    store = context.catalog.store_by_uid(uid)
+    version = None if store is None else store.version(int(number))
+    if store is None or version is None:
+        return
+    if version.statuses[reclaim.fabric] is not VersionStatus.RETIRED:
+        return
+    deep_store.delete_tree(version.path)
+    operation = context.operation("reclaim version", store.name, "controller", version=version.number)
+    now_ms = context.clock()
+    change_store(context, uid, operation, lambda s: (lifecycle.reclaimed(s, int(number), now_ms), ()))
+
+
+def _delete_orphans(context: Context, reclaim: Reclaim) -> None:
+    """Delete what lies beside a sealed version's files and its manifest does not name."""
+    deep_store = context.fabrics[reclaim.fabric].deep_store
+    uid, _, number = reclaim.target.partition("\n")
+    store = context.catalog.store_by_uid(uid)
+    version = None if store is None else store.version(int(number))
+    if version is None or version.manifest is None or deep_store.stat(version.manifest.path) is None:
+        return
+    manifest = parse_manifest(deep_store.get(version.manifest.path), version.manifest)
+    owned = {file.path for file in manifest.files} | {version.manifest.path}
+    for stored in list(deep_store.list(version.path)):
+        if stored.path not in owned:
+            deep_store.delete(stored.path)
+
+
+def _delete_topic(context: Context, reclaim: Reclaim) -> None:
+    topic, _, uid = reclaim.target.partition("\n")
+    context.fabrics[reclaim.fabric].log.delete_topic(topic, uid)
+
+
+def _truncate(context: Context, reclaim: Reclaim) -> None:
+    topic, uid, partition, offset = reclaim.target.split("\n")
+    log = context.fabrics[reclaim.fabric].log
+    log.truncate_below(TopicPartition(topic, uid, int(partition)), int(offset))

@@ -1,0 +1,236 @@
+"""The reconciler: looks at what is, compares it with what should be, and takes the next step. Level-triggered.
+
+Every step is a compare-and-swap on the store, so that several controllers may run it side by side and a crash
+anywhere leaves work that the next round finds again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+
+from anew.api.models import NodeReport, ReplicaReport, ReplicaState
+from anew.catalog.change import PutRebuild
+from anew.controller.context import Context, change_store
+from anew.controller.nodes import live_reports, replicas_of, usable_nodes
+from anew.controller.rebuilds import end_rebuild
+from anew.controller.reclaim import collect, move_low_water, reclaim_due
+from anew.controller.stores import ends_of, ensure_feeds
+from anew.core import lifecycle
+from anew.core.assignment import Assignment, assign
+from anew.core.errors import AnewError, Refused
+from anew.core.partition import feed_partitions_of
+from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
+from anew.core.store import SERVABLE, Store, Version, VersionStatus
+
+_LOG = structlog.get_logger("anew.controller")
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Runs rounds; keeps nothing that matters beyond one round.
+
+    Attributes:
+        context: The controller's collaborators.
+    """
+
+    context: Context
+    _low_water_at_ms: int = field(default=0)
+
+    def round(self) -> None:
+        """Take each store one step further; an error of one store does not hold up the others."""
+        reports = {fabric: live_reports(self.context, fabric) for fabric in self.context.fabrics}
+        for store in self.context.catalog.stores():
+            try:
+                self._step(store, reports)
+            except AnewError as error:
+                if error.code != "revision_conflict":
+                    _LOG.warning("store_step_failed", store=store.name, **error.to_json())
+        reclaim_due(self.context)
+        now_ms = self.context.clock()
+        if now_ms - self._low_water_at_ms >= self.context.limits.low_water_interval_seconds * 1000:
+            self._low_water_at_ms = now_ms
+            for store in self.context.catalog.stores():
+                move_low_water(self.context, store)
+
+    def _step(self, store: Store, reports: Mapping[str, list[NodeReport]]) -> None:
+        store = ensure_feeds(self.context, store.uid)
+        for rebuild in self.context.catalog.rebuilds(store_uid=store.uid, running_only=True):
+            self._step_rebuild(store, rebuild, reports)
+        for fabric in store.fabrics:
+            self._reassign(store, fabric, reports[fabric])
+        collect(self.context, store)
+
+    # -- rebuilds ----------------------------------------------------------------------------------------------------
+
+    def _step_rebuild(self, store: Store, rebuild: Rebuild, reports: Mapping[str, list[NodeReport]]) -> None:
+        now_ms = self.context.clock()
+        if rebuild.stage in DRIVEN_STAGES:
+            if now_ms > rebuild.lease_until_ms:
+                error = f"the driver gave no sign of life; its lease ended {now_ms - rebuild.lease_until_ms} ms ago"
+                end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
+            return
+        version = lifecycle.existing(store, rebuild.version)
+        for fabric in version.statuses:
+            self._step_version(store, rebuild, fabric, reports[fabric])
+        self._finish(store.uid, rebuild)
+
+    def _step_version(self, store: Store, rebuild: Rebuild, fabric: str, reports: list[NodeReport]) -> None:
+        version = lifecycle.existing(store, rebuild.version)
+        now_ms = self.context.clock()
+        if version.statuses[fabric] is VersionStatus.READY:
+            self._change(store, "swap", lambda s: lifecycle.swap_when_ready(s, version.number, fabric, now_ms))
+        if version.statuses[fabric] is not VersionStatus.LOADING:
+            return
+        readiness = judge(store, version, fabric, reports)
+        if readiness.errors:
+            error = f"replicas of version {version.number} failed: {'; '.join(readiness.errors)}"
+            end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
+        elif readiness.caught_up:
+            self._change(store, "ready", lambda s: lifecycle.caught_up(s, version.number, fabric, now_ms))
+        elif readiness.loaded and version.ready_target is None:
+            feeds = store.feeds_of(version)
+            target = ends_of(self.context.fabrics, feeds)
+            self._change(store, "aim", lambda s: lifecycle.aim(s, version.number, target))
+        elif now_ms - version.since_ms[fabric] > self.context.limits.ready_deadline_seconds * 1000:
+            error = f"version {version.number} was not ready in time: {readiness.why}"
+            end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
+
+    def _finish(self, uid: str, rebuild: Rebuild) -> None:
+        """Bring the rebuild's record in line with what became of its version."""
+        store = self.context.catalog.store_by_uid(uid)
+        if store is None:
+            return
+        statuses = lifecycle.existing(store, rebuild.version).statuses
+        if all(status is VersionStatus.CURRENT for status in statuses.values()):
+            outcome, error = RebuildStatus.SUCCEEDED, None
+        elif all(status not in (VersionStatus.LOADING, VersionStatus.READY) for status in statuses.values()):
+            outcome, error = RebuildStatus.PARTLY, lifecycle.existing(store, rebuild.version).error
+        else:
+            self._advance(rebuild, store)
+            return
+        now_ms = self.context.clock()
+
+        def change(present: Store) -> tuple[Store, tuple[PutRebuild, ...]]:
+            newest = self.context.catalog.rebuild(rebuild.id)
+            if newest is None or newest.ended:
+                return present, ()
+            done = end(advance(newest, Stage.SWAP, now_ms), outcome, error, now_ms)
+            return present, (PutRebuild(done, newest.revision),)
+
+        operation = self.context.operation(f"rebuild {outcome.value}", store.name, "controller", rebuild=rebuild.id)
+        change_store(self.context, uid, operation, change)
+        _LOG.info("rebuild_ended", rebuild=rebuild.id, store=store.name, status=outcome.value, error=error)
+
+    def _advance(self, rebuild: Rebuild, store: Store) -> None:
+        ready = lifecycle.existing(store, rebuild.version).statuses.values()
+        if rebuild.stage is Stage.LOAD and all(status is not VersionStatus.LOADING for status in ready):
+            with contextlib.suppress(Refused):
+                moved = advance(rebuild, Stage.SWAP, self.context.clock())
+                self.context.catalog.put_rebuild(moved, rebuild.revision)
+
+    def _change(self, store: Store, what: str, change: lifecycle.Change) -> None:
+        operation = self.context.operation(what, store.name, "controller")
+        changed = change_store(self.context, store.uid, operation, lambda present: (change(present), ()))
+        _LOG.info("store_changed", what=what, store=store.name, current=changed.current, revision=changed.revision)
+
+    # -- replicas ----------------------------------------------------------------------------------------------------
+
+    def _reassign(self, store: Store, fabric: str, reports: list[NodeReport]) -> None:
+        """Give lost nodes' replicas to others; a node is let go only after its successors are ready (rule R25)."""
+        nodes = usable_nodes(self.context, fabric)
+        if not nodes:
+            return
+        for version in store.versions:
+            if version.statuses.get(fabric) not in SERVABLE or fabric not in version.assignment:
+                continue
+            held = version.assignment[fabric]
+            wanted = next_assignment(store, version, fabric, nodes, reports)
+            if wanted != held:
+                self._change(store, "reassign", partial(_reassigned, version.number, fabric, wanted))
+
+
+def _reassigned(number: int, fabric: str, wanted: Assignment, store: Store) -> Store:
+    return lifecycle.reassign(store, number, fabric, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """How far the replicas of a version are.
+
+    Attributes:
+        loaded: Every replica holds the whole base.
+        caught_up: Every replica is at or past the target and within the lag limits (rule R17).
+        errors: Replicas that gave up, with the reason.
+        why: What is still missing, with rates.
+    """
+
+    loaded: bool
+    caught_up: bool
+    errors: tuple[str, ...]
+    why: str
+
+
+def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> Readiness:
+    """How far a version is in one fabric, by the last reports of its live nodes."""
+    found = replicas_of(reports, store, version)
+    missing, waiting, errors = [], [], []
+    for partition, nodes in version.assignment.get(fabric, {}).items():
+        for node in nodes:
+            replica = found.get((node, partition))
+            name = f"{node}/{partition}"
+            if replica is None or replica.state in (ReplicaState.PENDING, ReplicaState.LOADING):
+                missing.append(name)
+            elif replica.state is ReplicaState.ERROR:
+                errors.append(f"{name}: {replica.error}")
+            elif not _replica_ready(store, version, partition, replica):
+                waiting.append(f"{name}: {replica.lag_records} records behind at {replica.records_per_s:.0f} records/s")
+    loaded = not missing and not errors
+    caught_up = loaded and not waiting and version.ready_target is not None
+    why = f"{len(missing)} replicas not loaded, {len(waiting)} behind: {'; '.join((missing + waiting)[:5])}"
+    return Readiness(loaded, caught_up, tuple(errors), why)
+
+
+def _replica_ready(store: Store, version: Version, partition: int, replica: ReplicaReport) -> bool:
+    if version.ready_target is None:
+        return False
+    for feed in store.feeds_of(version):
+        read = feed_partitions_of(partition, version.config.partitions, feed.partitions)
+        needed = range(feed.partitions) if feed.partitioner == "any" else read
+        for at in feed.feed_partitions():
+            if at.partition in needed and replica.position.get(at, -1) < version.ready_target.get(at, 0):
+                return False
+    within_records = replica.lag_records <= version.config.lag_limit_records
+    return within_records and replica.lag_ms <= version.config.lag_limit_seconds * 1000
+
+
+def next_assignment(
+    store: Store, version: Version, fabric: str, nodes: list[str], reports: list[NodeReport]
+) -> dict[int, tuple[str, ...]]:
+    """The assignment to work towards now: successors join at once, predecessors leave when these are ready.
+
+    Nodes that are not lost keep what they hold; nothing moves only for the sake of balance while a version is alive.
+    """
+    held = version.assignment[fabric]
+    short = [p for p, holders in held.items() if _short(holders, version.config.replicas, nodes)]
+    if not short:
+        return held
+    target = assign(version.config.partitions, version.config.replicas, nodes, held)
+    found = replicas_of(reports, store, version)
+    result = dict(held)
+    for partition in short:
+        wanted = target[partition]
+        ready = all(
+            (node, partition) in found and found[node, partition].state is ReplicaState.APPLYING for node in wanted
+        )
+        result[partition] = wanted if ready else tuple(dict.fromkeys((*held[partition], *wanted)))
+    return result
+
+
+def _short(holders: tuple[str, ...], replicas: int, nodes: list[str]) -> bool:
+    usable = [node for node in holders if node in nodes]
+    return len(usable) < min(replicas, len(nodes)) or len(usable) < len(holders)

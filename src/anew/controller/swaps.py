@@ -1,0 +1,92 @@
+"""Swap and rollback as somebody asks for them, fabric by fabric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from anew.api.models import RollBack, Swap
+from anew.controller.context import Context, change_store, store_named
+from anew.controller.stores import fabric_named
+from anew.core import lifecycle
+from anew.core.errors import AnewError
+from anew.core.store import Store
+
+
+def swap(context: Context, name: str, request: Swap, actor: str) -> dict[str, Any]:
+    """Make a version current in the fabrics; returns what was done where.
+
+    Raises:
+        NotFound: ``unknown_store``, ``unknown_version``.
+        Refused: ``already_current``, ``bad_transition``, ``feeds_missing`` when no fabric could be swapped.
+    """
+    store = store_named(context, name)
+    lifecycle.existing(store, request.version)
+    targets = dict.fromkeys(_fabrics(context, store, request.fabrics), request.version)
+    return _move(context, store, targets, lifecycle.swap, _Asked("swap", request.dry_run, actor))
+
+
+def roll_back(context: Context, name: str, request: RollBack, actor: str) -> dict[str, Any]:
+    """Go back to a version, the newest backup unless one is named; returns what was done where.
+
+    Raises:
+        NotFound: ``unknown_store``, ``unknown_version``.
+        Refused: ``no_backup``, ``already_current``, ``bad_transition`` when no fabric could be rolled back.
+    """
+    store = store_named(context, name)
+    if request.to is not None:
+        lifecycle.existing(store, request.to)
+    targets = {
+        fabric: lifecycle.rollback_target(store, fabric) if request.to is None else request.to
+        for fabric in _fabrics(context, store, request.fabrics)
+    }
+    return _move(context, store, targets, lifecycle.roll_back, _Asked("rollback", request.dry_run, actor))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was asked for, by whom."""
+
+    what: str
+    dry_run: bool
+    actor: str
+
+
+def _move(
+    context: Context, store: Store, targets: dict[str, int], change: lifecycle.Swapper, asked: _Asked
+) -> dict[str, Any]:
+    """Move each fabric on its own, so that one that cannot does not hold up the others."""
+    done: dict[str, dict[str, int]] = {}
+    failed: dict[str, AnewError] = {}
+    for fabric, number in targets.items():
+        before = store.current.get(fabric, 0)
+        try:
+            now_ms = context.clock()
+            if asked.dry_run:
+                change(store, number, fabric, now_ms)
+            else:
+                detail = {"fabric": fabric, "from": before, "to": number}
+                operation = context.operation(asked.what, store.name, asked.actor, **detail)
+                change_store(context, store.uid, operation, partial(_moved, change, number, fabric, now_ms))
+            done[fabric] = {"before": before, "after": number}
+        except AnewError as error:
+            failed[fabric] = error
+    if not done:
+        raise next(iter(failed.values()))
+    return {
+        "store": store.name,
+        "dry_run": asked.dry_run,
+        "done": done,
+        "failed": {fabric: error.to_json() for fabric, error in failed.items()},
+    }
+
+
+def _moved(change: lifecycle.Swapper, number: int, fabric: str, now_ms: int, store: Store) -> tuple[Store, tuple[()]]:
+    return change(store, number, fabric, now_ms), ()
+
+
+def _fabrics(context: Context, store: Store, asked: tuple[str, ...]) -> tuple[str, ...]:
+    for fabric in asked:
+        fabric_named(context, fabric)
+    return asked if asked else store.fabrics

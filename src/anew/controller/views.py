@@ -1,0 +1,176 @@
+"""The shapes of the face: what ``--json`` prints of stores, rebuilds and the cluster's health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anew.api.models import NodeReport, NodeView, Problem, ReplicaState, StatusView
+from anew.controller.context import Context
+from anew.controller.nodes import live_reports, node_views, replicas_of
+from anew.core.errors import NotFound
+from anew.core.rebuild import Rebuild
+from anew.core.store import SERVABLE, Store, Version, VersionStatus, pending_changes
+
+
+def store_view(context: Context, store: Store, number: int | None) -> dict[str, Any]:
+    """The ``store`` shape; with a number only that version is listed.
+
+    Raises:
+        NotFound: ``unknown_version``.
+    """
+    reports = {fabric: live_reports(context, fabric) for fabric in store.fabrics}
+    return _store_view(store, reports, context.catalog.dead_letter_counts().get(store.uid, 0), number)
+
+
+def store_views(context: Context) -> list[dict[str, Any]]:
+    """The ``store`` shape of every store."""
+    reports = {fabric: live_reports(context, fabric) for fabric in context.fabrics}
+    letters = context.catalog.dead_letter_counts()
+    return [_store_view(store, reports, letters.get(store.uid, 0), None) for store in context.catalog.stores()]
+
+
+def rebuild_view(rebuild: Rebuild) -> dict[str, Any]:
+    """The ``rebuild`` shape."""
+    fingerprint = rebuild.fingerprint
+    return {
+        "id": rebuild.id,
+        "kind": rebuild.kind.value,
+        "store": rebuild.store,
+        "version": rebuild.version,
+        "status": rebuild.status.value,
+        "stage": rebuild.stage.value,
+        "plan": rebuild.plan.model_dump(mode="json"),
+        "ledger": None if rebuild.ledger is None else rebuild.ledger.counts(),
+        "fingerprint": None
+        if fingerprint is None
+        else {"source": f"{fingerprint.source:016x}", "target": f"{fingerprint.target:016x}"},
+        "timings": rebuild.timings,
+        "records_per_s": rebuild.records_per_s,
+        "error": rebuild.error,
+        "epoch": rebuild.epoch,
+        "progress": rebuild.progress.model_dump(),
+        "created_at_ms": rebuild.created_at_ms,
+        "ended_at_ms": rebuild.ended_at_ms,
+    }
+
+
+def status_view(context: Context) -> StatusView:
+    """What is unhealthy, since when, and which command comes next."""
+    nodes = node_views(context)
+    stores = context.catalog.stores()
+    reports = {fabric: live_reports(context, fabric) for fabric in context.fabrics}
+    problems = [*_node_problems(nodes, context), *(p for store in stores for p in _store_problems(store, reports))]
+    running = context.catalog.rebuilds(store_uid=None, running_only=True)
+    letters = context.catalog.dead_letter_counts()
+    return StatusView(
+        healthy=not problems,
+        problems=tuple(problems),
+        controller={"release": context.release, "revision": context.catalog.revision()},
+        nodes=nodes,
+        stores=tuple(_store_view(store, reports, letters.get(store.uid, 0), None) for store in stores),
+        rebuilds=tuple(rebuild_view(rebuild) for rebuild in running),
+    )
+
+
+def _store_view(
+    store: Store, reports: dict[str, list[NodeReport]], dead_letters: int, number: int | None
+) -> dict[str, Any]:
+    if number is not None and store.version(number) is None:
+        raise NotFound("unknown_version", f"{store.name} has no version {number}", found=number)
+    running = store.version(max(store.current.values(), default=0))
+    pending = pending_changes(store.config, None if running is None else running.config)
+    return {
+        "name": store.name,
+        "uid": store.uid,
+        "key_schema": store.key_schema,
+        "value_schema": store.schemas[store.newest_schema_id],
+        "config": store.config.model_dump(),
+        "pending": pending,
+        "stale": bool(pending),
+        "dead_letters": dead_letters,
+        "fabrics": {fabric: _fabric_view(store, fabric, reports.get(fabric, []), number) for fabric in store.fabrics},
+    }
+
+
+def _fabric_view(store: Store, fabric: str, reports: list[NodeReport], number: int | None) -> dict[str, Any]:
+    current = store.version(store.current.get(fabric, 0))
+    lags = [] if current is None else list(replicas_of(reports, store, current).values())
+    shown = [v for v in store.versions if fabric in v.statuses and number in (None, v.number)]
+    return {
+        "current": store.current.get(fabric, 0),
+        "versions": [_version_view(version, fabric) for version in shown],
+        "lag_records": max((replica.lag_records for replica in lags), default=0),
+        "lag_seconds": round(max((replica.lag_ms for replica in lags), default=0) / 1000, 3),
+    }
+
+
+def _version_view(version: Version, fabric: str) -> dict[str, Any]:
+    manifest = version.manifest
+    return {
+        "number": version.number,
+        "status": version.statuses[fabric].value,
+        "kind": version.kind.value,
+        "source_version": version.source_version,
+        "rows": None if manifest is None else manifest.rows,
+        "bytes": None if manifest is None else manifest.bytes,
+        "config": version.config.model_dump(),
+        "config_hash": version.config_hash,
+        "created_at": version.created_at_ms,
+        "rebuild": version.rebuild,
+        "error": version.error,
+        "start": version.start.to_json(),
+    }
+
+
+def _node_problems(nodes: tuple[NodeView, ...], context: Context) -> list[Problem]:
+    problems = [
+        Problem(what=f"node {node.id} does not report", since_ms=node.last_seen_ms, hint="anew node list")
+        for node in nodes
+        if not node.alive
+    ]
+    for fabric in context.fabrics:
+        if not any(node.alive for node in nodes if node.fabric == fabric):
+            problems.append(Problem(what=f"{fabric} has no live node", since_ms=None, hint="anew up"))
+    return problems
+
+
+def _store_problems(store: Store, reports: dict[str, list[NodeReport]]) -> list[Problem]:
+    problems = []
+    for version in store.versions:
+        for fabric, status in version.statuses.items():
+            if status in SERVABLE:
+                problems += _replica_problems(store, version, fabric, reports.get(fabric, []))
+            if status is VersionStatus.DEFERRED:
+                problems.append(
+                    Problem(
+                        what=f"{version.name_in(store.name)} waits to be swapped: {version.error}",
+                        since_ms=version.since_ms[fabric],
+                        hint=f"anew swap {store.name} {version.number}",
+                    )
+                )
+    return problems
+
+
+def _replica_problems(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> list[Problem]:
+    found = replicas_of(reports, store, version)
+    name, problems = version.name_in(store.name), []
+    for partition, nodes in version.assignment.get(fabric, {}).items():
+        alive = [node for node in nodes if (node, partition) in found]
+        broken = [n for n in alive if found[n, partition].state is ReplicaState.ERROR]
+        for node in broken:
+            problems.append(
+                Problem(
+                    what=f"{name}/{partition} on {node}: {found[node, partition].error}",
+                    since_ms=None,
+                    hint=f"anew store show {store.name}",
+                )
+            )
+        if version.statuses[fabric] is VersionStatus.CURRENT and len(alive) < len(nodes):
+            problems.append(
+                Problem(
+                    what=f"{name}/{partition} has {len(alive)} of {len(nodes)} replicas",
+                    since_ms=None,
+                    hint="anew node list",
+                )
+            )
+    return problems
