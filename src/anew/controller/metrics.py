@@ -45,5 +45,5 @@ class _StatusCollector:
 def registry_of(context: Context) -> CollectorRegistry:
     """A registry that reads the catalog when it is scraped."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_StatusCollector(context))  # type: ignore[arg-type]  # a collector is anything with collect()
+    registry.register(_StatusCollector(context))
     return registry

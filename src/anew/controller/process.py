@@ -57,7 +57,7 @@ class ControllerServer:
                 self._reconciler.round()
             except AnewError as error:
                 _LOG.warning("round_failed", **error.to_json())
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged with its traceback
                 # A programming error in one round must not end the life cycle of all stores, nor pass unseen.
                 _LOG.exception("round_crashed")
             self._watch.pause(_ROUND_SECONDS)

@@ -21,6 +21,9 @@ from anew.core.rows import ROWS
 
 TIME_OUT_OF_RANGE = "written_at is not in (0, append time + skew limit]"
 WRONG_PARTITION = "the key belongs to another partition of the feed"
+NO_SCHEMA = "the value names no schema"
+_NO_SCHEMA_ID = pa.scalar(0, pa.int32())
+"""A tombstone carries no schema, whatever its producer wrote: rows of one history must look alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def admit(feed: Feed, partition: int, start: int, records: pa.RecordBatch) -> Ad
     if bad.any():
         offsets = records.column("offset").to_numpy()
         at = FeedPartition(feed.id, partition)
-        texts = {1: TIME_OUT_OF_RANGE, 2: WRONG_PARTITION}
+        texts = {1: TIME_OUT_OF_RANGE, 2: WRONG_PARTITION, 3: NO_SCHEMA}
         rejected = tuple(
             Rejection(at.feed, at.partition, int(offsets[i]), texts[int(reasons[i])]) for i in bad.nonzero()[0]
         )
@@ -80,6 +83,8 @@ def _reasons(
     reasons = np.zeros(records.num_rows, dtype=np.int8)
     if feed.partitioner == "xxhash64":
         reasons[XxHash64Partitioner(feed.partitions).of_hashes(hashes) != partition] = 2
+    alive = records.column("value").is_valid().to_numpy(zero_copy_only=False)
+    reasons[alive & (records.column("schema_id").to_numpy() <= 0)] = 3
     written = records.column("written_ms")
     if written.null_count < records.num_rows:
         given = written.is_valid().to_numpy(zero_copy_only=False)
@@ -95,7 +100,7 @@ def _rows(feed: Feed, partition: int, records: pa.RecordBatch) -> pa.RecordBatch
     columns = {
         "key": records.column("key"),
         "value": records.column("value"),
-        "schema_id": records.column("schema_id"),
+        "schema_id": pc.if_else(records.column("value").is_null(), _NO_SCHEMA_ID, records.column("schema_id")),
         "time": pc.coalesce(written, records.column("appended_ms")),
         "origin": records.column("origin"),
         "append_timed": written.is_null(),

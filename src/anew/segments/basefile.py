@@ -145,6 +145,12 @@ def read_rows(source: Any) -> Iterator[pa.RecordBatch]:
             yield batch.cast(ROWS) if batch.schema != ROWS else batch
 
 
+def iter_columns(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of any Parquet file, batch by batch."""
+    with pq.ParquetFile(path, memory_map=True) as file:
+        yield from file.iter_batches(_READ_BATCH_ROWS, columns=columns)
+
+
 def check_ascending(keys: pa.Array[Any], last: bytes | None, path: str) -> bytes | None:
     """Raise unless the keys are strictly ascending in unsigned byte order, and after ``last``.
 

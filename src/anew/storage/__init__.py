@@ -1,1 +1,1 @@
-"""Serving replicas: RocksDB instances, SST files made from base files, application of feeds."""
+"""The door to RocksDB: sorted files made from base files, and one instance per replica."""

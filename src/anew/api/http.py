@@ -1,0 +1,248 @@
+"""The controller's HTTP face from the outside: one method per route."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from anew.api.answers import check, translated, unexpected
+from anew.api.models import (
+    BeginRebuild,
+    ClusterInfo,
+    CreateStore,
+    DesiredState,
+    EndRebuild,
+    Heartbeat,
+    HeartbeatAnswer,
+    NodeReport,
+    NodeView,
+    RollBack,
+    Routing,
+    Seal,
+    SnapshotView,
+    StatusView,
+    Swap,
+    UpdateStore,
+)
+from anew.core.rebuild import Rebuild
+
+_KEEP_ALIVE_SECONDS = 2.0
+"""Shorter than a server's own, so that a request is not sent on a connection that the server is just closing."""
+
+_NO_CONTENT = 204
+_Answer = TypeVar("_Answer")
+_Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A request; ``look_up`` is the command that tells what became of it, None when it changes nothing."""
+
+    method: str
+    path: str
+    body: BaseModel | None = None
+    query: Mapping[str, object] = field(default_factory=dict)
+    look_up: str | None = None
+    extra_seconds: float = 0.0
+
+
+class ControllerClient:
+    """A connection to a controller, safe to use from several threads.
+
+    Errors common to all methods: what the controller says, as the same class of `anew.core.errors`; `Unreachable` code
+    ``controller_unreachable``: nothing was changed; `OutcomeUnknown` code ``answer_lost`` from methods that change
+    something: the hint names the command that tells; `Failed` code ``unexpected_answer``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_seconds: float = 10.0,
+        actor: str = "anonymous",
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """Connect lazily.
+
+        Args:
+            url: The controller's, ``http://127.0.0.1:8300``.
+            timeout_seconds: How long each request may take, beside what it asks the controller to wait.
+            actor: Who asks, for the history; characters that a header cannot carry are percent-encoded.
+            transport: In place of the network.
+        """
+        self._url = url.rstrip("/")
+        self._timeout_seconds = timeout_seconds
+        self._http = httpx.Client(
+            headers={"anew-actor": quote(actor, safe=" @.:+-_/")},
+            limits=httpx.Limits(keepalive_expiry=_KEEP_ALIVE_SECONDS),
+            transport=transport,
+        )
+
+    # -- stores ------------------------------------------------------------------------------------------------------
+
+    def create_store(self, request: CreateStore) -> _Row:
+        """Make a store; its view."""
+        return self._row(_Call("POST", "/v1/stores", request, look_up=f"anew store show {request.name}"))
+
+    def stores(self) -> list[_Row]:
+        """The views of all stores."""
+        return self._rows(_Call("GET", "/v1/stores"))
+
+    def store(self, name: str, version: int | None = None) -> _Row:
+        """The view of one store."""
+        return self._row(_Call("GET", _path("stores", name), query={"version": version}))
+
+    def update_store(self, name: str, request: UpdateStore) -> _Row:
+        """Change settings or add a value schema; the store's view."""
+        return self._row(_Call("PATCH", _path("stores", name), request, look_up=f"anew store show {name}"))
+
+    def delete_store(self, name: str) -> _Row:
+        """Delete a store."""
+        return self._row(_Call("DELETE", _path("stores", name), look_up="anew store list"))
+
+    def snapshot(self, name: str, at_ms: int | None = None) -> SnapshotView:
+        """What a planner needs, with the feeds' offsets at a time."""
+        return self._as(SnapshotView, _Call("GET", _path("stores", name, "snapshot"), query={"at_ms": at_ms}))
+
+    def routing(self, name: str, fabric: str | None = None) -> Routing:
+        """What a client needs to reach a store."""
+        return self._as(Routing, _Call("GET", _path("stores", name, "routing"), query={"fabric": fabric}))
+
+    def swap(self, name: str, request: Swap) -> _Row:
+        """Make a version current."""
+        return self._row(_Call("POST", _path("stores", name, "swap"), request, look_up=f"anew store show {name}"))
+
+    def roll_back(self, name: str, request: RollBack) -> _Row:
+        """Go back to a version."""
+        return self._row(_Call("POST", _path("stores", name, "rollback"), request, look_up=f"anew store show {name}"))
+
+    # -- rebuilds ----------------------------------------------------------------------------------------------------
+
+    def begin_rebuild(self, request: BeginRebuild) -> Rebuild:
+        """Begin what a plan says."""
+        return self._as(Rebuild, _Call("POST", "/v1/rebuilds", request, look_up="anew rebuild list"))
+
+    def rebuilds(self, store: str | None = None, *, running: bool = False) -> list[_Row]:
+        """The views of rebuilds, newest first."""
+        return self._rows(_Call("GET", "/v1/rebuilds", query={"store": store, "running": running}))
+
+    def rebuild(self, rebuild_id: str) -> _Row:
+        """The view of one rebuild."""
+        return self._row(_Call("GET", _path("rebuilds", rebuild_id)))
+
+    def heartbeat(self, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
+        """A driver's sign of life; repeating it is harmless."""
+        return self._as(HeartbeatAnswer, self._of_rebuild(rebuild_id, "heartbeat", request))
+
+    def seal(self, rebuild_id: str, request: Seal) -> _Row:
+        """Commit the base of a version; the rebuild's view. Repeating the same is the same."""
+        return self._row(self._of_rebuild(rebuild_id, "seal", request))
+
+    def fail_rebuild(self, rebuild_id: str, request: EndRebuild) -> _Row:
+        """The driver gives up; the rebuild's view."""
+        return self._row(self._of_rebuild(rebuild_id, "fail", request))
+
+    def kill_rebuild(self, rebuild_id: str) -> _Row:
+        """End a rebuild from outside; the rebuild's view."""
+        return self._row(self._of_rebuild(rebuild_id, "kill", None))
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[NodeView]:
+        """All nodes."""
+        return self._as(list[NodeView], _Call("GET", "/v1/nodes"))
+
+    def desired(self, node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> DesiredState | None:
+        """What a node should hold; None when nothing newer than revision ``after`` comes within the wait."""
+        query = {"fabric": fabric, "after": after, "wait_seconds": wait_seconds}
+        call = _Call("GET", _path("nodes", node, "desired"), query=query, extra_seconds=wait_seconds)
+        answer = self._send(call)
+        return None if answer.status_code == _NO_CONTENT else _parsed(DesiredState, answer)
+
+    def report(self, request: NodeReport) -> None:
+        """What a node holds; repeating it is harmless."""
+        self._send(_Call("POST", _path("nodes", request.node, "report"), request, look_up="anew node list"))
+
+    # -- cluster -----------------------------------------------------------------------------------------------------
+
+    def status(self) -> StatusView:
+        """What is unhealthy, since when, which command next."""
+        return self._as(StatusView, _Call("GET", "/v1/status"))
+
+    def cluster(self, fabric: str | None = None) -> ClusterInfo:
+        """Where the parts of a fabric are."""
+        return self._as(ClusterInfo, _Call("GET", "/v1/cluster", query={"fabric": fabric}))
+
+    def history(self, store: str | None = None, limit: int = 100) -> list[_Row]:
+        """Who did what when, newest first; of one store, or of all for None."""
+        return self._rows(_Call("GET", "/v1/history", query={"store": store, "limit": limit}))
+
+    def reclaims(self) -> list[_Row]:
+        """What waits to be reclaimed, and why."""
+        return self._rows(_Call("GET", "/v1/reclaims"))
+
+    def healthz(self) -> _Row:
+        """Whether the controller's process is alive."""
+        return self._row(_Call("GET", "/healthz"))
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._http.close()
+
+    def __enter__(self) -> ControllerClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _of_rebuild(self, rebuild_id: str, act: str, body: BaseModel | None) -> _Call:
+        return _Call("POST", _path("rebuilds", rebuild_id, act), body, look_up=f"anew rebuild show {rebuild_id}")
+
+    def _row(self, call: _Call) -> _Row:
+        return self._as(dict[str, Any], call)
+
+    def _rows(self, call: _Call) -> list[_Row]:
+        return self._as(list[dict[str, Any]], call)
+
+    def _as(self, model: type[_Answer], call: _Call) -> _Answer:
+        return _parsed(model, self._send(call))
+
+    def _send(self, call: _Call) -> httpx.Response:
+        content = None if call.body is None else call.body.model_dump_json()
+        with translated(self._url, call.look_up):
+            answer = self._http.request(
+                call.method,
+                f"{self._url}{call.path}",
+                params={name: _text(value) for name, value in call.query.items() if value is not None},
+                content=content,
+                headers={} if content is None else {"content-type": "application/json"},
+                timeout=self._timeout_seconds + call.extra_seconds,
+            )
+        check(answer, call.look_up)
+        return answer
+
+
+def _path(*parts: str) -> str:
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@cache
+def _adapter(model: type[_Answer]) -> TypeAdapter[_Answer]:
+    return TypeAdapter(model)
+
+
+def _parsed(model: type[_Answer], answer: httpx.Response) -> _Answer:
+    try:
+        return _adapter(model).validate_json(answer.content)
+    except ValidationError as error:
+        raise unexpected(f"{answer.request.method} {answer.request.url}: {error}") from error

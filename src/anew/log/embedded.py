@@ -1,0 +1,213 @@
+"""The embedded log: a directory of SQLite files, for several writing and reading processes on one machine.
+
+Acknowledged means on disk: appends commit with ``synchronous=FULL``, shared by group commit. Append times never run
+backwards (rule R6). A topic's identity is its uid (rule R3): every call looks at the file's inode again, so that a
+topic that was deleted, or made again, is noticed by whoever still holds it open.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from weakref import WeakSet
+
+import pyarrow as pa
+
+from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
+from anew.log.group_commit import GroupCommit, Outcome
+from anew.log.interface import Appended, LogRead, Offsets, TopicPartition, TopicSpec
+from anew.log.partition_file import Meta, Opening, PartitionFile, make_partition_file
+from anew.log.rows import Columns, batch_of, columns_of
+from anew.log.topics import TopicDirectories
+
+_TIMEOUT_SECONDS = 10.0
+_MOST_OPEN_PER_THREAD = 64
+
+
+class _OpenFiles(threading.local):
+    """A thread's connections, the most recently used last."""
+
+    def __init__(self) -> None:
+        self.files: OrderedDict[TopicPartition, PartitionFile] = OrderedDict()
+
+
+class EmbeddedLog:
+    """`anew.log.interface.Log` on SQLite files."""
+
+    def __init__(
+        self, directory: Path, *, clock: Callable[[], int], skew_limit_ms: int = 60_000, durable: bool = True
+    ) -> None:
+        """Open the log in a directory, which is made when there is none.
+
+        Args:
+            directory: On a local disk: SQLite's locks and shared memory do not work over a network.
+            clock: The time in ms since the epoch.
+            skew_limit_ms: How far the clock may be behind the last append, and a given time ahead of its append.
+            durable: Whether an append is on disk before it is acknowledged; otherwise a power cut may take the last
+                ones (never a crash of the process).
+        """
+        self._topics = TopicDirectories(directory, _TIMEOUT_SECONDS)
+        self._clock = clock
+        self._skew_limit_ms = skew_limit_ms
+        self._durable = durable
+        self._lock = threading.Lock()
+        self._writers: dict[TopicPartition, _Writer] = {}
+        self._open = _OpenFiles()
+        self._all_open: WeakSet[PartitionFile] = WeakSet()
+
+    def create_topic(self, spec: TopicSpec) -> None:
+        """See `Log.create_topic`."""
+        self._topics.create(spec, make_partition_file)
+
+    def delete_topic(self, name: str, uid: str) -> None:
+        """See `Log.delete_topic`."""
+        self._topics.delete(name, uid)
+
+    def topic(self, name: str) -> TopicSpec | None:
+        """See `Log.topic`."""
+        return self._topics.spec(name)
+
+    def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        """See `Log.append`."""
+        return self._writer(at).group.append(columns_of(records))
+
+    def read(self, at: TopicPartition, offset: int, max_records: int) -> LogRead:
+        """See `Log.read`."""
+        if max_records < 1:
+            raise InvalidRequest("bad_max_records", "a read takes at least one record", found=max_records, expected=1)
+        file = self._reader(at)
+        with file.reading() as meta:
+            if not meta.begin <= offset <= meta.next_offset:
+                raise _out_of_range(at, offset, meta)
+            end = min(meta.next_offset, offset + max_records)
+            rows = file.rows(offset, end)
+        return LogRead(batch_of(offset, rows), end)
+
+    def offsets(self, at: TopicPartition) -> Offsets:
+        """See `Log.offsets`."""
+        with self._reader(at).reading() as meta:
+            return Offsets(meta.begin, meta.next_offset)
+
+    def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
+        """See `Log.offset_for_time`. Append times do not decrease, so that bisection finds it."""
+        file = self._reader(at)
+        with file.reading() as meta:
+            low, high = meta.begin, meta.next_offset
+            while low < high:
+                middle = (low + high) // 2
+                if file.appended_ms(middle) >= appended_ms:
+                    high = middle
+                else:
+                    low = middle + 1
+        return low
+
+    def truncate_below(self, at: TopicPartition, offset: int) -> None:
+        """See `Log.truncate_below`."""
+        file = self._reader(at)
+        with file.writing() as meta:
+            if offset > meta.next_offset:
+                raise Refused(
+                    "offset_out_of_range",
+                    f"partition {at.partition} of {at.topic} cannot be truncated beyond its end",
+                    found=offset,
+                    expected=f"at most {meta.next_offset}",
+                )
+            if offset > meta.begin:
+                file.move_begin(offset)
+
+    def close(self) -> None:
+        """See `Log.close`."""
+        with self._lock:
+            for file in list(self._all_open):
+                file.close()
+            self._all_open.clear()
+            self._writers.clear()
+
+    def _writer(self, at: TopicPartition) -> _Writer:
+        with self._lock:
+            writer = self._writers.get(at)
+            if writer is None:
+                writer = self._writers[at] = _Writer(self._commit, at)
+            return writer
+
+    def _commit(self, writer: _Writer, batches: Sequence[Columns]) -> list[Outcome]:
+        """Commit batches in one transaction; only the partition's leader calls this, so that the file is its own."""
+        writer.file = file = self._current(writer.at, writer.file)
+        outcomes: list[Outcome] = []
+        with file.writing() as before:
+            appended_ms = self._append_time(writer.at, before)
+            next_offset = before.next_offset
+            for columns in batches:
+                try:
+                    columns.check_times(appended_ms, self._skew_limit_ms)
+                except AnewError as error:
+                    outcomes.append(error)
+                    continue
+                file.insert(next_offset, appended_ms, columns)
+                outcomes.append(Appended(next_offset, next_offset + columns.count, appended_ms))
+                next_offset += columns.count
+            if next_offset != before.next_offset:
+                file.move_end(next_offset, appended_ms)
+        return outcomes
+
+    def _append_time(self, at: TopicPartition, meta: Meta) -> int:
+        now_ms = self._clock()
+        if meta.last_ms > now_ms + self._skew_limit_ms:
+            raise Refused(
+                "clock_behind",
+                f"the clock is behind the last append to partition {at.partition} of {at.topic}",
+                found=f"clock at {now_ms} ms, last append at {meta.last_ms} ms",
+                expected=f"at most {self._skew_limit_ms} ms behind",
+                hint="set the machine's clock right",
+            )
+        return max(now_ms, meta.last_ms)
+
+    def _reader(self, at: TopicPartition) -> PartitionFile:
+        files = self._open.files
+        file = files[at] = self._current(at, files.pop(at, None))
+        if len(files) > _MOST_OPEN_PER_THREAD:
+            files.popitem(last=False)[1].close()
+        return file
+
+    def _current(self, at: TopicPartition, file: PartitionFile | None) -> PartitionFile:
+        """The open file while it is the one that the topic has now, else a fresh one.
+
+        Raises:
+            Failed: ``topic_lost``.
+        """
+        if file is not None:
+            if file.is_current():
+                return file
+            file.close()
+        path = self._topics.path_of(at)
+        try:
+            opened = PartitionFile(Opening(path, at.uid, at.partition, _TIMEOUT_SECONDS, self._durable))
+        except (FileNotFoundError, NotADirectoryError, Unreachable) as error:
+            if isinstance(error, Unreachable) and path.exists():
+                raise
+            raise self._topics.lost(at) from error
+        with self._lock:
+            self._all_open.add(opened)
+        return opened
+
+
+class _Writer:
+    """The appending side of one partition: its queue, and the leader's connection."""
+
+    def __init__(self, commit: Callable[[_Writer, Sequence[Columns]], list[Outcome]], at: TopicPartition) -> None:
+        self.at = at
+        self.file: PartitionFile | None = None
+        self.group = GroupCommit(lambda batches: commit(self, batches), _TIMEOUT_SECONDS)
+
+
+def _out_of_range(at: TopicPartition, offset: int, meta: Meta) -> Failed:
+    why = "was truncated" if offset < meta.begin else "lost its tail"
+    return Failed(
+        "offset_out_of_range",
+        f"partition {at.partition} of {at.topic} {why}",
+        found=offset,
+        expected=f"{meta.begin} to {meta.next_offset}",
+        hint="what was built from this position must be discarded and loaded again",
+    )

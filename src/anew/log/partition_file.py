@@ -1,0 +1,206 @@
+"""One partition of the embedded log: an SQLite file in WAL mode.
+
+The meta row holds begin, next offset and last append time and changes in the transaction of the append or truncation
+that it tells of (rule R3): an emptied partition goes on counting, and a file that lost its tail says so.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from anew.core.errors import Failed, OutcomeUnknown
+from anew.log.rows import Columns
+from anew.log.sqlite_errors import translated
+
+_TABLES = """
+CREATE TABLE meta (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1), uid TEXT NOT NULL, partition_number INTEGER NOT NULL,
+    begin_offset INTEGER NOT NULL, next_offset INTEGER NOT NULL, last_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE records (
+    position INTEGER PRIMARY KEY, appended_ms INTEGER NOT NULL, written_ms INTEGER, origin BLOB NOT NULL,
+    key BLOB NOT NULL, schema_id INTEGER NOT NULL, value BLOB
+) STRICT;
+"""
+_READ = (
+    "SELECT appended_ms, written_ms, origin, key, schema_id, value FROM records "
+    "WHERE position >= ? AND position < ? ORDER BY position"
+)
+_WAL_LIMIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """The meta row: the readable range [begin, next offset) and the append time of the last record ever, 0 at first."""
+
+    begin: int
+    next_offset: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a partition's file is opened: whose it must be, how long to wait for locks, whether commits are fsynced."""
+
+    path: Path
+    uid: str
+    partition: int
+    timeout_seconds: float
+    durable: bool
+
+
+def make_partition_file(path: Path, uid: str, partition: int) -> None:
+    """Make the file of an empty partition; the caller fsyncs it."""
+    with translated(path):
+        connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=OFF")
+            connection.executescript(_TABLES)
+            connection.execute("INSERT INTO meta VALUES (1, ?, ?, 0, 0, 0)", (uid, partition))
+        finally:
+            connection.close()
+
+
+class PartitionFile:
+    """A connection to a partition's file; used by one thread at a time."""
+
+    def __init__(self, opening: Opening) -> None:
+        """Open the file and check whose it is.
+
+        Raises:
+            FileNotFoundError: There is none.
+            Unreachable: ``log_unreachable``.
+            Failed: ``log_corrupt``: also when it belongs to another topic or partition.
+        """
+        self._path = opening.path
+        self._inode = opening.path.stat().st_ino
+        with translated(self._path):
+            self._connection = sqlite3.connect(
+                f"{self._path.absolute().as_uri()}?mode=rw",
+                uri=True,
+                timeout=opening.timeout_seconds,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            self._connection.execute(f"PRAGMA synchronous={'FULL' if opening.durable else 'NORMAL'}")
+            self._connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
+            found = self._connection.execute("SELECT uid, partition_number FROM meta").fetchone()
+        if found != (opening.uid, opening.partition):
+            self.close()
+            raise Failed(
+                "log_corrupt",
+                "a file of the embedded log belongs to another partition",
+                found=f"{self._path}: {found}",
+                expected=(opening.uid, opening.partition),
+            )
+
+    def is_current(self) -> bool:
+        """Whether the path still names the file that is open here.
+
+        The inode cannot be given to another file while this connection holds it.
+        """
+        try:
+            return self._path.stat().st_ino == self._inode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    @contextmanager
+    def reading(self) -> Iterator[Meta]:
+        """One snapshot: everything read inside the block is of the moment of its meta row."""
+        with translated(self._path), self._transaction("BEGIN"):
+            yield self._meta()
+
+    @contextmanager
+    def writing(self) -> Iterator[Meta]:
+        """One transaction that writes; it takes the write lock at once and commits when the block ends without error.
+
+        Raises:
+            OutcomeUnknown: ``append_unknown``: the commit itself failed.
+        """
+        with translated(self._path), self._transaction("BEGIN IMMEDIATE"):
+            yield self._meta()
+
+    def rows(self, begin: int, end: int) -> list[tuple[Any, ...]]:
+        """All columns but the offset of the records in [begin, end), which must all be there.
+
+        Raises:
+            Failed: ``log_corrupt``: some are missing.
+        """
+        rows = self._connection.execute(_READ, (begin, end)).fetchall()
+        if len(rows) != end - begin:
+            raise Failed(
+                "log_corrupt",
+                "records are missing from a partition of the embedded log",
+                found=f"{self._path}: {len(rows)} records in [{begin}, {end})",
+                expected=end - begin,
+            )
+        return rows
+
+    def appended_ms(self, offset: int) -> int:
+        """The append time of the record at a readable offset."""
+        row = self._connection.execute("SELECT appended_ms FROM records WHERE position = ?", (offset,)).fetchone()
+        if row is None:
+            raise Failed("log_corrupt", "a record is missing from the embedded log", found=f"{self._path}: {offset}")
+        return int(row[0])
+
+    def insert(self, first_offset: int, appended_ms: int, columns: Columns) -> None:
+        """Insert records with one append time; part of a transaction that also moves the meta row."""
+        rows = zip(
+            range(first_offset, first_offset + columns.count),
+            repeat(appended_ms, columns.count),
+            columns.written_ms,
+            columns.origin,
+            columns.key,
+            columns.schema_id,
+            columns.value,
+            strict=True,
+        )
+        self._connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def move_end(self, next_offset: int, last_ms: int) -> None:
+        """Note the end and the last time; part of the append's transaction (rule R3)."""
+        self._connection.execute("UPDATE meta SET next_offset = ?, last_ms = ?", (next_offset, last_ms))
+
+    def move_begin(self, begin: int) -> None:
+        """Remove the records below ``begin``; part of a transaction."""
+        self._connection.execute("DELETE FROM records WHERE position < ?", (begin,))
+        self._connection.execute("UPDATE meta SET begin_offset = ?", (begin,))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._inode = -1  # which may be given to another file from now on
+        self._connection.close()
+
+    def _meta(self) -> Meta:
+        row = self._connection.execute("SELECT begin_offset, next_offset, last_ms FROM meta").fetchone()
+        return Meta(*row)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        self._connection.execute(begin)
+        try:
+            yield
+        except BaseException:
+            self._roll_back()
+            raise
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise OutcomeUnknown(
+                "append_unknown",
+                "the embedded log did not say whether the change was committed",
+                found=f"{self._path}: {error}",
+                hint="doing the same again is harmless: replayed records change nothing",
+            ) from error
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:  # SQLite has rolled back by itself after some errors
+            self._connection.execute("ROLLBACK")

@@ -1,0 +1,195 @@
+"""Topics of the embedded log as directories: one per topic, there whole or not at all.
+
+``<root>/<topic>/topic.json`` says name, uid and number of partitions; ``p-00000-<tag>.sqlite`` and so on are the
+partitions. The tag comes from the uid: a topic that was deleted and made again lies at other paths, so that a
+connection to the old one can never meet files of the new one (SQLite finds its write-ahead log by path).
+
+Making a topic: (1) a directory under a temporary name gets all files, (2) everything is fsynced, (3) it is renamed into
+place, (4) the root is fsynced. Removing: (1) renamed aside, (2) the root is fsynced, (3) the files go. A crash after
+any step leaves the topic whole or gone, and at worst a directory with a leading dot, which the next change sweeps
+away. Both happen under a lock on the root, so that no two processes do them at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from anew.core.errors import Failed, InvalidRequest, NotFound, Refused, Unreachable
+from anew.log.interface import TopicPartition, TopicSpec
+from anew.log.sqlite_errors import translated
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_MOST_PARTITIONS = 100_000
+_POLL_SECONDS = 0.01
+
+MakePartition = Callable[[Path, str, int], None]
+"""Makes the empty file of a partition: path, topic's uid, partition."""
+
+
+class TopicDirectories:
+    """The topics below one root directory."""
+
+    def __init__(self, root: Path, timeout_seconds: float) -> None:
+        self._root = root
+        self._timeout_seconds = timeout_seconds
+        with translated(root):
+            root.mkdir(parents=True, exist_ok=True)
+
+    def path_of(self, at: TopicPartition) -> Path:
+        """Where the partition's file lies if its topic exists with that uid."""
+        _check_name(at.topic)
+        return self._root / at.topic / _file_name(at.uid, at.partition)
+
+    def spec(self, name: str) -> TopicSpec | None:
+        """The topic of that name, or None.
+
+        Raises:
+            Failed: ``log_corrupt``: its description cannot be read.
+        """
+        _check_name(name)
+        path = self._root / name / "topic.json"
+        with translated(path):
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        try:
+            return TopicSpec(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise Failed(
+                "log_corrupt", f"the description of the topic {name} is damaged", found=f"{path}: {error}"
+            ) from error
+
+    def create(self, spec: TopicSpec, make_partition: MakePartition) -> None:
+        """Make the topic; nothing when it exists alike.
+
+        Raises:
+            Refused: ``topic_exists``.
+            InvalidRequest: ``bad_topic``.
+        """
+        _check_spec(spec)
+        with self._changing():
+            present = self.spec(spec.name)
+            if present is None:
+                self._make(spec, make_partition)
+            elif present != spec:
+                raise Refused(
+                    "topic_exists",
+                    f"there is another topic {spec.name}",
+                    found=f"uid {present.uid}, {present.partitions} partitions",
+                    expected=f"uid {spec.uid}, {spec.partitions} partitions",
+                    hint="a topic with another identity takes another name, or the old one is deleted first",
+                )
+
+    def delete(self, name: str, uid: str) -> None:
+        """Remove the topic of that name and uid; nothing when there is none."""
+        with self._changing():
+            present = self.spec(name)
+            if present is None or present.uid != uid:
+                return
+            aside = self._root / f".gone-{name}-{os.getpid()}"
+            (self._root / name).rename(aside)
+            _sync(self._root)
+            shutil.rmtree(aside)
+
+    def lost(self, at: TopicPartition) -> Failed | InvalidRequest:
+        """The error for a partition whose file is not where it should be."""
+        present = self.spec(at.topic)
+        if present is not None and present.uid == at.uid and not 0 <= at.partition < present.partitions:
+            return NotFound(
+                "unknown_partition",
+                f"the topic {at.topic} has no such partition",
+                found=at.partition,
+                expected=f"0 to {present.partitions - 1}",
+            )
+        return Failed(
+            "topic_lost",
+            f"the topic {at.topic} is not the one that was asked for",
+            found="no such topic" if present is None else f"uid {present.uid}",
+            expected=f"uid {at.uid}",
+            hint="a topic that was lost or made again is a new feed, from offset 0",
+        )
+
+    def _make(self, spec: TopicSpec, make_partition: MakePartition) -> None:
+        making = self._root / f".new-{spec.name}-{os.getpid()}"
+        making.mkdir()
+        for partition in range(spec.partitions):
+            make_partition(making / _file_name(spec.uid, partition), spec.uid, partition)
+        text = json.dumps({"name": spec.name, "uid": spec.uid, "partitions": spec.partitions})
+        (making / "topic.json").write_text(text, encoding="utf-8")
+        for path in making.iterdir():
+            _sync(path)
+        _sync(making)
+        making.rename(self._root / spec.name)
+        _sync(self._root)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with translated(self._root), (self._root / ".lock").open("w") as lock:
+            self._lock(lock.fileno())
+            for left_over in (*self._root.glob(".new-*"), *self._root.glob(".gone-*")):
+                shutil.rmtree(left_over)
+            yield
+
+    def _lock(self, descriptor: int) -> None:
+        deadline = time.monotonic() + self._timeout_seconds
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise Unreachable(
+                        "log_unreachable",
+                        "another program holds the lock on the embedded log's topics for too long",
+                        found=str(self._root / ".lock"),
+                        expected=f"free within {self._timeout_seconds} s",
+                    ) from error
+                threading.Event().wait(_POLL_SECONDS)
+            else:
+                return
+
+
+def _file_name(uid: str, partition: int) -> str:
+    tag = hashlib.sha256(uid.encode()).hexdigest()[:12]
+    return f"p-{partition:05d}-{tag}.sqlite"
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(
+            "bad_topic",
+            "a topic cannot have this name",
+            found=name,
+            expected="letters, digits, dot, _ and -, at most 200, the first a letter or digit",
+        )
+
+
+def _check_spec(spec: TopicSpec) -> None:
+    _check_name(spec.name)
+    if not spec.uid:
+        raise InvalidRequest("bad_topic", f"the topic {spec.name} has no identity", found=spec.uid, expected="a uid")
+    if not 1 <= spec.partitions <= _MOST_PARTITIONS:
+        raise InvalidRequest(
+            "bad_topic",
+            f"the topic {spec.name} cannot have so many partitions",
+            found=spec.partitions,
+            expected=f"1 to {_MOST_PARTITIONS}",
+        )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,372 @@
+"""The engine: works towards the desired state, level-triggered (design 2.4).
+
+One thread does everything that changes replicas: opening, loading, applying, closing. The steps of a load, and what a
+crash after each leaves: (1) the loader fills a folder below ``loading`` (swept at the next start); (2) a fresh instance
+takes the files in (no marker: discarded, loaded again; rule R4); (3) the marker is written (complete). A replica that
+is no longer desired is closed and removed after a grace.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from anew.api.models import (
+    DesiredState,
+    LogLocation,
+    NodeReport,
+    ReplicaState,
+)
+from anew.codec.compression import compressor
+from anew.core.errors import AnewError, Failed
+from anew.log.interface import Log
+from anew.node.feeds import FeedApplier
+from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of
+from anew.node.loader import Loader
+from anew.node.loadjob import Loaded, LoadJob
+from anew.node.serving import Picture, picture_of
+from anew.storage.applying import Floors
+from anew.storage.memory import NodeMemory
+from anew.storage.replica import Base, Replica
+
+IDLE_SECONDS = 0.02
+SAVE_SECONDS = 1.0
+_RETRY_SECONDS = (0.5, 60.0)
+
+_log = structlog.get_logger("anew.node.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """Who the node is and where it keeps its replicas.
+
+    ``removal_grace_seconds``: how long a replica outlives its place in the desired state.
+    """
+
+    node: str
+    fabric: str
+    url: str
+    directory: Path
+    started_at_ms: int
+    removal_grace_seconds: float = 3.0
+
+    @property
+    def replicas(self) -> Path:
+        """Where the instances are."""
+        return self.directory / "replicas"
+
+    @property
+    def loading(self) -> Path:
+        """Where files under way are; nothing in it outlives the process."""
+        return self.directory / "loading"
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What the engine works with."""
+
+    memory: NodeMemory
+    loader: Loader
+    open_log: Callable[[LogLocation], Log]
+    clock: Callable[[], int]
+
+
+class Engine:
+    """Holds the node's replicas. `accept`, `report` and `picture` may be called by any thread.
+
+    Attributes:
+        picture: What can be read now.
+        changed: Set when the report would say something new.
+        dead_letters: What no version applied.
+    """
+
+    def __init__(self, identity: NodeIdentity, workshop: Workshop) -> None:
+        self.picture = Picture()
+        self.changed = threading.Event()
+        self.dead_letters = DeadLetters()
+        self._identity = identity
+        self._shop = workshop
+        self._holdings: dict[ReplicaKey, Holding] = {}
+        self._desired: DesiredState | None = None
+        self._accepted: DesiredState | None = None
+        self._gone: set[tuple[str, int]] = set()
+        self._log: Log | None = None
+        self._feeds: FeedApplier | None = None
+        self._saved_at = time.monotonic()
+        self._rates: dict[ReplicaKey, tuple[float, int]] = {}
+        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        shutil.rmtree(identity.loading, ignore_errors=True)
+
+    # -- any thread ------------------------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        """The revision of the newest desired state that was accepted; -1 before the first."""
+        return -1 if self._accepted is None else self._accepted.revision
+
+    def accept(self, desired: DesiredState) -> bool:
+        """Take a desired state, unless it is older than the one there is; whether it was taken."""
+        if desired.revision < self.revision:
+            _log.warning("desired_state_went_back", found=desired.revision, expected=f">= {self.revision}")
+            return False
+        self._accepted = desired
+        self._wake.set()
+        return True
+
+    def report(self) -> NodeReport:
+        """What the node holds."""
+        return NodeReport(
+            node=self._identity.node,
+            fabric=self._identity.fabric,
+            url=self._identity.url,
+            started_at_ms=self._identity.started_at_ms,
+            replicas=tuple(holding.report() for _, holding in sorted(self._holdings.copy().items())),
+            dead_letters=self.dead_letters.waiting(),
+        )
+
+    @property
+    def applied(self) -> int:
+        """How many records were applied so far."""
+        return 0 if self._feeds is None else self._feeds.applied
+
+    def start(self) -> None:
+        """Begin to work, in a thread of its own."""
+        self._thread = threading.Thread(target=self._run, name="applier", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 10.0) -> None:
+        """End the thread, save positions, close everything."""
+        self._stopped.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout_seconds)
+        self.picture = Picture()
+        for holding in self._holdings.values():
+            if holding.replica is not None:
+                holding.replica.close()
+                holding.replica = None
+        if self._log is not None:
+            self._log.close()
+
+    # -- the applier thread ----------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """One round of everything; whether there was something to do."""
+        moved = self._reconcile()
+        if self._feeds is not None:
+            moved |= self._feeds.round(list(self._holdings.values()))
+        if time.monotonic() - self._saved_at >= SAVE_SECONDS:
+            self._save()
+        return moved
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                busy = self.step()
+            except AnewError as error:
+                _log.error("round_failed", error=str(error))  # the error says it all
+                busy = False
+            if not busy:
+                self._wake.wait(IDLE_SECONDS)
+                self._wake.clear()
+
+    def _save(self) -> None:
+        now = self._saved_at = time.monotonic()
+        for key, holding in self._holdings.items():
+            if holding.replica is not None:
+                holding.replica.save_positions()
+            since, before = self._rates.get(key, (now - SAVE_SECONDS, 0))
+            holding.records_per_s = (holding.applied - before) / max(now - since, 1e-3)
+            self._rates[key] = (now, holding.applied)
+
+    def _reconcile(self) -> bool:
+        desired = self._accepted
+        if desired is None:
+            return False
+        moved = False
+        if desired is not self._desired:
+            self._adopt(desired)
+            moved = True
+        for holding in list(self._holdings.values()):
+            try:
+                moved |= self._work_on(holding, desired)
+            except AnewError as error:
+                self._put_off(holding, error)
+                moved = True
+        if moved:
+            self._repaint(desired)
+        return moved
+
+    def _adopt(self, desired: DesiredState) -> None:
+        """Note what is new, what goes, and what changed about the rest."""
+        if self._log is None:
+            self._log = self._shop.open_log(desired.log)
+            self._feeds = FeedApplier(self._log, self.dead_letters, self._shop.clock)
+        before = set() if self._desired is None else _versions_of(self._desired)
+        self._gone = (self._gone | before) - _versions_of(desired)
+        wanted = {k: (s, v) for s in desired.stores for v in s.versions for k in keys_of(s, v)}
+        for key, (store, version) in wanted.items():
+            holding = self._holdings.get(key)
+            if holding is None:
+                self._holdings[key] = Holding(key, store, version)
+            else:
+                holding.store, holding.version, holding.leaving_at = store, version, None
+        for key in self._holdings.keys() - wanted.keys():
+            holding = self._holdings[key]
+            holding.leaving_at = time.monotonic() if holding.leaving_at is None else holding.leaving_at
+        self._desired = desired
+        self._sweep()
+
+    def _work_on(self, holding: Holding, desired: DesiredState) -> bool:
+        """The next thing to do for one replica; whether something was done.
+
+        Raises:
+            AnewError: It did not work; it is put off.
+        """
+        if holding.leaving_at is not None:
+            if time.monotonic() - holding.leaving_at < self._identity.removal_grace_seconds:
+                return False
+            return self._remove(holding)
+        if holding.reload is not None:
+            return self._discard(holding)
+        if holding.load is not None:
+            return holding.load.done() and self._ingest(holding, holding.load.result())
+        if holding.state is ReplicaState.APPLYING or holding.retry_at > time.monotonic():
+            return False
+        if holding.replica is not None:
+            holding.state, holding.error = ReplicaState.APPLYING, None
+            return True
+        return self._open_or_load(holding, desired)
+
+    def _open_or_load(self, holding: Holding, desired: DesiredState) -> bool:
+        version = holding.version
+        if version.config.amplification_factor != 1:
+            raise Failed(
+                "unsupported_version",
+                f"{holding.name} is kept in sub-partitions",
+                found=version.config.amplification_factor,
+                expected=1,
+            )
+        self._shop.memory.check_room(sum(h.replica is not None for h in self._holdings.values()) + 1)
+        directory = self._identity.replicas / holding.key.path
+        replica = self._open_existing(holding, directory)
+        if replica is not None:
+            return self._begin(holding, replica)
+        shutil.rmtree(directory, ignore_errors=True)
+        folder = self._identity.loading / holding.key.path
+        job = LoadJob(
+            desired.deep_store, version.manifest, holding.key.partition, holding.key.sub_partition, str(folder)
+        )
+        holding.load = self._shop.loader.submit(job)
+        holding.state = ReplicaState.LOADING
+        _log.info("load_begins", replica=holding.name, manifest=version.manifest.path)
+        return True
+
+    def _open_existing(self, holding: Holding, directory: Path) -> Replica | None:
+        try:
+            return Replica.open_existing(directory, self._shop.memory, holding.version.manifest.checksum)
+        except Failed as error:
+            _log.error("replica_broken", replica=holding.name, error=str(error))  # it says it all
+            return None
+
+    def _ingest(self, holding: Holding, loaded: Loaded) -> bool:
+        directory = self._identity.replicas / holding.key.path
+        shutil.rmtree(directory, ignore_errors=True)
+        version = holding.version
+        base = Base(version.manifest.checksum, loaded.rows, loaded.tombstones, version.start, loaded.dictionary)
+        replica = Replica.create(directory, self._shop.memory, loaded.runs, base)
+        shutil.rmtree(self._identity.loading / holding.key.path, ignore_errors=True)
+        holding.load = None
+        _log.info("load_done", replica=holding.name, rows=loaded.rows, tombstones=loaded.tombstones)
+        return self._begin(holding, replica)
+
+    def _begin(self, holding: Holding, replica: Replica) -> bool:
+        version = holding.version
+        codec = compressor(version.config.compression, replica.base.dictionary)
+        replica.use(codec, Floors(version.ttl_floor_ms, version.tombstone_floor_ms))
+        holding.replica, holding.state = replica, ReplicaState.APPLYING
+        holding.error, holding.failures = None, 0
+        return True
+
+    def _put_off(self, holding: Holding, error: AnewError) -> None:
+        first, longest = _RETRY_SECONDS
+        holding.load = None
+        holding.state, holding.error = ReplicaState.ERROR, str(error)
+        holding.retry_at = time.monotonic() + min(longest, first * 2 ** min(holding.failures, 10))
+        holding.failures += 1
+        _log.error("replica_failed", replica=holding.name, code=error.code, error=str(error), tries=holding.failures)
+
+    def _discard(self, holding: Holding) -> bool:
+        """Throw a replica away whose position the log does not have; the next step loads it again (rule R3)."""
+        _log.error("replica_discarded", replica=holding.name, why=holding.reload)
+        replica, holding.replica = holding.replica, None
+        self._repaint_now()
+        if replica is not None:
+            replica.discard()
+        holding.error = f"loaded again: {holding.reload}"
+        holding.state, holding.reload = ReplicaState.PENDING, None
+        holding.lags.clear()
+        return True
+
+    def _remove(self, holding: Holding) -> bool:
+        if holding.load is not None and not holding.load.done():
+            return False
+        replica, holding.replica = holding.replica, None
+        del self._holdings[holding.key]
+        self._rates.pop(holding.key, None)
+        self._repaint_now()
+        if replica is not None:
+            replica.discard()
+        shutil.rmtree(self._identity.replicas / holding.key.path, ignore_errors=True)
+        shutil.rmtree(self._identity.loading / holding.key.path, ignore_errors=True)
+        _log.info("replica_removed", replica=holding.name)
+        return True
+
+    def _repaint_now(self) -> None:
+        if self._desired is not None:
+            self._repaint(self._desired)
+
+    def _repaint(self, desired: DesiredState) -> None:
+        self.picture = picture_of(list(desired.stores), list(self._holdings.values()), self._gone, desired.revision)
+        self.changed.set()
+
+    def _sweep(self) -> None:
+        """Remove directories of replicas that are neither desired nor held."""
+        kept = {str(self._identity.replicas / key.path) for key in self._holdings}
+        for directory in self._identity.replicas.glob("*/v*/p*-s*/*"):
+            if str(directory) not in kept:
+                shutil.rmtree(directory, ignore_errors=True)
+                _log.info("leftover_removed", directory=str(directory))
+
+
+def save_desired(path: Path, desired: DesiredState) -> None:
+    """Keep a desired state for a restart without controller; whole or not at all."""
+    fresh = path.with_suffix(".new")
+    with fresh.open("wb") as file:
+        file.write(desired.model_dump_json().encode())
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def read_desired(path: Path) -> DesiredState | None:
+    """The desired state that was kept, or None."""
+    try:
+        return DesiredState.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        _log.error("kept_state_broken", path=str(path), error=str(error))  # it says it all
+        return None
+
+
+def _versions_of(desired: DesiredState) -> set[tuple[str, int]]:
+    return {(store.uid, version.number) for store in desired.stores for version in store.versions}

@@ -1,0 +1,232 @@
+"""Feeds onto replicas: one round reads what there is and applies it (design 2.2).
+
+Replicas that stand at the same offset of a feed partition share one read; one that is behind reads on its own until it
+has caught up, a bounded batch per round, so that it never holds up the others (rule R25). One thread runs the rounds:
+there is one applier per replica (rule R18).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import structlog
+
+from anew.api.models import ReplicaState
+from anew.core.admission import Admitted, admit
+from anew.core.arrow import take
+from anew.core.errors import AnewError, Failed, Unreachable
+from anew.core.feed import Feed, FeedPartition
+from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner
+from anew.core.reduce import Bools
+from anew.log.interface import Log, LogRead, TopicPartition
+from anew.node.holding import DeadLetters, Holding, Lag
+
+READ_RECORDS = 2_000
+MEETS_NOTHING = "older than the version's tombstone floor, and its key has no cell"
+_BACKOFF_SECONDS = (0.1, 5.0)
+_LAGGARD_ENDS_SECONDS = 0.25
+
+_log = structlog.get_logger("anew.node.feeds")
+
+
+@dataclass(slots=True)
+class _Source:
+    """One feed partition as this node reads it."""
+
+    feed: Feed
+    at: FeedPartition
+    end: int = 0
+    end_read_at: float = 0.0
+    retry_at: float = 0.0
+    failures: int = 0
+
+    @property
+    def topic(self) -> TopicPartition:
+        return TopicPartition(self.feed.topic, self.feed.topic_uid, self.at.partition)
+
+
+@dataclass(slots=True)
+class _Group:
+    """The replicas at one offset of a feed partition."""
+
+    source: _Source
+    offset: int
+    holdings: list[Holding] = field(default_factory=list)
+
+
+class FeedApplier:
+    """Reads feeds and applies them. One thread calls `round`; nobody else changes replicas meanwhile.
+
+    Attributes:
+        applied: How many records were applied so far, over all replicas.
+    """
+
+    def __init__(self, log: Log, dead_letters: DeadLetters, clock: Callable[[], int]) -> None:
+        self.applied = 0
+        self._log = log
+        self._dead_letters = dead_letters
+        self._clock = clock
+        self._sources: dict[FeedPartition, _Source] = {}
+
+    def round(self, holdings: list[Holding]) -> bool:
+        """Read one bounded batch for each offset at which a replica stands; whether there was any record."""
+        busy = False
+        for group in self._groups([h for h in holdings if h.state is ReplicaState.APPLYING]):
+            source = group.source
+            if source.retry_at > time.monotonic():
+                continue
+            try:
+                busy |= self._serve(group)
+                source.failures, source.retry_at = 0, 0.0
+            except Unreachable as error:
+                self._wait(group, error)
+            except Failed as error:
+                self._fail(group, error)
+        return busy
+
+    def _groups(self, holdings: list[Holding]) -> list[_Group]:
+        """Who reads what from where; those that keep up come first."""
+        groups: dict[tuple[FeedPartition, int], _Group] = {}
+        used: set[FeedPartition] = set()
+        for holding in holdings:
+            replica = holding.replica
+            if replica is None or holding.reload is not None:
+                continue
+            for feed, at in holding.feed_partitions():
+                used.add(at)
+                source = self._sources.setdefault(at, _Source(feed, at))
+                source.feed = feed
+                offset = replica.offset(at)
+                if offset is None:
+                    offset = holding.start_of(feed, at)
+                    replica.advance(at, offset)
+                stop = holding.stop_of(at)
+                if stop is not None and offset >= stop:
+                    holding.lags[at] = Lag(offset)
+                    continue
+                groups.setdefault((at, offset), _Group(source, offset)).holdings.append(holding)
+        for at in self._sources.keys() - used:
+            del self._sources[at]
+        return sorted(groups.values(), key=lambda group: (group.source.at, -group.offset))
+
+    def _serve(self, group: _Group) -> bool:
+        """Read once for the group, apply to each of its replicas; whether the offset moved.
+
+        Raises:
+            Unreachable: The log does not answer.
+            Failed: ``topic_lost``, ``offset_out_of_range``.
+        """
+        source = group.source
+        read = self._log.read(source.topic, group.offset, READ_RECORDS)
+        self._note_end(source, read, group.offset)
+        appended = read.records.column("appended_ms")
+        last_ms = appended[len(appended) - 1].as_py() if len(appended) else None
+        behind_ms = 0 if last_ms is None or read.next_offset >= source.end else max(0, self._clock() - last_ms)
+        if read.next_offset > group.offset:
+            self._apply_to_all(group, read)
+        for holding in group.holdings:
+            holding.lags[source.at] = Lag(source.end, behind_ms)
+            if read.next_offset == group.offset:
+                holding.waiting.pop(source.at, None)
+        moved = (h.replica.offset(source.at) for h in group.holdings if h.replica is not None)
+        return any(offset != group.offset for offset in moved)
+
+    def _note_end(self, source: _Source, read: LogRead, offset: int) -> None:
+        now = time.monotonic()
+        if read.next_offset == offset:
+            source.end, source.end_read_at = offset, now
+        elif now - source.end_read_at >= _LAGGARD_ENDS_SECONDS:
+            source.end, source.end_read_at = self._log.offsets(source.topic).end, now
+        source.end = max(source.end, read.next_offset)
+
+    def _apply_to_all(self, group: _Group, read: LogRead) -> None:
+        source = group.source
+        by_start: dict[int, list[Holding]] = defaultdict(list)
+        for holding in group.holdings:
+            # A start at or below what was read lets everything in: such replicas share one admission.
+            by_start[max(holding.start_of(source.feed, source.at), group.offset)].append(holding)
+        for start, holdings in by_start.items():
+            admitted = admit(source.feed, source.at.partition, start, read.records)
+            for rejection in admitted.rejected:
+                for uid in {holding.store.uid for holding in holdings}:
+                    self._dead_letters.add(uid, source.at, rejection.offset, rejection.reason)
+            placed: dict[Partitioner, Partitions] = {}
+            for holding in holdings:
+                partitioner = holding.partitioner
+                if partitioner not in placed:
+                    placed[partitioner] = _placed(partitioner, admitted)
+                mine = placed[partitioner] == holding.key.partition
+                self._apply(holding, source.at, admitted.rows, mine, read.next_offset)
+
+    def _apply(self, holding: Holding, at: FeedPartition, rows: pa.RecordBatch, mine: Bools, next_offset: int) -> None:
+        replica = holding.replica
+        if replica is None:
+            return
+        offsets = rows.column("offset").to_numpy()
+        unknown = _first_unknown_schema(holding, rows)
+        stop = holding.stop_of(at)
+        limits = [limit for limit in (stop, unknown) if limit is not None]
+        reached = min([next_offset, *limits])
+        if limits:
+            mine = mine & (offsets < reached)
+        if unknown is not None and reached == unknown:
+            self._say_waiting(holding, at, f"waits for a value schema that record {at}@{unknown} names")
+        else:
+            holding.waiting.pop(at, None)
+        chosen = mine.nonzero()[0]
+        applied = replica.apply(take(rows, chosen), at, reached)
+        for offset in applied.rejected:
+            self._dead_letters.add(holding.store.uid, at, offset, MEETS_NOTHING)
+        holding.applied += int(chosen.size)
+        self.applied += int(chosen.size)
+
+    def _wait(self, group: _Group, error: Unreachable) -> None:
+        """Go on serving, and ask the log again a little later each time."""
+        source = group.source
+        first, longest = _BACKOFF_SECONDS
+        source.failures += 1
+        source.retry_at = time.monotonic() + min(longest, first * 2 ** min(source.failures, 10))
+        for holding in group.holdings:
+            self._say_waiting(holding, source.at, f"the log does not answer: {error}")
+
+    def _fail(self, group: _Group, error: AnewError) -> None:
+        """A position that the log does not have: load again from the base, unless that is where we stand (rule R3)."""
+        source = group.source
+        source.failures += 1
+        source.retry_at = time.monotonic() + _BACKOFF_SECONDS[1]
+        for holding in group.holdings:
+            at_start = group.offset <= holding.start_of(source.feed, source.at)
+            if error.code == "offset_out_of_range" and not at_start:
+                source.retry_at = 0.0
+                holding.reload = f"{source.at}@{group.offset}: {error}"
+            else:
+                holding.state = ReplicaState.ERROR
+                holding.error = f"{source.at}@{group.offset}: {error}"
+                holding.retry_at = source.retry_at
+            _log.error("feed_lost", replica=holding.name, feed=str(source.at), offset=group.offset, error=str(error))
+
+    def _say_waiting(self, holding: Holding, at: FeedPartition, why: str) -> None:
+        if holding.waiting.get(at) != why:
+            holding.waiting[at] = why
+            _log.warning("feed_waits", replica=holding.name, feed=str(at), why=why)
+
+
+def _placed(partitioner: Partitioner, admitted: Admitted) -> Partitions:
+    if isinstance(partitioner, XxHash64Partitioner):
+        return partitioner.of_hashes(admitted.key_hashes)
+    keys: Any = admitted.rows.column("key")
+    return partitioner.of_all(keys)
+
+
+def _first_unknown_schema(holding: Holding, rows: pa.RecordBatch) -> int | None:
+    """The offset of the first value whose schema the node does not know yet (rule R21: wait, decide nothing)."""
+    schemas = rows.column("schema_id").to_numpy()
+    alive = rows.column("value").is_valid().to_numpy(zero_copy_only=False)
+    unknown = alive & ~np.isin(schemas, list(holding.store.schemas))
+    return int(rows.column("offset").to_numpy()[unknown.argmax()]) if unknown.any() else None

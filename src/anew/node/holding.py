@@ -1,0 +1,170 @@
+"""What a node holds: one entry per replica, with everything that the engine, the feeds and the report say of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from anew.api.models import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState
+from anew.core.feed import Feed, FeedPartition, PositionMap
+from anew.core.partition import Partitioner, feed_partitions_of, partitioner_named
+from anew.node.loadjob import Loaded
+from anew.storage.replica import Replica
+
+MAX_DEAD_LETTERS = 10_000
+_MANIFEST_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ReplicaKey:
+    """Which replica: ``manifest`` is the start of the manifest's checksum, so that another base is another replica."""
+
+    store_uid: str
+    version: int
+    partition: int
+    sub_partition: int
+    manifest: str
+
+    @property
+    def path(self) -> str:
+        """Where it lies below the node's replica folder."""
+        return f"{self.store_uid}/v{self.version}/p{self.partition}-s{self.sub_partition}/{self.manifest}"
+
+
+def keys_of(store: DesiredStore, version: DesiredVersion) -> list[ReplicaKey]:
+    """The replicas that a node is to hold of one version."""
+    manifest = version.manifest.checksum[:_MANIFEST_DIGITS]
+    return [
+        ReplicaKey(store.uid, version.number, partition, sub, manifest)
+        for partition in version.partitions
+        for sub in range(version.config.amplification_factor)
+    ]
+
+
+@dataclass(slots=True)
+class Lag:
+    """How far a replica is behind one feed partition: ``end`` is the one seen last."""
+
+    end: int
+    behind_ms: int = 0
+
+
+@dataclass(slots=True)
+class Holding:
+    """One replica on this node. Changed by the node's one applier thread alone; others read single fields.
+
+    Attributes:
+        store: The store as last desired; ``version`` likewise.
+        replica: Open from `ReplicaState.APPLYING` on.
+        error: Why it cannot go on, or what it waits for.
+        lags: Feed partition → lag.
+        waiting: Feed partition → why it is not read just now.
+        retry_at: When to try again (monotonic seconds); ``failures`` in a row before.
+        leaving_at: When it was first no longer desired (monotonic seconds).
+    """
+
+    key: ReplicaKey
+    store: DesiredStore
+    version: DesiredVersion
+    state: ReplicaState = ReplicaState.PENDING
+    replica: Replica | None = None
+    load: Future[Loaded] | None = None
+    error: str | None = None
+    lags: dict[FeedPartition, Lag] = field(default_factory=dict)
+    waiting: dict[FeedPartition, str] = field(default_factory=dict)
+    retry_at: float = 0.0
+    failures: int = 0
+    leaving_at: float | None = None
+    reload: str | None = None
+    applied: int = 0
+    records_per_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """For people: ``flights_v7/3``."""
+        return f"{self.store.name}_v{self.version.number}/{self.key.partition}"
+
+    @property
+    def partitioner(self) -> Partitioner:
+        """How the version places keys."""
+        return partitioner_named(self.version.config.partitioner, self.version.config.partitions)
+
+    def feed_partitions(self) -> list[tuple[Feed, FeedPartition]]:
+        """What the replica reads: the partitions of its version's ready feeds that can hold its keys."""
+        found = []
+        for feed in self.store.feeds:
+            if feed.id not in self.version.feeds or not feed.ready:
+                continue
+            config = self.version.config
+            if feed.partitioner == "xxhash64" and config.partitioner == "xxhash64":
+                numbers: Iterable[int] = feed_partitions_of(self.key.partition, config.partitions, feed.partitions)
+            else:
+                numbers = range(feed.partitions)
+            found += [(feed, FeedPartition(feed.id, number)) for number in numbers]
+        return found
+
+    def start_of(self, feed: Feed, at: FeedPartition) -> int:
+        """From where the version applies a feed partition; a feed without a start there is read from its low water."""
+        return self.version.start.get(at, feed.low_water[at.partition])
+
+    def stop_of(self, at: FeedPartition) -> int | None:
+        """Up to where the version applies a feed partition (rule R10); None: without end."""
+        return None if self.version.stop is None else self.version.stop.get(at)
+
+    def report(self) -> ReplicaReport:
+        """What the node says of it."""
+        replica = self.replica
+        wanted = {at for _, at in self.feed_partitions()}
+        position = PositionMap() if replica is None else replica.position
+        behind = {at: max(0, lag.end - position.get(at, 0)) for at, lag in self.lags.items() if at in wanted}
+        notes = [note for note in (self.error, *self.waiting.values()) if note is not None]
+        return ReplicaReport(
+            store_uid=self.store.uid,
+            version=self.version.number,
+            partition=self.key.partition,
+            state=self.state,
+            position=PositionMap({at: offset for at, offset in position.items() if at in wanted}),
+            lag_records=sum(behind.values()),
+            lag_ms=max((self.lags[at].behind_ms for at, records in behind.items() if records), default=0),
+            rows=0 if replica is None else replica.base.rows,
+            records_per_s=round(self.records_per_s, 1),
+            error="; ".join(notes) if notes else None,
+        )
+
+
+class DeadLetters:
+    """Records that no version applies, each told once; kept until a report has carried them."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str, int, int], str] = {}
+        self._told: deque[tuple[str, str, int, int]] = deque(maxlen=MAX_DEAD_LETTERS)
+        self._told_set: set[tuple[str, str, int, int]] = set()
+        self.total = 0
+
+    def add(self, store_uid: str, at: FeedPartition, offset: int, reason: str) -> None:
+        """Keep one to be told; nothing happens when it was told before. Beyond the limit it is only counted."""
+        letter = (store_uid, at.feed, at.partition, offset)
+        if letter in self._told_set or letter in self._waiting:
+            return
+        self.total += 1
+        if len(self._waiting) < MAX_DEAD_LETTERS:
+            self._waiting[letter] = reason
+
+    def waiting(self) -> tuple[DeadLetter, ...]:
+        """Those that are still to be told."""
+        return tuple(
+            DeadLetter(store_uid=uid, feed=feed, partition=partition, offset=offset, reason=reason)
+            for (uid, feed, partition, offset), reason in list(self._waiting.items())
+        )
+
+    def told(self, letters: Iterable[DeadLetter]) -> None:
+        """A report carried them."""
+        for letter in letters:
+            key = (letter.store_uid, letter.feed, letter.partition, letter.offset)
+            self._waiting.pop(key, None)
+            if len(self._told) == self._told.maxlen:
+                self._told_set.discard(self._told[0])
+            self._told.append(key)
+            self._told_set.add(key)

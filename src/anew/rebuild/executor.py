@@ -1,0 +1,179 @@
+"""Running a plan: begin → build → seal → wait for load and swap, which are the controller's.
+
+1. ``begin`` creates the version (idempotent by request id). A crash after it: the lease ends, the controller fails the
+   version and reclaims its directory.
+2. ``build`` writes base files under attempt paths. A crash in it: the same; no manifest names the files.
+3. ``seal`` writes the manifest (content-addressed by the catalog's record of it) and commits it by compare-and-swap.
+   A crash before the commit: as above. After it: the controller goes on alone, nobody is needed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from anew.api.http import ControllerClient
+from anew.api.models import BeginRebuild, EndRebuild, Seal
+from anew.core.errors import AnewError, Failed, OutcomeUnknown, Unreachable
+from anew.core.plan import Plan
+from anew.core.rebuild import Fingerprints, Progress, Rebuild, Stage
+from anew.deepstore.open import open_deep_store
+from anew.rebuild.build import Building, BuildOutcome, build
+from anew.rebuild.lease import Lease
+from anew.rebuild.observer import Observer
+from anew.segments.layout import manifest_path, version_path
+from anew.segments.manifest import Manifest
+
+_POLL_SECONDS = 0.3
+
+SparkMaker = Callable[[], AbstractContextManager[SparkSession]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What running a plan needs besides the plan.
+
+    Attributes:
+        controller: The controller.
+        spark: Makes, or lends, a Spark session.
+        observer: Who is told.
+        request_id: The same id twice is the same rebuild.
+        driver: Who runs it, for people.
+        clock: The time in ms.
+    """
+
+    controller: ControllerClient
+    spark: SparkMaker
+    observer: Observer
+    request_id: str
+    driver: str
+    clock: Callable[[], int]
+
+
+def run_plan(plan: Plan, run: Run) -> dict[str, Any]:
+    """Run a plan to its end; returns the ``rebuild`` shape.
+
+    Raises:
+        Refused: The plan's fence does not hold any more; nothing was changed.
+        Failed: It ran and failed; nothing serves the version.
+        OutcomeUnknown: The controller stopped answering at the seal or after it.
+    """
+    run.observer.planned(plan)
+    begin = BeginRebuild(plan=plan, request_id=run.request_id, driver=run.driver)
+    rebuild = run.controller.begin_rebuild(begin)
+    run.observer.began(rebuild.id, rebuild.version)
+    if rebuild.stage in (Stage.BEGIN, Stage.BUILD) and not rebuild.ended:
+        _drive(plan, rebuild, run)
+    return wait_for_end(run.controller, rebuild.id, run.observer)
+
+
+def wait_for_end(controller: ControllerClient, rebuild_id: str, observer: Observer) -> dict[str, Any]:
+    """Follow a rebuild until it has ended; returns its ``rebuild`` shape.
+
+    Raises:
+        Failed: ``rebuild_failed``, ``rebuild_killed``.
+        Unreachable: The controller does not answer; the rebuild goes on without us once it is sealed.
+    """
+    pause, stage = threading.Event(), None
+    while True:
+        view: dict[str, Any] = controller.rebuild(rebuild_id)
+        if view["status"] != "running":
+            break
+        if view["stage"] != stage:
+            stage = view["stage"]
+            observer.stage(Stage(stage))
+        observer.progress(Stage(view["stage"]), Progress.model_validate(view["progress"]))
+        pause.wait(_POLL_SECONDS)
+    observer.ended(view)
+    if view["status"] in ("failed", "killed"):
+        raise Failed(
+            f"rebuild_{view['status']}",
+            f"the rebuild {rebuild_id} was {view['status']}"
+            if view["status"] == "killed"
+            else f"the rebuild {rebuild_id} failed",
+            found=view["error"],
+            expected="a version that serves",
+            hint=f"the version before goes on serving; anew rebuild show {rebuild_id}",
+        )
+    return view
+
+
+def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
+    """Build and seal under a lease; whatever goes wrong before the seal fails the version at once."""
+    with Lease(run.controller, rebuild.id, rebuild.epoch) as lease:
+        try:
+            store = run.controller.snapshot(plan.store).store
+            target = run.controller.cluster(plan.target.fabrics[0])
+            source = target if plan.source.fabric is None else run.controller.cluster(plan.source.fabric)
+            directory = version_path(store.uid, rebuild.version, rebuild.id, rebuild.epoch)
+            run.observer.stage(Stage.BUILD)
+            building = Building(plan, store, source, target, directory)
+            with run.spark() as spark:
+                outcome = build(spark, building, lease, run.observer)
+            run.observer.stage(Stage.SEAL)
+            _seal(rebuild, building, outcome, run)
+        except (Exception, KeyboardInterrupt) as error:
+            if not isinstance(error, OutcomeUnknown):
+                _give_up(rebuild, lease, error, run)
+            if isinstance(error, AnewError) and lease.lost:
+                return
+            raise
+
+
+def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run) -> None:
+    plan, store = building.plan, building.store
+    manifest = Manifest(
+        store=store.name,
+        store_uid=store.uid,
+        version=rebuild.version,
+        kind=plan.kind,
+        rebuild=rebuild.id,
+        epoch=rebuild.epoch,
+        source_version=plan.source.version,
+        key_schema=store.key_schema,
+        schemas=store.schemas,
+        config=plan.target.config,
+        config_hash=plan.target.config.hash,
+        feeds=store.feeds if plan.target.config.hybrid else (),
+        start=plan.target.start,
+        ttl_floor_ms=plan.source.ttl_floor_ms,
+        tombstone_floor_ms=plan.source.tombstone_floor_ms,
+        created_at_ms=run.clock(),
+        ledger=outcome.built.ledger,
+        sub_partitions=outcome.built.sub_partitions,
+    )
+    path = manifest_path(building.directory)
+    open_deep_store(building.target.deep_store).put(path, manifest.to_bytes())
+    ref, ledger = manifest.ref(path), outcome.built.ledger
+    gone = ledger.superseded + ledger.deleted + ledger.expired + ledger.skipped
+    merged = (ledger.read.hash + ledger.raised.hash - gone.hash) % (1 << 64)
+    seal = Seal(
+        epoch=rebuild.epoch,
+        manifest=ref,
+        ledger=ledger,
+        fingerprint=Fingerprints(source=merged, target=ref.fingerprint),
+        records_per_s=outcome.records_per_s,
+    )
+    try:
+        run.controller.seal(rebuild.id, seal)
+    except (OutcomeUnknown, Unreachable):
+        # The same seal again is the same seal, so that a lost answer is looked up by asking once more.
+        run.controller.seal(rebuild.id, seal)
+
+
+def _give_up(rebuild: Rebuild, lease: Lease, error: BaseException, run: Run) -> None:
+    if lease.lost:
+        return
+    try:
+        if isinstance(error, KeyboardInterrupt):
+            run.controller.kill_rebuild(rebuild.id)
+        else:
+            run.controller.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=str(error)[:4_000]))
+    except AnewError:
+        # The controller is away or has ended the rebuild already: the lease's end does the same.
+        return

@@ -1,0 +1,81 @@
+"""The driver's lease: a thread that gives signs of life, and stops the job when it is told to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from anew.api.http import ControllerClient
+from anew.api.models import Heartbeat
+from anew.core.errors import AnewError, OutcomeUnknown, Unreachable
+from anew.core.rebuild import Progress, Stage
+
+_LOG = structlog.get_logger("anew.rebuild")
+
+
+class Lease:
+    """Renews a rebuild's lease until it is closed. A context manager.
+
+    An unreachable controller is waited for: the lease ends by itself there, and the seal is refused afterwards.
+    """
+
+    def __init__(
+        self, controller: ControllerClient, rebuild_id: str, epoch: int, interval_seconds: float = 2.0
+    ) -> None:
+        """Prepare; `__enter__` starts the thread."""
+        self._controller = controller
+        self._rebuild_id = rebuild_id
+        self._epoch = epoch
+        self._interval_seconds = interval_seconds
+        self._closed = threading.Event()
+        self._woken = threading.Event()
+        self._stage = Stage.BEGIN
+        self._measure: Callable[[], Progress] = Progress
+        self._cancel: Callable[[], None] | None = None
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        self.lost = False
+
+    def __enter__(self) -> Lease:
+        """Start giving signs of life."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop; the lease then ends by itself."""
+        self._closed.set()
+        self._woken.set()
+        self._thread.join(timeout=10)
+
+    def enter(self, stage: Stage, measure: Callable[[], Progress], cancel: Callable[[], None]) -> None:
+        """Say that a stage begins, how to measure it, and how to stop it."""
+        self._stage, self._measure, self._cancel = stage, measure, cancel
+        self._woken.set()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._woken.wait(self._interval_seconds)
+            self._woken.clear()
+            if self._closed.is_set():
+                return
+            self._beat()
+
+    def _beat(self) -> None:
+        beat = Heartbeat(epoch=self._epoch, stage=self._stage, progress=self._measure())
+        try:
+            answer = self._controller.heartbeat(self._rebuild_id, beat)
+        except (Unreachable, OutcomeUnknown) as error:
+            _LOG.warning("heartbeat_unanswered", **error.to_json())
+            return
+        except AnewError as error:
+            _LOG.warning("heartbeat_refused", **error.to_json())
+            self._stop()
+            return
+        if answer.kill_asked:
+            self._stop()
+
+    def _stop(self) -> None:
+        self.lost = True
+        if self._cancel is not None:
+            self._cancel()

@@ -1,0 +1,128 @@
+"""The embedded log as a Spark data source: one task per split, Arrow batches, a report at the end of each."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from anew.api.models import LogLocation
+from anew.core.admission import admit, with_hashes
+from anew.core.errors import Failed
+from anew.core.feed import Feed
+from anew.core.hashing import total
+from anew.core.plan import LogSplit, Source
+from anew.log.interface import Log, TopicPartition
+from anew.log.open import open_log
+from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
+
+_BATCH_RECORDS = 10_000
+_STALL_SECONDS = 60.0
+_IDLE_SECONDS = 0.05
+
+
+class LogSource(DataSource):
+    """Reads the ranges of a plan. Options: ``location``, ``feeds``, ``splits``, ``starts`` (all JSON)."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "anew_log"
+
+    def schema(self) -> StructType:
+        """`SCANNED`."""
+        return spark_schema(SCANNED)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """One reader per query."""
+        return LogSourceReader(dict(self.options))
+
+
+class LogSourceReader(DataSourceReader):
+    """Turns splits into Spark partitions and reads them."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Parse the options once, on the driver."""
+        self._location = LogLocation.model_validate_json(options["location"])
+        self._feeds = {feed.id: feed for feed in map(Feed.model_validate, json.loads(options["feeds"]))}
+        self._splits = [LogSplit.model_validate(split) for split in json.loads(options["splits"])]
+        self._starts = {(feed, int(p)): int(o) for feed, p, o in json.loads(options["starts"])}
+
+    def partitions(self) -> list[InputPartition]:
+        """One Spark partition per split, in order."""
+        return [InputPartition(index) for index in range(len(self._splits))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one split, then its report. Runs on an executor."""
+        split = self._splits[partition.value]
+        log = open_log(self._location.kind, self._location.address, clock=_no_clock)
+        try:
+            yield from scan_split(log, self._feeds[split.feed], split, self._starts[split.feed, split.partition])
+        finally:
+            log.close()
+
+
+def scan_split(log: Log, feed: Feed, split: LogSplit, start: int) -> Iterator[pa.RecordBatch]:
+    """The admitted rows of [begin, end), with their hashes, then a report row.
+
+    Raises:
+        Failed: ``log_stalled``: nothing came although the end was not reached (case B6); what the log raises.
+    """
+    topic = TopicPartition(feed.topic, feed.topic_uid, split.partition)
+    at, records, fingerprint, skipped = split.begin, 0, 0, 0
+    deadline = time.monotonic() + _STALL_SECONDS
+    while at < split.end:
+        read = log.read(topic, at, min(_BATCH_RECORDS, split.end - at))
+        if read.next_offset == at:
+            if time.monotonic() > deadline:
+                raise Failed(
+                    "log_stalled",
+                    f"{split.id} cannot be read to its end",
+                    found=f"nothing after offset {at}",
+                    expected=f"records up to {split.end}",
+                )
+            threading.Event().wait(_IDLE_SECONDS)
+            continue
+        deadline = time.monotonic() + _STALL_SECONDS
+        at = read.next_offset
+        admitted = admit(feed, split.partition, start, read.records)
+        rows = with_hashes(admitted.rows)
+        skipped += len(admitted.rejected)
+        records += rows.num_rows
+        fingerprint += total(rows.column("hash").to_numpy())
+        yield _as_scanned(rows)
+    source = f"{split.feed}/{split.partition}"
+    yield report_row(
+        {"split": split.id, "source": source, "records": records, "hash": fingerprint % (1 << 64), "skipped": skipped}
+    )
+
+
+def scan_log(
+    spark: SparkSession, source: Source, feeds: tuple[Feed, ...], location: LogLocation, splits: tuple[LogSplit, ...]
+) -> DataFrame:
+    """The rows of the plan's log splits, columns `SCANNED`."""
+    spark.dataSource.register(LogSource)
+    starts = [(at.feed, at.partition, offset) for at, offset in source.start.items()]
+    return (
+        spark.read.format(LogSource.name())
+        .option("location", location.model_dump_json())
+        .option("feeds", json.dumps([feed.model_dump(mode="json") for feed in feeds]))
+        .option("splits", json.dumps([split.model_dump() for split in splits]))
+        .option("starts", json.dumps(starts))
+        .load()
+    )
+
+
+def _as_scanned(rows: pa.RecordBatch) -> pa.RecordBatch:
+    kinds = pa.repeat(pa.scalar(int(Kind.RAW), pa.int8()), rows.num_rows)
+    return pa.RecordBatch.from_arrays([*rows.columns, kinds], schema=SCANNED)
+
+
+def _no_clock() -> int:
+    raise AssertionError("a scan does not append, so that it never asks for the time")

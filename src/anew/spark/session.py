@@ -1,0 +1,64 @@
+"""Spark sessions: made here, or brought by the user and left as they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+_OURS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""Only where the user says nothing else."""
+
+_FOR_OUR_QUERIES = {
+    # The number of output partitions and their order are part of the format: nothing may re-plan them.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@contextmanager
+def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session for one rebuild; one that runs already in this process (spark-submit, a notebook) is used and kept.
+
+    Args:
+        master: As in ``--master``; None: what Spark's own configuration says, else all local cores.
+        conf: As in ``--conf``; wins over everything.
+    """
+    # Without it Python data sources run another interpreter, or none, and time out.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    builder = SparkSession.Builder().appName("anew")
+    builder = builder.master(master if master is not None else os.environ.get("MASTER", "local[*]"))
+    for key, value in {**_OURS, **conf}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def session_for_queries(session: SparkSession) -> SparkSession:
+    """A session over the same context with the user's settings, and ours for what a rebuild's queries need."""
+    ours = session.newSession()
+    for key, value in session.conf.getAll.items():
+        if session.conf.isModifiable(key):
+            ours.conf.set(key, value)
+    for key, value in _FOR_OUR_QUERIES.items():
+        ours.conf.set(key, value)
+    return ours

@@ -1,0 +1,113 @@
+"""What all RocksDB instances of a node share: one block cache, one write-buffer budget, one file limit (rule R25)."""
+
+from __future__ import annotations
+
+import resource
+
+from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, WriteBufferManager
+
+from anew.core.errors import Failed
+
+MIB = 1024 * 1024
+FILES_PER_INSTANCE = 8
+"""Measured: 128 open instances take 774 descriptors; compaction takes some more for a while."""
+FILES_BESIDES = 256
+_BLOOM_BITS = 10
+_WRITE_BUFFER_BYTES = 8 * MIB
+_WAL_BYTES = 32 * MIB
+_INFO_LOG_BYTES = MIB
+
+
+class NodeMemory:
+    """The budget of a node. Make one per process, and give it to each `anew.storage.replica.Replica`.
+
+    Attributes:
+        instance_limit: How many instances the process's limit on open files allows.
+    """
+
+    def __init__(self, cache_bytes: int = 256 * MIB, write_buffer_bytes: int = 64 * MIB) -> None:
+        self._cache = Cache(cache_bytes)
+        self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(write_buffer_bytes, False, self._cache)
+        self.instance_limit = _raise_file_limit()
+
+    @property
+    def cache_used_bytes(self) -> int:
+        """How much of the block cache is in use."""
+        return self._cache.get_usage()
+
+    def check_room(self, instances: int) -> None:
+        """Raise unless so many instances may be open at once.
+
+        Raises:
+            Failed: ``file_limit_too_low``.
+        """
+        if instances > self.instance_limit:
+            raise Failed(
+                "file_limit_too_low",
+                f"{instances} replicas need more open files than this process may have",
+                found=f"room for {self.instance_limit} replicas",
+                expected=f"ulimit -n of at least {instances * FILES_PER_INSTANCE + FILES_BESIDES}",
+                hint="raise the limit of open files, or add nodes",
+            )
+
+    def options(self) -> Options:
+        """The options of an instance's default column family."""
+        options = Options(raw_mode=True)
+        options.set_block_based_table_factory(_tables(self._cache))
+        options.set_compression_type(DBCompressionType.lz4())
+        options.set_write_buffer_manager(self._buffers)
+        options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+        options.create_missing_column_families(True)
+        # Data and positions must reach the disk together even when a power failure cuts the end of the log off (R5).
+        options.set_atomic_flush(True)
+        options.set_max_total_wal_size(_WAL_BYTES)
+        options.set_keep_log_file_num(2)
+        options.set_max_log_file_size(_INFO_LOG_BYTES)
+        options.set_stats_dump_period_sec(0)
+        return options
+
+    def small_options(self) -> Options:
+        """The options of a column family with a handful of keys."""
+        options = Options(raw_mode=True)
+        options.set_write_buffer_size(MIB)
+        return options
+
+
+def sst_options() -> Options:
+    """The options of a sorted file made outside of any instance."""
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(_tables(None))
+    options.set_compression_type(DBCompressionType.lz4())
+    return options
+
+
+def _tables(cache: Cache | None) -> BlockBasedOptions:
+    tables = BlockBasedOptions()
+    tables.set_bloom_filter(_BLOOM_BITS, False)
+    tables.set_format_version(5)
+    if cache is not None:
+        tables.set_block_cache(cache)
+        tables.set_cache_index_and_filter_blocks(True)
+    return tables
+
+
+def _raise_file_limit() -> int:
+    """Use all the descriptors that the process may have; how many instances they are enough for.
+
+    Raises:
+        Failed: ``file_limit_too_low``: not even one.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    instances = (soft - FILES_BESIDES) // FILES_PER_INSTANCE
+    if instances < 1:
+        raise Failed(
+            "file_limit_too_low",
+            "this process may open too few files",
+            found=soft,
+            expected=f"at least {FILES_BESIDES + FILES_PER_INSTANCE}",
+            hint="raise ulimit -n",
+        )
+    return instances

@@ -1,0 +1,386 @@
+"""A replica of one (sub-)partition of one version: one RocksDB instance that holds cells and positions.
+
+Cells lie in the default column family under their key's own bytes. Positions and the base's marker lie in a family of
+their own, ``meta``: a key is any Avro body, also an empty one, so that no prefix could be reserved without putting one
+on every key. One write batch covers both families, the log is on, and both are flushed together (rule R5).
+
+One thread at a time may change a replica (rule R18); any thread may read it while it is open.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from rocksdict import DbClosedError, IngestExternalFileOptions, Rdict, RdictIter, WriteBatch, WriteOptions
+
+from anew.codec.compression import Compressor
+from anew.core.arrow import binary_lengths, bytes_list
+from anew.core.cell import HEADER_BYTES, TOMBSTONE, decode_cell
+from anew.core.errors import Failed
+from anew.core.feed import FeedPartition, PositionMap
+from anew.core.merge import Cell
+from anew.storage.applying import Floors, outcome_of
+from anew.storage.memory import NodeMemory
+
+BATCH_RECORDS = 1_000
+BATCH_BYTES = 1024 * 1024
+"""rocksdict keeps the interpreter to itself for a whole call: small batches leave readers their turn."""
+SCAN_EXAMINED = 20_000
+_META = "meta"
+_MARKER = b"base"
+_POSITION = b"position/"
+_OFFSET = struct.Struct(">q")
+_HEAD = struct.Struct("<BBBBIq")
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a replica starts from.
+
+    Attributes:
+        manifest: The manifest's checksum: the identity of the base.
+        rows: Live rows; ``tombstones`` come on top.
+        start: From where feeds are applied; the position right after the load.
+        dictionary: The compression dictionary of the version, kept so that the node can restart alone.
+    """
+
+    manifest: str
+    rows: int
+    tombstones: int
+    start: PositionMap
+    dictionary: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A value that a key holds: which schema wrote it, when (ms, 0: with the base), and its uncompressed body."""
+
+    schema_id: int
+    time_ms: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a scan, in key order; ``next_after`` goes on from here, None at the end."""
+
+    items: list[tuple[bytes, Live]]
+    next_after: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one application did: cells written, and the offsets of records that R12 turned away."""
+
+    written: int
+    rejected: tuple[int, ...]
+
+
+class Replica:
+    """An open replica. Make one with `create` or `open_replica`, and `use` it with its codec before anything else."""
+
+    def __init__(self, directory: Path, database: Rdict, base: Base) -> None:
+        self.directory = directory
+        self.base = base
+        self._database = database
+        self._meta = database.get_column_family(_META)
+        self._meta_handle = database.get_column_family_handle(_META)
+        self._offsets = dict(_read_positions(self._meta))
+        self._unsaved: set[FeedPartition] = set()
+        self._codec: Compressor | None = None
+        self._floors = Floors()
+
+    @classmethod
+    def create(cls, directory: Path, memory: NodeMemory, runs: Sequence[Sequence[str]], base: Base) -> Replica:
+        """Load a fresh instance: ingest, then write the marker (rule R4).
+
+        ``runs`` are the sorted files of each run, newest run first; the files are moved. A crash before the marker
+        leaves a directory that `open_replica` does not accept.
+
+        Raises:
+            Failed: ``directory_taken``: something lies there; it is never ingested into twice.
+        """
+        if directory.exists():
+            raise Failed("directory_taken", "a load needs a fresh directory", found=str(directory), expected="nothing")
+        directory.mkdir(parents=True)
+        database = _open(directory, memory)
+        options = IngestExternalFileOptions()
+        options.set_move_files(True)
+        for files in reversed(runs):
+            if files:
+                database.ingest_external_file(list(files), options)
+        meta = database.get_column_family_handle(_META)
+        batch = WriteBatch(raw_mode=True)
+        for at, offset in base.start.items():
+            batch.put(_position_key(at), _OFFSET.pack(offset), meta)
+        batch.put(_MARKER, _marker(base), meta)
+        durably = WriteOptions()
+        durably.sync = True
+        database.write(batch, durably)
+        return cls(directory, database, base)
+
+    @classmethod
+    def open_existing(cls, directory: Path, memory: NodeMemory, manifest: str) -> Replica | None:
+        """The replica that lies there, or None when there is none whose base of that manifest is complete."""
+        if not (directory / "CURRENT").exists():
+            return None
+        database = _open(directory, memory)
+        marker = database.get_column_family(_META).get(_MARKER)
+        base = None if marker is None else _parse_marker(marker)
+        if base is None or base.manifest != manifest:
+            database.close()
+            return None
+        return cls(directory, database, base)
+
+    def use(self, codec: Compressor, floors: Floors) -> None:
+        """Say how the version compresses values and where its floors are."""
+        self._codec, self._floors = codec, floors
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> Live | None:
+        """The value of a key; None when there is none or it was deleted.
+
+        Raises:
+            Failed: ``replica_closed``.
+        """
+        return self._live(self._cells([key])[0])
+
+    def get_many(self, keys: list[bytes]) -> list[Live | None]:
+        """The values of keys, in their order.
+
+        Raises:
+            Failed: ``replica_closed``.
+        """
+        return [self._live(cell) for cell in self._cells(keys)]
+
+    def cell(self, key: bytes) -> Cell | None:
+        """The whole cell of a key, tombstones too; the value uncompressed.
+
+        Raises:
+            Failed: ``replica_closed``.
+        """
+        encoded = self._cells([key])[0]
+        if encoded is None:
+            return None
+        cell = decode_cell(encoded)
+        value = None if cell.value is None else self._compressor.decompress(cell.value)
+        return Cell(cell.stamp, value, cell.schema_id)
+
+    def scan(self, after: bytes | None, limit: int, max_bytes: int) -> Page:
+        """Live values in key order, after a key: at most ``limit``, and about ``max_bytes`` (at least one).
+
+        A page may be empty and not the last: where many keys were deleted.
+
+        Raises:
+            Failed: ``replica_closed``.
+        """
+        try:
+            iterator = self._database.iter()
+        except DbClosedError:
+            raise self._closed() from None
+        try:
+            return self._scanned(iterator, after, limit, max_bytes)
+        finally:
+            # An iterator that lives keeps the directory locked past close().
+            del iterator
+
+    @property
+    def position(self) -> PositionMap:
+        """The next offset to read of each feed partition."""
+        return PositionMap(self._offsets)
+
+    def offset(self, at: FeedPartition) -> int | None:
+        """The next offset to read of one feed partition; None when it was never read and has no start."""
+        return self._offsets.get(at)
+
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    def apply(self, rows: pa.RecordBatch, at: FeedPartition, next_offset: int) -> Applied:
+        """Merge records into the cells and move the position on, in bounded write batches.
+
+        Args:
+            rows: Columns `anew.core.rows.ROWS`, of one feed partition in offset order, values uncompressed, keys of
+                this replica alone, none below the version's start.
+            at: The feed partition.
+            next_offset: The position there afterwards.
+        """
+        written, rejected = 0, list[int]()
+        parts = list(_bounded(rows))
+        for index, part in enumerate(parts):
+            offsets = part.column("offset").to_numpy()
+            reached = next_offset if index == len(parts) - 1 else int(offsets[-1]) + 1
+            changed, turned_away = self._apply_part(part, at, reached)
+            written += changed
+            rejected += [int(offsets[i]) for i in turned_away]
+        if not parts:
+            self.advance(at, next_offset)
+        return Applied(written, tuple(rejected))
+
+    def advance(self, at: FeedPartition, next_offset: int) -> None:
+        """Move a position past records that are not of this replica; it is saved with the next batch."""
+        if self._offsets.get(at) != next_offset:
+            self._offsets[at] = next_offset
+            self._unsaved.add(at)
+
+    def save_positions(self) -> None:
+        """Write positions that moved without records."""
+        if self._unsaved:
+            batch = WriteBatch(raw_mode=True)
+            self._put_positions(batch)
+            self._database.write(batch)
+
+    def close(self) -> None:
+        """Save positions and let go of the directory; reads that come later fail with ``replica_closed``."""
+        self.save_positions()
+        del self._meta, self._meta_handle
+        self._database.close()
+
+    def discard(self) -> None:
+        """Close without saving, and remove the directory."""
+        del self._meta, self._meta_handle
+        self._database.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _apply_part(self, rows: pa.RecordBatch, at: FeedPartition, next_offset: int) -> tuple[int, list[int]]:
+        keys = list(dict.fromkeys(bytes_list(rows.column("key"))))
+        cells = self._cells(keys)
+        held = {key: cell for key, cell in zip(keys, cells, strict=True) if cell is not None}
+        outcome = outcome_of(rows, held, self._floors, self._compressor)
+        batch = WriteBatch(raw_mode=True)
+        for key, cell in zip(outcome.keys, outcome.cells, strict=True):
+            batch[key] = cell
+        self._offsets[at] = next_offset
+        self._unsaved.add(at)
+        self._put_positions(batch)
+        self._database.write(batch)
+        return len(outcome.keys), outcome.rejected
+
+    def _put_positions(self, batch: WriteBatch) -> None:
+        for at in self._unsaved:
+            batch.put(_position_key(at), _OFFSET.pack(self._offsets[at]), self._meta_handle)
+        self._unsaved = set()
+
+    def _scanned(self, iterator: RdictIter, after: bytes | None, limit: int, max_bytes: int) -> Page:
+        if after is None:
+            iterator.seek_to_first()
+        else:
+            iterator.seek(after)
+        items: list[tuple[bytes, Live]] = []
+        size_bytes = examined = 0
+        last: bytes | None = None
+        while iterator.valid():
+            key: bytes = iterator.key()
+            if key != after:
+                if len(items) >= limit or size_bytes >= max_bytes or examined >= SCAN_EXAMINED:
+                    return Page(items, last)
+                live = self._live(iterator.value())
+                if live is not None:
+                    items.append((key, live))
+                    size_bytes += len(key) + len(live.body)
+                examined += 1
+                last = key
+            iterator.next()
+        return Page(items, None)
+
+    def _cells(self, keys: list[bytes]) -> list[bytes | None]:
+        try:
+            found: list[bytes | None] = self._database.get(keys)  # type: ignore[arg-type, assignment]  # list is invariant
+        except DbClosedError:
+            raise self._closed() from None
+        return found
+
+    def _live(self, cell: bytes | None) -> Live | None:
+        if cell is None:
+            return None
+        version, flags, origin_bytes, _, schema_id, time_ms = _HEAD.unpack_from(cell)
+        if version != 1:
+            decode_cell(cell)
+        if flags & TOMBSTONE:
+            return None
+        return Live(schema_id, time_ms, self._compressor.decompress(cell[HEADER_BYTES + origin_bytes :]))
+
+    @property
+    def _compressor(self) -> Compressor:
+        if self._codec is None:
+            raise AssertionError("use() comes first")
+        return self._codec
+
+    def _closed(self) -> Failed:
+        return Failed("replica_closed", "the replica was closed", found=str(self.directory), expected="an open one")
+
+
+def _open(directory: Path, memory: NodeMemory) -> Rdict:
+    families = {"default": memory.options(), _META: memory.small_options()}
+    try:
+        return Rdict(str(directory), memory.options(), column_families=families)
+    except Exception as error:  # noqa: BLE001  # rocksdict raises nothing narrower
+        raise Failed(
+            "storage_broken",
+            "RocksDB cannot open a replica",
+            found=f"{directory}: {error}",
+            expected="an instance that no other process has open",
+            hint="the node discards it and loads it again",
+        ) from None
+
+
+def _bounded(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in runs of about `BATCH_RECORDS` and `BATCH_BYTES`, each of one row at least."""
+    if rows.num_rows == 0:
+        return
+    sizes = np.cumsum(binary_lengths(rows.column("value")).astype(np.int64) + binary_lengths(rows.column("key")))
+    first = 0
+    while first < rows.num_rows:
+        before = int(sizes[first - 1]) if first else 0
+        fits = int(np.searchsorted(sizes, before + BATCH_BYTES, side="right"))
+        after = min(max(fits, first + 1), first + BATCH_RECORDS)
+        yield rows.slice(first, after - first)
+        first = after
+
+
+def _position_key(at: FeedPartition) -> bytes:
+    return _POSITION + str(at).encode()
+
+
+def _read_positions(meta: Rdict) -> Iterator[tuple[FeedPartition, int]]:
+    iterator = meta.iter()
+    iterator.seek(_POSITION)
+    while iterator.valid() and iterator.key().startswith(_POSITION):
+        feed, _, partition = iterator.key()[len(_POSITION) :].decode().rpartition("/")
+        yield FeedPartition(feed, int(partition)), _OFFSET.unpack(iterator.value())[0]
+        iterator.next()
+
+
+def _marker(base: Base) -> bytes:
+    dictionary = None if base.dictionary is None else base.dictionary.hex()
+    return json.dumps(
+        {
+            "format": 1,
+            "manifest": base.manifest,
+            "rows": base.rows,
+            "tombstones": base.tombstones,
+            "start": base.start.to_json(),
+            "dictionary": dictionary,
+        }
+    ).encode()
+
+
+def _parse_marker(content: bytes) -> Base | None:
+    marker = json.loads(content)
+    if marker["format"] != 1:
+        return None
+    dictionary = marker["dictionary"]
+    return Base(
+        marker["manifest"],
+        marker["rows"],
+        marker["tombstones"],
+        PositionMap.from_json(marker["start"]),
+        None if dictionary is None else bytes.fromhex(dictionary),
+    )
