@@ -237,12 +237,14 @@ def _text(value: object) -> str:
 
 
 @cache
-def _adapter(model: type[_Answer]) -> TypeAdapter[_Answer]:
+def _adapter(model: Any) -> TypeAdapter[Any]:
     return TypeAdapter(model)
 
 
 def _parsed(model: type[_Answer], answer: httpx.Response) -> _Answer:
+    hashable: Any = model
     try:
-        return _adapter(model).validate_json(answer.content)
+        parsed: _Answer = _adapter(hashable).validate_json(answer.content)
     except ValidationError as error:
         raise unexpected(f"{answer.request.method} {answer.request.url}: {error}") from error
+    return parsed

@@ -115,9 +115,13 @@ class DatabaseCatalog:
             "report": node.report,
         }
         with writing(self._engine) as connection:
-            update = sa.update(NODES).where(NODES.c.id == node.id).values(**row, revision=NODES.c.revision + 1)
-            if connection.execute(update).rowcount == 0:
+            known = connection.execute(sa.select(NODES.c.fabric, NODES.c.removed).where(NODES.c.id == node.id)).first()
+            if known is None:
                 connection.execute(sa.insert(NODES).values(id=node.id, revision=1, **row))
+            else:
+                update = sa.update(NODES).where(NODES.c.id == node.id)
+                connection.execute(update.values(**row, revision=NODES.c.revision + 1))
+            if known is None or tuple(known) != (node.fabric, node.removed):
                 _bump(connection, _REVISION)
 
     def nodes(self) -> list[NodeRecord]:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 
-from anew.core.errors import OutcomeUnknown, Unreachable
+from anew.core.errors import AnewError, Failed, OutcomeUnknown, Refused, Unreachable
 
 _WRITES = {"anew_writes": True}
 
@@ -43,8 +43,8 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
     try:
         with engine.begin() as connection:
             yield connection
-    except (sa.exc.OperationalError, sa.exc.TimeoutError) as error:
-        raise _unreachable(error) from error
+    except (sa.exc.DatabaseError, sa.exc.TimeoutError) as error:
+        raise _translated(error) from error
 
 
 @contextmanager
@@ -59,8 +59,8 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
             connection.begin()
             yield connection
             _commit(connection)
-    except (sa.exc.OperationalError, sa.exc.TimeoutError) as error:
-        raise _unreachable(error) from error
+    except (sa.exc.DatabaseError, sa.exc.TimeoutError) as error:
+        raise _translated(error) from error
 
 
 def _commit(connection: sa.Connection) -> None:
@@ -93,11 +93,24 @@ def _begin(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _unreachable(error: Exception) -> Unreachable:
-    return Unreachable(
-        "catalog_unreachable",
-        "the catalog does not answer",
-        found=str(error).splitlines()[0],
-        expected="a database that answers within the timeout",
-        hint="is the disk full, or does another program hold a lock on it?",
+def _translated(error: sa.exc.DatabaseError | sa.exc.TimeoutError) -> AnewError:
+    found = str(error).splitlines()[0]
+    if isinstance(error, sa.exc.IntegrityError):
+        return Refused(
+            "revision_conflict", "somebody else made the same thing meanwhile", found=found, hint="load and try again"
+        )
+    if isinstance(error, sa.exc.OperationalError | sa.exc.TimeoutError):
+        return Unreachable(
+            "catalog_unreachable",
+            "the catalog does not answer",
+            found=found,
+            expected="a database that answers within the timeout",
+            hint="is the disk full, or does another program hold a lock on it?",
+        )
+    return Failed(
+        "catalog_corrupt",
+        "the catalog's database is damaged, or not one",
+        found=found,
+        expected="an intact database",
+        hint="restore a copy of the catalog",
     )

@@ -1,1 +1,1 @@
-"""What an application holds: reads from nodes, nearline writes to the log."""
+"""Reading and writing stores from a program."""

@@ -82,8 +82,8 @@ class EmbeddedLog:
             if not meta.begin <= offset <= meta.next_offset:
                 raise _out_of_range(at, offset, meta)
             end = min(meta.next_offset, offset + max_records)
-            rows = file.rows(offset, end)
-        return LogRead(batch_of(offset, rows), end)
+            records = batch_of(offset, file.rows(offset, end))
+        return LogRead(records, end)
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anew.core.arrow import concat
 from anew.core.errors import InvalidRequest
 from anew.log.interface import APPEND_RECORDS, LOG_RECORDS
 
@@ -63,8 +65,16 @@ def columns_of(records: pa.RecordBatch) -> Columns:
     return Columns(records.num_rows, **lists, least_written_ms=bounds["min"], most_written_ms=bounds["max"])
 
 
-def batch_of(first_offset: int, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Rows (all columns but the offset) of consecutive offsets as a batch with columns `LOG_RECORDS`."""
+def batch_of(first_offset: int, lists: Iterable[Sequence[tuple[Any, ...]]]) -> pa.RecordBatch:
+    """Lists of rows (all columns but the offset) of consecutive offsets as one batch with columns `LOG_RECORDS`."""
+    batches: list[pa.RecordBatch] = []
+    for rows in lists:
+        batches.append(_batch(first_offset, rows))
+        first_offset += len(rows)
+    return concat(batches) if batches else _batch(first_offset, [])
+
+
+def _batch(first_offset: int, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     offsets: Any = pa.array(np.arange(first_offset, first_offset + len(rows), dtype=np.int64))
     fields = [LOG_RECORDS.field(name) for name in LOG_RECORDS.names[1:]]
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(fields)

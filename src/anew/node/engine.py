@@ -38,6 +38,7 @@ from anew.storage.replica import Base, Replica
 
 IDLE_SECONDS = 0.02
 SAVE_SECONDS = 1.0
+NOTICE_SECONDS = 60.0
 _RETRY_SECONDS = (0.5, 60.0)
 
 _log = structlog.get_logger("anew.node.engine")
@@ -173,6 +174,10 @@ class Engine:
                 busy = self.step()
             except AnewError as error:
                 _log.error("round_failed", error=str(error))  # the error says it all
+                busy = False
+            except Exception:  # noqa: BLE001  # logged with its traceback
+                # RocksDB's errors have no class of their own, and one round's failure must not end the serving.
+                _log.exception("round_crashed")
                 busy = False
             if not busy:
                 self._wake.wait(IDLE_SECONDS)
@@ -311,7 +316,8 @@ class Engine:
         self._repaint_now()
         if replica is not None:
             replica.discard()
-        holding.error = f"loaded again: {holding.reload}"
+        holding.notice = f"loaded again: {holding.reload}"
+        holding.notice_until = time.monotonic() + NOTICE_SECONDS
         holding.state, holding.reload = ReplicaState.PENDING, None
         holding.lags.clear()
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -63,6 +64,8 @@ class Holding:
         waiting: Feed partition → why it is not read just now.
         retry_at: When to try again (monotonic seconds); ``failures`` in a row before.
         leaving_at: When it was first no longer desired (monotonic seconds).
+        reload: Why it is to be discarded and loaded again.
+        notice: What happened to it and is over; reported until ``notice_until`` (monotonic seconds).
     """
 
     key: ReplicaKey
@@ -78,6 +81,8 @@ class Holding:
     failures: int = 0
     leaving_at: float | None = None
     reload: str | None = None
+    notice: str | None = None
+    notice_until: float = 0.0
     applied: int = 0
     records_per_s: float = 0.0
 
@@ -118,8 +123,9 @@ class Holding:
         replica = self.replica
         wanted = {at for _, at in self.feed_partitions()}
         position = PositionMap() if replica is None else replica.position
-        behind = {at: max(0, lag.end - position.get(at, 0)) for at, lag in self.lags.items() if at in wanted}
-        notes = [note for note in (self.error, *self.waiting.values()) if note is not None]
+        behind = {at: max(0, lag.end - position.get(at, 0)) for at, lag in self.lags.copy().items() if at in wanted}
+        notice = self.notice if time.monotonic() < self.notice_until else None
+        notes = [note for note in (self.error, notice, *list(self.waiting.values())) if note is not None]
         return ReplicaReport(
             store_uid=self.store.uid,
             version=self.version.number,
@@ -127,7 +133,7 @@ class Holding:
             state=self.state,
             position=PositionMap({at: offset for at, offset in position.items() if at in wanted}),
             lag_records=sum(behind.values()),
-            lag_ms=max((self.lags[at].behind_ms for at, records in behind.items() if records), default=0),
+            lag_ms=max((lag.behind_ms for at, lag in self.lags.copy().items() if behind.get(at)), default=0),
             rows=0 if replica is None else replica.base.rows,
             records_per_s=round(self.records_per_s, 1),
             error="; ".join(notes) if notes else None,

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from anew.api.models import ClusterInfo
 from anew.codec.avro import AvroSchema, decode_datum, parse_schema
 from anew.codec.plain import to_plain
@@ -25,7 +23,7 @@ from anew.segments.manifest import parse_manifest
 from anew.spark.build import Built, Place, build_push, build_repush
 from anew.spark.progress import JobWatch
 from anew.spark.pushscan import EncodeTask, input_columns
-from anew.spark.session import session_for_queries
+from anew.spark.session import SparkSession, session_for_queries
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from anew.api.http import ControllerClient
 from anew.api.models import BeginRebuild, EndRebuild, Seal
 from anew.core.errors import AnewError, Failed, OutcomeUnknown, Unreachable
@@ -28,6 +26,7 @@ from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.segments.layout import manifest_path, version_path
 from anew.segments.manifest import Manifest
+from anew.spark.session import SparkSession
 
 _POLL_SECONDS = 0.3
 

@@ -52,7 +52,9 @@ class AvroSourceReader(DataSourceReader):
         uri, first = self._files[partition.value], 0
         with Path(unquote(urlparse(uri).path)).open("rb") as source:
             for batch in read_container(source, self._columns):
-                texts: list[Any] = [pa.array([_text(v) for v in column.to_pylist()], pa.string()) for column in batch.columns]
+                texts: list[Any] = [
+                    pa.array([_text(v) for v in column.to_pylist()], pa.string()) for column in batch.columns
+                ]
                 count = batch.num_rows
                 place: list[Any] = [
                     pa.repeat(uri, count),

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["DataFrame", "SparkSession", "session_for_queries", "spark_session"]
 
 _OURS = {
     "spark.ui.enabled": "false",

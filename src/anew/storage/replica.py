@@ -151,7 +151,11 @@ class Replica:
         Raises:
             Failed: ``replica_closed``.
         """
-        return self._live(self._cells([key])[0])
+        try:
+            found: bytes | None = self._database.get(key)
+        except DbClosedError:
+            raise self._closed() from None
+        return self._live(found)
 
     def get_many(self, keys: list[bytes]) -> list[Live | None]:
         """The values of keys, in their order.

@@ -1,0 +1,59 @@
+"""What a client knows of a store, cached: it goes on without the controller and never goes back (rule R17)."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from anew.api.http import ControllerClient
+from anew.api.models import Routing
+from anew.core.errors import Unreachable
+
+_FRESH_SECONDS = 5.0
+
+
+class RoutingCache:
+    """One store's routing; safe to use from several threads."""
+
+    def __init__(self, controller: ControllerClient, name: str, fabric: str | None) -> None:
+        """Load lazily."""
+        self._controller = controller
+        self._name = name
+        self._fabric = fabric
+        self._lock = threading.Lock()
+        self._routing: Routing | None = None
+        self._loaded_at = 0.0
+
+    def get(self) -> Routing:
+        """The routing; asked for again when it is some seconds old, kept when the controller is away.
+
+        Raises:
+            NotFound: ``unknown_store``.
+            Unreachable: The controller never answered.
+        """
+        routing = self._routing
+        if routing is None or time.monotonic() - self._loaded_at > _FRESH_SECONDS:
+            return self.refresh()
+        return routing
+
+    def refresh(self) -> Routing:
+        """The newest routing that can be had; an older revision than the known one is not taken."""
+        with self._lock:
+            try:
+                found = self._controller.routing(self._name, self._fabric)
+            except Unreachable:
+                if self._routing is None:
+                    raise
+                self._loaded_at = time.monotonic()
+                return self._routing
+            present = self._routing
+            if present is None or found.uid != present.uid or found.revision >= present.revision:
+                self._routing = found
+            self._loaded_at = time.monotonic()
+            return self._routing if self._routing is not None else found
+
+    def notice(self, current: int, revision: int) -> None:
+        """A node said what is current there: when it knows more than we do, ask the controller at the next read."""
+        routing = self._routing
+        if routing is not None and revision > routing.revision and current != routing.current:
+            self._loaded_at = 0.0

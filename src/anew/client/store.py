@@ -1,0 +1,258 @@
+"""A store as a program sees it: get, get_many, scan, writer. A batch is of one version, whatever is swapped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from anew.api.models import RoutedVersion, Routing
+from anew.api.node_http import Address, NodeClient
+from anew.api.node_wire import KeyResult, KeyState, ScanItem, ScanPage
+from anew.client.routing import RoutingCache
+from anew.client.writer import Writer
+from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
+from anew.core.errors import AnewError, NotFound, Refused, Unreachable
+from anew.core.partition import partitioner_named
+from anew.log.interface import Log
+
+_T = TypeVar("_T")
+_RETRY_SECONDS = 10.0
+_PAUSE_SECONDS = 0.05
+_SUSPECT_SECONDS = 2.0
+_BATCH_KEYS = 2_000
+_MOVED = frozenset({"not_here", "version_gone", "unknown_store", "node_unreachable", "not_ready"})
+"""Answers after which another replica, or newer routing, may do better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value, when it was written (ms since the epoch; 0: by a push without times), and the version that held it."""
+
+    value: Any
+    written_at: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """One record of a scan."""
+
+    key: Any
+    value: Any
+    written_at: int
+
+
+class Store:
+    """Reads and writes of one store. Made by ``Cluster.store``; safe to use from several threads."""
+
+    def __init__(self, routing: RoutingCache, nodes: NodeClient, open_log: Callable[[Routing], Log]) -> None:
+        """Use the cluster's connections."""
+        self._routing = routing
+        self._nodes = nodes
+        self._open_log = open_log
+        self._schemas: dict[str, AvroSchema] = {}
+        self._turn = 0
+        self._suspect_until: dict[str, float] = {}
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return self._routing.get().name
+
+    @property
+    def key_schema(self) -> AvroSchema:
+        """The key schema."""
+        return self._schema(self._routing.get().key_schema)
+
+    @property
+    def value_schema(self) -> AvroSchema:
+        """The newest value schema."""
+        schemas = self._routing.get().schemas
+        return self._schema(schemas[max(schemas)])
+
+    def get(self, key: Any, *, version: int | None = None) -> Found | None:
+        """The value of a key, or None.
+
+        Args:
+            key: A datum of the key schema.
+            version: A version that is still kept; None: the current one.
+
+        Raises:
+            InvalidRequest: ``value_misfit``: the key does not fit the key schema.
+            Refused: ``no_current_version``, ``version_gone``, ``reads_disabled``.
+            Unreachable: No replica answered in time.
+        """
+        return self.get_many([key], version=version)[0]
+
+    def get_many(self, keys: Sequence[Any], *, version: int | None = None) -> list[Found | None]:
+        """The values of many keys in their order, all of one version.
+
+        Raises:
+            As `get`.
+        """
+        encoded = [encode_datum(self.key_schema, key) for key in keys]
+
+        def attempt(routing: Routing, number: int) -> list[Found | None]:
+            results = self._gather(routing, number, encoded)
+            return [self._found(routing, number, result) for result in results]
+
+        return self._retrying(attempt, version)
+
+    def scan(self, *, version: int | None = None) -> Iterator[Scanned]:
+        """All records of one version, partition by partition, each in key order.
+
+        A page that cannot be had from one replica is asked of the next; a swap in the middle changes nothing.
+
+        Raises:
+            As `get`.
+        """
+        number = self._retrying(lambda _routing, chosen: chosen, version)
+        partitions = self._version(self._routing.get(), number).partitions
+        for partition in range(partitions):
+            after: bytes | None = None
+            while True:
+                page = self._page(number, partition, after)
+                yield from (self._scanned(item) for item in page.items)
+                if page.next_after is None:
+                    break
+                after = page.next_after
+
+    def explain(self, key: Any, *, version: int | None = None) -> dict[str, Any]:
+        """What every replica of a key's partition holds of it: stamp, origin, tombstone, base or feed."""
+        encoded = encode_datum(self.key_schema, key)
+        routing = self._routing.refresh()
+        number = _number(routing, version)
+        routed = self._version(routing, number)
+        partition = partitioner_named(routed.partitioner, routed.partitions).of(encoded)
+        address = Address(routing.name, routing.uid, number)
+        replicas = []
+        for node in routed.replicas.get(partition, ()):
+            try:
+                replicas.append({"node": node, **self._nodes.cell(routing.nodes[node], address, encoded)})
+            except (AnewError, KeyError) as error:
+                replicas.append({"node": node, "error": str(error)})
+        return {"version": number, "partition": partition, "replicas": replicas}
+
+    def writer(self) -> Writer:
+        """A writer of nearline records; a context manager.
+
+        Raises:
+            Refused: ``not_hybrid``, ``writes_disabled``.
+        """
+        routing = self._routing.refresh()
+        return Writer(routing, self._open_log(routing))
+
+    def _retrying(self, attempt: Callable[[Routing, int], _T], version: int | None) -> _T:
+        """Try until it works or the time is over: all of it again with newer routing, so that versions never mix."""
+        deadline, pause, routing = time.monotonic() + _RETRY_SECONDS, threading.Event(), self._routing.get()
+        while True:
+            try:
+                return attempt(routing, _number(routing, version))
+            except AnewError as error:
+                gone = error.code == "version_gone" and version is not None
+                if error.code not in _MOVED or gone or time.monotonic() > deadline:
+                    raise
+            pause.wait(_PAUSE_SECONDS)
+            routing = self._routing.refresh()
+
+    def _gather(self, routing: Routing, number: int, keys: list[bytes]) -> list[KeyResult]:
+        routed = self._version(routing, number)
+        partitioner = partitioner_named(routed.partitioner, routed.partitions)
+        by_node: dict[str, list[int]] = {}
+        for index, key in enumerate(keys):
+            by_node.setdefault(self._choose(routing, routed, partitioner.of(key)), []).append(index)
+        results: dict[int, KeyResult] = {}
+        for node, indices in by_node.items():
+            for begin in range(0, len(indices), _BATCH_KEYS):
+                part = indices[begin : begin + _BATCH_KEYS]
+                results.update(zip(part, self._batch(routing, number, node, [keys[i] for i in part]), strict=True))
+        return [results[index] for index in range(len(keys))]
+
+    def _batch(self, routing: Routing, number: int, node: str, keys: list[bytes]) -> tuple[KeyResult, ...]:
+        address = Address(routing.name, routing.uid, number)
+        answer, seen = self._ask(node, lambda: self._nodes.batch(routing.nodes[node], address, keys))
+        self._routing.notice(seen.current, seen.revision)
+        if answer.version != number or any(result.state is KeyState.ELSEWHERE for result in answer.results):
+            raise Refused("not_here", f"{node} does not hold all that was asked of it", found=answer.version)
+        return answer.results
+
+    def _choose(self, routing: Routing, routed: RoutedVersion, partition: int) -> str:
+        """A replica of the partition: another one after a failure, and not one that just failed if there is a choice."""
+        nodes = [node for node in routed.replicas.get(partition, ()) if node in routing.nodes]
+        if not nodes:
+            raise Unreachable("node_unreachable", f"no node holds partition {partition}", found=routed.replicas)
+        now = time.monotonic()
+        well = [node for node in nodes if self._suspect_until.get(node, 0.0) < now]
+        chosen = well if well else nodes
+        return chosen[(partition + self._turn) % len(chosen)]
+
+    def _ask(self, node: str, request: Callable[[], _T]) -> _T:
+        """Ask a node; one that does not answer is avoided for a while."""
+        try:
+            return request()
+        except AnewError as error:
+            self._turn += 1
+            if isinstance(error, Unreachable):
+                self._suspect_until[node] = time.monotonic() + _SUSPECT_SECONDS
+            raise
+
+    def _page(self, number: int, partition: int, after: bytes | None) -> ScanPage:
+        def attempt(routing: Routing, chosen: int) -> ScanPage:
+            node = self._choose(routing, self._version(routing, chosen), partition)
+            address = Address(routing.name, routing.uid, chosen)
+            page, seen = self._ask(node, lambda: self._nodes.page(routing.nodes[node], address, partition, after))
+            self._routing.notice(seen.current, seen.revision)
+            return page
+
+        return self._retrying(attempt, number)
+
+    def _version(self, routing: Routing, number: int) -> RoutedVersion:
+        routed = routing.versions.get(number)
+        if routed is None:
+            raise NotFound(
+                "version_gone",
+                f"{routing.name} does not serve version {number}",
+                found=number,
+                expected=sorted(routing.versions),
+                hint=f"anew store show {routing.name}",
+            )
+        return routed
+
+    def _found(self, routing: Routing, number: int, result: KeyResult) -> Found | None:
+        if result.state is KeyState.ABSENT:
+            return None
+        return Found(self._value(routing, result.schema_id, result.value), result.written_at_ms, number)
+
+    def _scanned(self, item: ScanItem) -> Scanned:
+        routing = self._routing.get()
+        value = self._value(routing, item.schema_id, item.value)
+        return Scanned(decode_datum(self.key_schema, item.key), value, item.written_at_ms)
+
+    def _value(self, routing: Routing, schema_id: int, body: bytes) -> Any:
+        """The value as the newest schema reads it."""
+        if schema_id not in routing.schemas:
+            routing = self._routing.refresh()
+        newest = routing.schemas[max(routing.schemas)]
+        return decode_datum(self._schema(routing.schemas[schema_id]), body, self._schema(newest))
+
+    def _schema(self, text: str) -> AvroSchema:
+        if text not in self._schemas:
+            self._schemas[text] = parse_schema(text)
+        return self._schemas[text]
+
+
+def _number(routing: Routing, version: int | None) -> int:
+    if version is not None:
+        return version
+    if routing.current == 0:
+        raise Refused(
+            "no_current_version",
+            f"{routing.name} has no version yet in {routing.fabric}",
+            found=0,
+            expected="a version that serves",
+            hint=f"anew push {routing.name} FILE --key …",
+        )
+    return routing.current

@@ -1,0 +1,176 @@
+"""Nearline writes: straight into the fabric's log, acknowledged when they are on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from anew.api.models import Routing
+from anew.codec.avro import encode_datum, parse_schema
+from anew.core.errors import InvalidRequest, OutcomeUnknown, Refused
+from anew.core.feed import Feed, FeedPartition, PositionMap
+from anew.core.partition import XxHash64Partitioner
+from anew.log.interface import APPEND_RECORDS, Log, TopicPartition
+
+_BATCH_RECORDS = 1_000
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """Records of one feed partition that wait to be appended."""
+
+    written_ms: list[int | None] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    schema_ids: list[int] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+
+
+class Writer:
+    """Buffers records and appends them in batches; a context manager.
+
+    What `put` and `delete` accepted is acknowledged once `flush` or `close` returned. After an error the records that
+    were not acknowledged are still buffered, so that flushing again is safe: a record that comes twice changes nothing.
+    Not safe to use from several threads: make one writer for each.
+    """
+
+    def __init__(self, routing: Routing, log: Log) -> None:
+        """Use ``Store.writer``.
+
+        Raises:
+            Refused: ``not_hybrid``, ``writes_disabled``.
+        """
+        if routing.feed is None:
+            raise Refused(
+                "not_hybrid",
+                f"{routing.name} takes no nearline writes",
+                found="hybrid = false",
+                expected="hybrid = true",
+                hint="make the store with --set hybrid=true",
+            )
+        if not routing.writes:
+            raise Refused(
+                "writes_disabled",
+                f"{routing.name} takes no writes",
+                found="writes = false",
+                expected="writes = true",
+                hint=f"anew store update {routing.name} --set writes=true",
+            )
+        self._feed: Feed = routing.feed
+        self._log = log
+        self._max_value_bytes = routing.max_value_bytes
+        self._partitioner = XxHash64Partitioner(self._feed.partitions)
+        self._key_schema = parse_schema(routing.key_schema)
+        self._schema_id = max(routing.schemas)
+        self._value_schema = parse_schema(routing.schemas[self._schema_id])
+        self._buffers: dict[int, _Buffer] = {}
+        self._buffered = 0
+        self._position = PositionMap()
+        self.accepted = 0
+
+    @property
+    def position(self) -> PositionMap:
+        """Behind the last acknowledged record of each feed partition that was written to."""
+        return self._position
+
+    def put(self, key: Any, value: Any, *, written_at: int | None = None) -> None:
+        """Write a value.
+
+        Args:
+            key: A datum of the key schema.
+            value: A datum of the newest value schema.
+            written_at: When it was written, ms since the epoch; None: when the log appends it.
+
+        Raises:
+            InvalidRequest: ``value_misfit`` (names the field), ``value_too_large``, ``written_at_out_of_range``;
+                nothing was written.
+        """
+        body = encode_datum(self._value_schema, value)
+        if len(body) > self._max_value_bytes:
+            raise InvalidRequest(
+                "value_too_large",
+                "the value is too large",
+                found=f"{len(body)} bytes for key {key!r}",
+                expected=f"at most {self._max_value_bytes} bytes (max_value_bytes)",
+            )
+        self._add(encode_datum(self._key_schema, key), body, written_at)
+
+    def delete(self, key: Any, *, written_at: int | None = None) -> None:
+        """Delete a key; one that is absent too, so that what comes late stays dead.
+
+        Raises:
+            InvalidRequest: ``value_misfit``, ``written_at_out_of_range``.
+        """
+        self._add(encode_datum(self._key_schema, key), None, written_at)
+
+    def flush(self) -> PositionMap:
+        """Append all that is buffered; returns the position behind the last record of each feed partition.
+
+        Raises:
+            InvalidRequest: ``written_at_out_of_range``: that batch was not written and is dropped.
+            Refused: ``clock_behind``.
+            Unreachable: Nothing was written of the batch that failed.
+            OutcomeUnknown: Flush again.
+        """
+        for partition in sorted(self._buffers):
+            self._append(partition)
+        return self._position
+
+    def close(self) -> PositionMap:
+        """Flush and let go of the log; returns the position that was reached."""
+        try:
+            return self.flush()
+        finally:
+            self._log.close()
+
+    def __enter__(self) -> Writer:
+        """The writer itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+        """Close; after an error what was buffered is given up, nothing of it was acknowledged."""
+        if kind is None:
+            self.close()
+        else:
+            self._log.close()
+
+    def _add(self, key: bytes, value: bytes | None, written_at: int | None) -> None:
+        partition = self._partitioner.of(key)
+        buffer = self._buffers.setdefault(partition, _Buffer())
+        buffer.written_ms.append(written_at)
+        buffer.keys.append(key)
+        buffer.schema_ids.append(0 if value is None else self._schema_id)
+        buffer.values.append(value)
+        self._buffered += 1
+        self.accepted += 1
+        if self._buffered >= _BATCH_RECORDS:
+            self.flush()
+
+    def _append(self, partition: int) -> None:
+        buffer = self._buffers[partition]
+        count = len(buffer.keys)
+        columns: list[Any] = [
+            pa.array(buffer.written_ms, pa.int64()),
+            pa.array([self._feed.origin_bytes] * count, pa.binary()),
+            pa.array(buffer.keys, pa.binary()),
+            pa.array(buffer.schema_ids, pa.int32()),
+            pa.array(buffer.values, pa.binary()),
+        ]
+        records = pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS)
+        at = TopicPartition(self._feed.topic, self._feed.topic_uid, partition)
+        try:
+            appended = self._log.append(at, records)
+        except InvalidRequest:
+            self._forget(partition, count)
+            self.accepted -= count
+            raise
+        except OutcomeUnknown:
+            # Appending the same records once more changes nothing: the merge is idempotent.
+            appended = self._log.append(at, records)
+        self._position = self._position.with_offset(FeedPartition(self._feed.id, partition), appended.next_offset)
+        self._forget(partition, count)
+
+    def _forget(self, partition: int, count: int) -> None:
+        del self._buffers[partition]
+        self._buffered -= count

@@ -1,0 +1,62 @@
+"""A node's metrics, collected when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from anew.api.models import ReplicaReport, ReplicaState
+from anew.node.engine import Engine
+from anew.node.reads import Reads
+
+
+class _NodeCollector(Collector):
+    def __init__(self, engine: Engine, reads: Reads) -> None:
+        self._engine, self._reads = engine, reads
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics of the node."""
+        reads = CounterMetricFamily("anew_reads", "Keys read, by store and outcome", labels=["store", "outcome"])
+        for (store, outcome), times in self._reads.counts.times.copy().items():
+            reads.add_metric([store, outcome], times)
+        yield reads
+        report = self._engine.report()
+        yield from _replica_metrics(report.replicas)
+        applied = CounterMetricFamily("anew_applied_records", "Feed records applied to replicas")
+        applied.add_metric([], self._engine.applied)
+        yield applied
+        dead = CounterMetricFamily("anew_dead_letters", "Records that no version applies")
+        dead.add_metric([], self._engine.dead_letters.total)
+        yield dead
+        revision = GaugeMetricFamily("anew_desired_revision", "Revision of the desired state that the node works to")
+        revision.add_metric([], self._engine.revision)
+        yield revision
+
+
+def _replica_metrics(replicas: tuple[ReplicaReport, ...]) -> Iterator[Metric]:
+    labels = ["store_uid", "version", "partition"]
+    states = GaugeMetricFamily("anew_replica_state", "1 for the state that a replica is in", labels=[*labels, "state"])
+    records = GaugeMetricFamily("anew_feed_lag_records", "Records between a replica and its feeds' ends", labels=labels)
+    seconds = GaugeMetricFamily("anew_feed_lag_seconds", "Age of the oldest record not applied", labels=labels)
+    for replica in replicas:
+        name = [replica.store_uid, str(replica.version), str(replica.partition)]
+        for state in ReplicaState:
+            states.add_metric([*name, state.value], float(replica.state is state))
+        records.add_metric(name, replica.lag_records)
+        seconds.add_metric(name, replica.lag_ms / 1000)
+    yield from (states, records, seconds)
+
+
+def registry_of(engine: Engine, reads: Reads) -> CollectorRegistry:
+    """The registry of one node."""
+    registry = CollectorRegistry()
+    registry.register(_NodeCollector(engine, reads))
+    return registry
+
+
+def exposition(registry: CollectorRegistry) -> bytes:
+    """The text that Prometheus reads."""
+    return generate_latest(registry)

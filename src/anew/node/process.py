@@ -1,0 +1,215 @@
+"""The node as a process: everything wired, until SIGTERM."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO, Protocol
+
+import structlog
+
+from anew.api.http import ControllerClient
+from anew.api.models import DesiredState, LogLocation, NodeReport
+from anew.core.errors import AnewError, Refused
+from anew.log.interface import Log
+from anew.log.open import open_log
+from anew.node.engine import Engine, NodeIdentity, Workshop, read_desired, save_desired
+from anew.node.loader import Loader
+from anew.node.metrics import registry_of
+from anew.node.reads import Reads
+from anew.node.server import NodeApp, NodeServer
+from anew.storage.memory import MIB, NodeMemory
+
+REPORT_SECONDS = 0.5
+_POLL_ANSWER_SECONDS = 5.0
+_AWAY_SECONDS = 0.5
+_SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter from a reader; Python's own 5 ms is a hundred reads."""
+
+_log = structlog.get_logger("anew.node")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What a node needs to know.
+
+    Attributes:
+        url: Where others reach it; made of address and port when empty.
+        removal_grace_seconds: How long a replica that is no longer desired is kept.
+    """
+
+    node: str
+    fabric: str
+    directory: Path
+    controller_url: str
+    address: str
+    port: int
+    clock: Callable[[], int]
+    url: str = ""
+    cache_bytes: int = 256 * MIB
+    write_buffer_bytes: int = 64 * MIB
+    removal_grace_seconds: float = 3.0
+
+
+class Controller(Protocol):
+    """What a node asks of a controller; see `anew.api.http.ControllerClient`."""
+
+    def desired(self, node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> DesiredState | None:
+        """What the node should hold, or None."""
+
+    def report(self, request: NodeReport) -> None:
+        """What the node holds."""
+
+
+class Liaison:
+    """Two threads between engine and controller: one polls the desired state, one reports."""
+
+    def __init__(self, controller: Controller, engine: Engine, settings: NodeSettings) -> None:
+        self._controller, self._engine, self._settings = controller, engine, settings
+        self._kept = settings.directory / "desired.json"
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._poll, name="desired", daemon=True),
+            threading.Thread(target=self._tell, name="report", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Take what was kept of the last run, then keep in touch."""
+        kept = read_desired(self._kept)
+        if kept is not None:
+            self._engine.accept(kept)
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End soon; a poll under way is left behind."""
+        self._stopped.set()
+        self._engine.changed.set()
+
+    def _poll(self) -> None:
+        node, fabric = self._settings.node, self._settings.fabric
+        away = False
+        while not self._stopped.is_set():
+            try:
+                desired = self._controller.desired(node, fabric, self._engine.revision, _POLL_ANSWER_SECONDS)
+                if away:
+                    _log.info("controller_back")
+                away = False
+                if desired is not None and self._engine.accept(desired):
+                    save_desired(self._kept, desired)
+            except AnewError as error:
+                if not away:
+                    _log.warning("controller_away", error=str(error))
+                away = True
+                self._stopped.wait(_AWAY_SECONDS)
+
+    def _tell(self) -> None:
+        while not self._stopped.is_set():
+            self._engine.changed.wait(REPORT_SECONDS)
+            self._engine.changed.clear()
+            report = self._engine.report()
+            try:
+                self._controller.report(report)
+                self._engine.dead_letters.told(report.dead_letters)
+            except AnewError as error:
+                _log.debug("report_failed", error=str(error))
+                self._stopped.wait(_AWAY_SECONDS)
+
+
+class Node:
+    """A running node: `start` it, and `stop` it once."""
+
+    def __init__(self, settings: NodeSettings, controller: Controller) -> None:
+        settings.directory.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock_directory(settings.directory)
+        url = settings.url if settings.url else f"http://{settings.address}:{settings.port}"
+        identity = NodeIdentity(
+            settings.node,
+            settings.fabric,
+            url,
+            settings.directory,
+            settings.clock(),
+            settings.removal_grace_seconds,
+        )
+        self._loader = Loader()
+        memory = NodeMemory(settings.cache_bytes, settings.write_buffer_bytes)
+
+        def opened(location: LogLocation) -> Log:
+            return open_log(location.kind, location.address, clock=settings.clock)
+
+        self.engine = Engine(identity, Workshop(memory, self._loader, opened, settings.clock))
+        self.reads = Reads(lambda: self.engine.picture, settings.node)
+        app = NodeApp(self.reads, registry_of(self.engine, self.reads), lambda: self.engine.revision >= 0)
+        self._server = NodeServer(app, settings.address, settings.port)
+        self._liaison = Liaison(controller, self.engine, settings)
+
+    def start(self) -> None:
+        """Serve, apply and report.
+
+        Raises:
+            Failed: ``cannot_listen``.
+        """
+        self._server.start()
+        self.engine.start()
+        self._liaison.start()
+
+    def stop(self) -> None:
+        """End everything: no more answers, positions saved, loader ended."""
+        self._liaison.stop()
+        self._server.stop()
+        self._loader.close()
+        self.engine.stop()
+        self._lock.close()
+
+
+def run_node(settings: NodeSettings) -> None:
+    """Run a node in this process until SIGTERM or SIGINT.
+
+    Raises:
+        Refused: ``directory_in_use``.
+        Failed: ``cannot_listen``, ``file_limit_too_low``.
+    """
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    ended = threading.Event()
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    with ControllerClient(settings.controller_url) as controller:
+        node = Node(settings, controller)
+        try:
+            node.start()
+            _log.info("node_started", node=settings.node, port=settings.port, directory=str(settings.directory))
+            ended.wait()
+        finally:
+            node.stop()
+    _log.info("node_stopped", node=settings.node)
+
+
+def _lock_directory(directory: Path) -> IO[str]:
+    """Keep other processes out of the directory for as long as this one lives.
+
+    Raises:
+        Refused: ``directory_in_use``.
+    """
+    file = (directory / "node.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise Refused(
+            "directory_in_use",
+            "another node works in this directory",
+            found=str(directory),
+            expected="a directory of its own for each node",
+            hint="stop the other node, or choose another directory",
+        ) from None
+    return file

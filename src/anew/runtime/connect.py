@@ -1,0 +1,169 @@
+"""``anew.connect()``: one object for stores, plans and runs, over a running controller."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from anew.api.http import ControllerClient
+from anew.api.models import Outcome, Routing
+from anew.api.node_http import NodeClient
+from anew.client.routing import RoutingCache
+from anew.client.store import Store
+from anew.core.plan import Plan
+from anew.core.planning import RepushRequest
+from anew.core.properties import parse_properties
+from anew.log.interface import Log
+from anew.log.open import open_log
+from anew.rebuild.executor import Run, run_plan
+from anew.rebuild.inputs import PushRequest
+from anew.rebuild.observer import LogObserver, Observer
+from anew.rebuild.planner import make_push_plan, make_repush_plan
+from anew.runtime.clock import new_id, now_ms
+from anew.runtime.home import Home
+from anew.runtime.java import check_java
+from anew.runtime.settings import ProcessSettings, resolve
+from anew.spark.session import SparkSession, spark_session
+
+
+@dataclass(frozen=True, slots=True)
+class SparkChoice:
+    """How to come by Spark: a session of the user's, or one made with these settings."""
+
+    session: SparkSession | None = None
+    master: str | None = None
+    conf: Mapping[str, str] | None = None
+
+
+class Cluster:
+    """A running cluster. A context manager; safe to use from several threads."""
+
+    def __init__(self, url: str, settings: ProcessSettings) -> None:
+        """Use `connect`."""
+        timeout = float(settings.number("timeout_seconds"))
+        self.url = url
+        self.controller = ControllerClient(url, timeout_seconds=timeout, actor=_actor())
+        self._nodes = NodeClient(timeout)
+        self._fabric = settings.optional("fabric")
+        self._durable = settings.flag("log_durable")
+
+    def store(self, name: str) -> Store:
+        """A store, to read and write.
+
+        Raises:
+            NotFound: ``unknown_store``.
+        """
+        routing = RoutingCache(self.controller, name, self._fabric)
+        routing.refresh()
+        return Store(routing, self._nodes, self._open_log)
+
+    def plan_repush(
+        self,
+        store: str,
+        *,
+        properties: Mapping[str, str] | None = None,
+        allow_not_serving: bool = False,
+        target_fabrics: tuple[str, ...] = (),
+    ) -> Plan:
+        """The plan of a repush; nothing is made.
+
+        Raises:
+            InvalidRequest, Refused: As the command line does.
+        """
+        parsed = parse_properties({} if properties is None else properties)
+        return make_repush_plan(self.controller, store, RepushRequest(parsed, allow_not_serving, target_fabrics))
+
+    def plan_push(self, store: str, request: PushRequest, *, properties: Mapping[str, str] | None = None) -> Plan:
+        """The plan of a full push; nothing is made."""
+        parsed = parse_properties({} if properties is None else properties)
+        return make_push_plan(self.controller, store, request, parsed)
+
+    def run(self, plan: Plan, *, spark: SparkSession | None = None, observer: Observer | None = None) -> Outcome:
+        """Run a plan to its end.
+
+        Args:
+            plan: What `plan_repush` or `plan_push` gave.
+            spark: A classic session of your own, which is left as it is; None: one is made for this run.
+            observer: Who is told; None: the log.
+
+        Raises:
+            Refused: What the plan was made from has moved; nothing was changed.
+            Failed: It ran and failed; nothing serves the version.
+        """
+        return Outcome.model_validate(self.run_plan(plan, SparkChoice(session=spark), observer, None))
+
+    def run_plan(
+        self, plan: Plan, spark: SparkChoice, observer: Observer | None, request_id: str | None
+    ) -> dict[str, Any]:
+        """Like `run`, with the choice of Spark and a request id; returns the ``rebuild`` shape."""
+        if spark.session is None:
+            check_java()
+        run = Run(
+            controller=self.controller,
+            spark=lambda: _spark(spark),
+            observer=LogObserver() if observer is None else observer,
+            request_id=new_id() if request_id is None else request_id,
+            driver=f"{_actor()}@{socket.gethostname()}:{os.getpid()}",
+            clock=now_ms,
+        )
+        return run_plan(plan, run)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._nodes.close()
+        self.controller.close()
+
+    def __enter__(self) -> Cluster:
+        """The cluster itself."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close."""
+        self.close()
+
+    def _open_log(self, routing: Routing) -> Log:
+        skew_ms = 60_000 if routing.feed is None else routing.feed.skew_limit_ms
+        return open_log(
+            routing.log.kind, routing.log.address, clock=now_ms, skew_limit_ms=skew_ms, durable=self._durable
+        )
+
+
+def connect(*, url: str | None = None, home: str | None = None) -> Cluster:
+    """Connect to a running cluster.
+
+    Args:
+        url: The controller's; None: ``ANEW_URL``, else the embedded cluster of the home.
+        home: The embedded cluster's home; None: ``ANEW_HOME``, else ``./.anew``.
+
+    Raises:
+        Unreachable: ``no_cluster``.
+    """
+    flags = {name: value for name, value in (("url", url), ("home", home)) if value is not None}
+    return connect_with(resolve(flags))
+
+
+def connect_with(settings: ProcessSettings) -> Cluster:
+    """Connect as the settings say."""
+    url = settings.optional("url")
+    return Cluster(Home(settings.home).running().url if url is None else url, settings)
+
+
+@contextmanager
+def _spark(choice: SparkChoice) -> Iterator[SparkSession]:
+    if choice.session is not None:
+        yield choice.session
+        return
+    with spark_session(choice.master, {} if choice.conf is None else choice.conf) as session:
+        yield session
+
+
+def _actor() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

@@ -1,0 +1,171 @@
+"""The settings of processes: read once, at the edge, from flags, environment, file and defaults, in this order.
+
+Every setting has a type, a unit, a default and bounds in one table; `resolve` says of each where its value came from.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from anew.core.errors import InvalidRequest
+from anew.core.settings import Kind, Setting, SettingValue, Takes, did_you_mean
+
+_DAY_SECONDS = 86_400
+
+PROCESS_SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("home", Takes.LIVE, Kind.TEXT, ".anew", "the directory of the embedded cluster"),
+        Setting("url", Takes.LIVE, Kind.TEXT, None, "the controller of a running cluster, instead of the home's"),
+        Setting("fabric", Takes.LIVE, Kind.TEXT, None, "the fabric to read from and write to; default: the first"),
+        Setting("bind", Takes.LIVE, Kind.TEXT, "127.0.0.1", "the address on which controller and nodes listen"),
+        Setting("port", Takes.LIVE, Kind.COUNT, 7717, "the controller's port; nodes take the ones after it", 1, 65_000),
+        Setting("nodes", Takes.LIVE, Kind.COUNT, 2, "how many nodes an embedded cluster has", 1, 64),
+        Setting("log_durable", Takes.LIVE, Kind.FLAG, True, "whether an acknowledged write is on disk (fsync)"),
+        Setting("timeout_seconds", Takes.LIVE, Kind.SECONDS, 10, "how long one request may take", 1, 600),
+        Setting("lease_seconds", Takes.LIVE, Kind.SECONDS, 20, "a silent driver counts as lost after it", 5, 3_600),
+        Setting("node_alive_seconds", Takes.LIVE, Kind.SECONDS, 6, "a silent node counts as away after it", 1, 600),
+        Setting(
+            "node_lost_seconds",
+            Takes.LIVE,
+            Kind.SECONDS,
+            60,
+            "a silent node's replicas go to others after it",
+            2,
+            _DAY_SECONDS,
+        ),
+        Setting(
+            "ready_deadline_seconds",
+            Takes.LIVE,
+            Kind.SECONDS,
+            1_800,
+            "a version that is not ready by then has failed",
+            1,
+            _DAY_SECONDS,
+        ),
+        Setting(
+            "reclaim_grace_seconds",
+            Takes.LIVE,
+            Kind.SECONDS,
+            600,
+            "how long files and log records stay after nobody needs them",
+            0,
+            30 * _DAY_SECONDS,
+        ),
+        Setting(
+            "low_water_interval_seconds",
+            Takes.LIVE,
+            Kind.SECONDS,
+            60,
+            "how often low-water marks are moved",
+            1,
+            _DAY_SECONDS,
+        ),
+        Setting(
+            "log_level",
+            Takes.LIVE,
+            Kind.CHOICE,
+            "info",
+            "which events daemons write to their logs",
+            choices=("debug", "info", "warning", "error"),
+        ),
+    )
+}
+"""Every process setting, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A setting's value and where it came from: ``flag``, ``environment``, ``file`` or ``default``."""
+
+    value: SettingValue
+    source: str
+
+
+class ProcessSettings:
+    """The resolved settings of one process."""
+
+    def __init__(self, resolved: Mapping[str, Resolved]) -> None:
+        """Keep what `resolve` found."""
+        self.resolved = dict(resolved)
+
+    def text(self, name: str) -> str:
+        """A setting that always has a value, as text."""
+        return str(self.resolved[name].value)
+
+    def optional(self, name: str) -> str | None:
+        """A setting that may be unset."""
+        value = self.resolved[name].value
+        return None if value is None else str(value)
+
+    def number(self, name: str) -> int:
+        """A whole number."""
+        value = self.resolved[name].value
+        if not isinstance(value, int):
+            raise TypeError(f"{name} is no number: {value!r}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        return self.resolved[name].value is True
+
+    def was_given(self, name: str) -> bool:
+        """Whether somebody said something, by presence and not by truth."""
+        return self.resolved[name].source != "default"
+
+    @property
+    def home(self) -> Path:
+        """The home, absolute."""
+        return Path(self.text("home")).expanduser().absolute()
+
+
+def resolve(flags: Mapping[str, str | SettingValue], environment: Mapping[str, str] | None = None) -> ProcessSettings:
+    """The settings of this process: flag > environment (``ANEW_<NAME>``) > ``<home>/settings.toml`` > default.
+
+    Args:
+        flags: What the command line said; names without a flag are left out.
+        environment: For tests; None: the process's own.
+
+    Raises:
+        InvalidRequest: ``unknown_setting``, ``bad_setting``, ``bad_settings_file``.
+    """
+    environment = dict(os.environ) if environment is None else dict(environment)
+    given = {name: environment[_variable(name)] for name in PROCESS_SETTINGS if _variable(name) in environment}
+    home = Path(str(flags.get("home", given.get("home", PROCESS_SETTINGS["home"].default)))).expanduser()
+    file = _settings_file(home / "settings.toml")
+    resolved: dict[str, Resolved] = {}
+    for name, setting in PROCESS_SETTINGS.items():
+        for source, values in (("flag", flags), ("environment", given), ("file", file)):
+            if name in values:
+                resolved[name] = Resolved(setting.parse(values[name]), source)
+                break
+        else:
+            resolved[name] = Resolved(setting.default, "default")
+    return ProcessSettings(resolved)
+
+
+def _variable(name: str) -> str:
+    return f"ANEW_{name.upper()}"
+
+
+def _settings_file(path: Path) -> dict[str, SettingValue]:
+    if not path.is_file():
+        return {}
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest("bad_settings_file", f"{path} is not TOML", found=str(error)) from error
+    for name in values:
+        if name not in PROCESS_SETTINGS or name == "home":
+            raise InvalidRequest(
+                "unknown_setting",
+                f"{path} names an unknown setting",
+                found=name,
+                expected=", ".join(n for n in PROCESS_SETTINGS if n != "home"),
+                hint=did_you_mean(name, PROCESS_SETTINGS),
+            )
+    return values

@@ -1,0 +1,237 @@
+"""``anew up``: starts controller and nodes as processes, starts them again when they die, ends them all at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import structlog
+
+from anew.api.http import ControllerClient
+from anew.core.errors import AnewError, Failed, Refused
+from anew.runtime.home import ClusterFile, Home
+from anew.runtime.settings import ProcessSettings
+
+_LOG = structlog.get_logger("anew.supervisor")
+_READY_SECONDS = 60.0
+_STOP_SECONDS = 15.0
+_WATCH_SECONDS = 0.2
+_BACKOFF_SECONDS = (0.2, 1.0, 5.0, 10.0)
+
+
+@dataclass(slots=True)
+class _Child:
+    """A process that should live."""
+
+    name: str
+    arguments: list[str]
+    process: subprocess.Popen[bytes] | None = None
+    starts: int = 0
+    not_before: float = 0.0
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """The embedded cluster of one home."""
+
+    settings: ProcessSettings
+    cluster: ClusterFile
+    home: Home
+    _children: list[_Child] = field(default_factory=list)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Keep all processes alive until SIGTERM or SIGINT.
+
+        Raises:
+            Refused: ``already_up``, ``port_in_use``.
+        """
+        with self.home.lock():
+            check_ports(self.cluster)
+            self.home.write_cluster(self.cluster)
+            self._install_signals()
+            self._children = [_Child("controller", ["controller"])]
+            self._children += [_Child(node, ["node", node]) for node in self.cluster.nodes]
+            try:
+                while not self._stopping.is_set():
+                    for child in self._children:
+                        self._keep_alive(child)
+                    self._stopping.wait(_WATCH_SECONDS)
+            finally:
+                self._stop_all()
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stopping.set()
+
+    def _install_signals(self) -> None:
+        def on_signal(_signal: int, _frame: FrameType | None) -> None:
+            self._stopping.set()
+
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_signal)
+            signal.signal(signal.SIGINT, on_signal)
+
+    def _keep_alive(self, child: _Child) -> None:
+        if child.process is not None and child.process.poll() is None:
+            return
+        if child.process is not None:
+            wait = _BACKOFF_SECONDS[min(child.starts - 1, len(_BACKOFF_SECONDS) - 1)]
+            _LOG.warning("process_ended", name=child.name, code=child.process.returncode, again_in_seconds=wait)
+            child.process, child.not_before = None, time.monotonic() + wait
+        if time.monotonic() < child.not_before:
+            return
+        child.process = self._spawn(child)
+        child.starts += 1
+        pids = {c.name: c.process.pid for c in self._children if c.process is not None}
+        cluster = ClusterFile(
+            self.cluster.fabric,
+            self.cluster.bind,
+            self.cluster.port,
+            self.cluster.nodes,
+            os.getpid(),
+            pids,
+        )
+        self.home.write_cluster(cluster)
+        _LOG.info("process_started", name=child.name, pid=child.process.pid)
+
+    def _spawn(self, child: _Child) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "anew.runtime.serve", *child.arguments]
+        output = self.home.log_file(child.name).with_suffix(".out").open("ab")
+        with output:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "ANEW_HOME": str(self.home.path)},
+                start_new_session=True,
+            )
+
+    def _stop_all(self) -> None:
+        alive = [child.process for child in self._children if child.process is not None]
+        for process in alive:
+            if process.poll() is None:
+                process.terminate()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for process in alive:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _LOG.warning("process_killed", pid=process.pid)
+                process.kill()
+                process.wait()
+
+
+def check_ports(cluster: ClusterFile) -> None:
+    """Raise when a port of the cluster is taken.
+
+    Raises:
+        Refused: ``port_in_use``.
+    """
+    for name, port in {"controller": cluster.port, **cluster.nodes}.items():
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((cluster.bind, port))
+            except OSError as error:
+                raise Refused(
+                    "port_in_use",
+                    f"the {name} cannot listen on {cluster.bind}:{port}",
+                    found=error.strerror,
+                    expected="a free port",
+                    hint="choose others: anew up --port N (the nodes take the ports after it)",
+                ) from error
+
+
+def planned_cluster(settings: ProcessSettings, home: Home, fabrics: tuple[str, ...]) -> ClusterFile:
+    """The cluster that the settings ask for; what they leave open is as the last ``anew up`` had it.
+
+    Raises:
+        Refused: ``not_supported_yet``: more than one fabric.
+    """
+    if len(fabrics) > 1:
+        raise Refused(
+            "not_supported_yet", "several fabrics are not supported yet", found=fabrics, expected="one --fabric"
+        )
+    before = home.read_cluster()
+    port = settings.number("port") if before is None or settings.was_given("port") else before.port
+    bind = settings.text("bind") if before is None or settings.was_given("bind") else before.bind
+    count = settings.number("nodes") if before is None or settings.was_given("nodes") else len(before.nodes)
+    fabric = fabrics[0] if fabrics else ("dc-0" if before is None else before.fabric)
+    if before is not None and fabric != before.fabric:
+        raise Refused(
+            "fabric_fixed",
+            f"the home {home.path} holds another fabric",
+            found=fabric,
+            expected=before.fabric,
+            hint="use another ANEW_HOME",
+        )
+    nodes = {f"node-{number}": port + number for number in range(1, count + 1)}
+    return ClusterFile(fabric, bind, port, nodes, 0, {})
+
+
+def wait_until_up(home: Home, cluster: ClusterFile, starter: subprocess.Popen[bytes] | None) -> None:
+    """Wait until the controller answers and all nodes report.
+
+    Raises:
+        Failed: ``start_failed``, with the end of what the processes printed.
+    """
+    deadline, pause = time.monotonic() + _READY_SECONDS, threading.Event()
+    with ControllerClient(cluster.url, timeout_seconds=2) as client:
+        while time.monotonic() < deadline:
+            if starter is not None and starter.poll() is not None:
+                break
+            try:
+                alive = {node.id for node in client.nodes() if node.alive}
+            except AnewError:
+                alive = set()
+            if alive >= set(cluster.nodes):
+                return
+            pause.wait(0.1)
+    raise Failed(
+        "start_failed",
+        "the cluster did not start",
+        found=_last_words(home.path / "logs"),
+        expected="a controller that answers and nodes that report",
+        hint=f"look into {home.path / 'logs'}",
+    )
+
+
+def stop(home: Home) -> bool:
+    """End the cluster of a home; False when none runs.
+
+    Raises:
+        Failed: ``stop_failed``.
+    """
+    cluster = home.read_cluster()
+    if cluster is None or not home.is_held():
+        return False
+    pid = int((home.path / "lock").read_text(encoding="utf-8").strip())
+    for sent, seconds in ((signal.SIGTERM, _STOP_SECONDS + 5), (signal.SIGKILL, 5.0)):
+        try:
+            os.kill(pid, sent)
+        except ProcessLookupError:
+            return True
+        deadline, pause = time.monotonic() + seconds, threading.Event()
+        while time.monotonic() < deadline:
+            if not home.is_held():
+                return True
+            pause.wait(0.05)
+    raise Failed("stop_failed", "the cluster does not stop", found=f"process {pid}", expected="no process")
+
+
+def _last_words(logs: Path) -> str:
+    words = []
+    for path in sorted(logs.glob("*.out")):
+        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        words += [f"{path.stem}: {lines[-1]}"] if lines else []
+    return "; ".join(words) if words else "nothing was printed"

@@ -1,0 +1,283 @@
+"""What every catalog promises, as tests; see `anew.catalog.interface`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from anew.catalog.change import (
+    Change,
+    DropReclaim,
+    KnownRequest,
+    NodeRecord,
+    Operation,
+    Put,
+    PutDeadLetters,
+    PutRebuild,
+    PutReclaim,
+    PutRequest,
+    PutStore,
+    Reclaim,
+)
+from anew.catalog.interface import Catalog
+from anew.core.admission import Rejection
+from anew.core.errors import InvalidRequest, Refused
+from anew.core.rebuild import RebuildStatus
+from anew.testing.builders import a_feed, a_rebuild, a_store, a_version
+from anew.testing.clock import NOON_MS
+
+
+def a_change(operation_id: str, *puts: Put, subject: str = "flights") -> Change:
+    """A change with a line of history."""
+    return Change(Operation(operation_id, NOON_MS, "somebody", "change", subject, {"why": "test"}), puts)
+
+
+class CatalogContract(ABC):
+    """The contract; ``catalog`` is an empty catalog."""
+
+    @abstractmethod
+    def open_catalog(self, directory: Path) -> Catalog:
+        """A handle on the catalog that belongs to a test's directory."""
+
+    @pytest.fixture
+    def catalog(self, tmp_path: Path) -> Iterator[Catalog]:
+        """An empty catalog."""
+        catalog = self.open_catalog(tmp_path)
+        yield catalog
+        catalog.close()
+
+    # -- stores ------------------------------------------------------------------------------------------------------
+
+    def test_a_store_comes_back_whole(self, catalog: Catalog, tmp_path: Path) -> None:
+        """Everything in a store survives, for other handles too, with its first revision."""
+        store = a_store(feeds=(a_feed(),), versions=(a_version(1, feeds=(a_feed().id,)),), next_version=2)
+        catalog.commit(a_change("op-1", PutStore(store, None)))
+        expected = store.model_copy(update={"revision": 1})
+        other = self.open_catalog(tmp_path)
+        for handle in (catalog, other):
+            assert handle.store("flights") == expected
+            assert handle.store_by_uid(store.uid) == expected
+            assert handle.stores() == [expected]
+        assert (catalog.store("other"), catalog.store_by_uid("other")) == (None, None)
+        other.close()
+
+    def test_stores_are_listed_by_name(self, catalog: Catalog) -> None:
+        """Listing goes by name, whatever the order of making."""
+        for name in ("b", "c", "a"):
+            catalog.commit(a_change(f"op-{name}", PutStore(a_store(name), None)))
+        assert [store.name for store in catalog.stores()] == ["a", "b", "c"]
+
+    def test_a_taken_name_is_refused(self, catalog: Catalog) -> None:
+        """Two live stores cannot have one name, and the refusal leaves no trace."""
+        catalog.commit(a_change("op-1", PutStore(a_store(), None)))
+        revision = catalog.revision()
+        with pytest.raises(Refused) as caught:
+            catalog.commit(a_change("op-2", PutStore(a_store(uid="uid-2"), None)))
+        assert caught.value.code == "store_exists"
+        assert (catalog.revision(), len(catalog.history(None, 10))) == (revision, 1)
+
+    def test_a_uid_or_rebuild_id_is_inserted_once(self, catalog: Catalog) -> None:
+        """Inserting what is there already, under another name or as another rebuild, is refused and changes nothing."""
+        first = (PutStore(a_store(), None), PutRebuild(a_rebuild(a_store()), None))
+        catalog.commit(a_change("op-1", *first))
+        for put in (PutStore(a_store(name="other", uid=a_store().uid), None), first[1]):
+            with pytest.raises(Refused) as caught:
+                catalog.commit(a_change("op-2", put))
+            assert caught.value.code == "revision_conflict"
+        assert len(catalog.history(None, 10)) == 1
+
+    @pytest.mark.case("rules:R15")
+    def test_of_two_changes_from_one_revision_the_first_wins(self, catalog: Catalog) -> None:
+        """Pointers and statuses share one revision: a decision made on an older one is turned away whole."""
+        catalog.commit(a_change("op-1", PutStore(a_store(), None)))
+        loaded = catalog.store("flights")
+        assert loaded is not None
+        first = loaded.model_copy(update={"current": {"dc-0": 1}})
+        second = loaded.model_copy(update={"current": {"dc-0": 2}})
+        catalog.commit(a_change("op-2", PutStore(first, loaded.revision)))
+        with pytest.raises(Refused) as caught:
+            catalog.commit(a_change("op-3", PutRequest("r", "h", "x"), PutStore(second, loaded.revision)))
+        assert caught.value.code == "revision_conflict"
+        assert catalog.store("flights") == first.model_copy(update={"revision": 2})
+        assert catalog.request("r") is None
+
+    def test_of_many_changes_at_once_none_is_lost(self, catalog: Catalog) -> None:
+        """Threads that load, change and retry on a conflict all have their change in the end."""
+        catalog.commit(a_change("op", PutStore(a_store(next_version=1), None)))
+
+        def bump(number: int) -> None:
+            for attempt in range(200):
+                store = catalog.store("flights")
+                assert store is not None
+                more = store.model_copy(update={"next_version": store.next_version + 1})
+                try:
+                    catalog.commit(a_change(f"op-{number}-{attempt}", PutStore(more, store.revision)))
+                except Refused:
+                    continue
+                return
+            raise AssertionError("a change was never let in")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(bump, range(20)))
+        store = catalog.store("flights")
+        assert store is not None
+        assert store.next_version == 21
+
+    @pytest.mark.case("rules:R16")
+    def test_a_name_comes_back_without_its_numbers(self, catalog: Catalog) -> None:
+        """A deleted store frees its name, not its version numbers, and stays to be found by its uid."""
+        assert catalog.next_version("flights") == 1
+        catalog.commit(a_change("op-1", PutStore(a_store(next_version=8), None)))
+        old = catalog.store("flights")
+        assert old is not None
+        gone = old.model_copy(update={"deleted_at_ms": NOON_MS})
+        catalog.commit(a_change("op-2", PutStore(gone, old.revision)))
+        assert (catalog.store("flights"), catalog.stores()) == (None, [])
+        assert [store.uid for store in catalog.deleted_stores()] == [old.uid]
+        assert catalog.next_version("flights") == 8
+        catalog.commit(a_change("op-3", PutStore(a_store(uid="uid-2", next_version=8), None)))
+        new, found = catalog.store("flights"), catalog.store_by_uid(old.uid)
+        assert new is not None
+        assert found is not None
+        assert (new.uid, found.deleted_at_ms) == ("uid-2", NOON_MS)
+        assert catalog.next_version("flights") == 8
+
+    # -- operations, requests, numbers -------------------------------------------------------------------------------
+
+    @pytest.mark.case("rules:R22")
+    def test_an_operation_happens_once(self, catalog: Catalog) -> None:
+        """Repeating a commit whose answer was lost says that it is done, and does nothing again."""
+        change = a_change("op-1", PutStore(a_store(), None))
+        assert catalog.commit(change)
+        revision = catalog.revision()
+        assert not catalog.commit(change)
+        assert (catalog.revision(), len(catalog.history(None, 10))) == (revision, 1)
+
+    @pytest.mark.case("rules:R22")
+    def test_a_request_id_is_kept_with_its_body(self, catalog: Catalog) -> None:
+        """What a request id made is known; another commit of the id is refused with all that comes with it."""
+        assert catalog.request("r-1") is None
+        catalog.commit(a_change("op-1", PutRequest("r-1", "hash-1", "rebuild-1")))
+        assert catalog.request("r-1") == KnownRequest("hash-1", "rebuild-1")
+        with pytest.raises(InvalidRequest) as caught:
+            catalog.commit(a_change("op-2", PutStore(a_store(), None), PutRequest("r-1", "hash-2", "rebuild-2")))
+        assert caught.value.code == "request_id_reused"
+        assert (catalog.request("r-1"), catalog.stores()) == (KnownRequest("hash-1", "rebuild-1"), [])
+
+    def test_numbers_are_never_given_twice(self, catalog: Catalog, tmp_path: Path) -> None:
+        """Each sequence counts from 1 for itself, across threads and handles."""
+        with ThreadPoolExecutor(4) as pool:
+            drawn = list(pool.map(lambda _: catalog.next_number("schemas"), range(40)))
+        assert sorted(drawn) == list(range(1, 41))
+        other = self.open_catalog(tmp_path)
+        assert (other.next_number("schemas"), other.next_number("incarnations")) == (41, 1)
+        other.close()
+
+    def test_the_revision_grows(self, catalog: Catalog) -> None:
+        """Every commit and every new node moves the revision; reading and repeated reports do not."""
+        seen = [catalog.revision()]
+        catalog.commit(a_change("op-1", PutStore(a_store(), None)))
+        seen.append(catalog.revision())
+        catalog.commit(a_change("op-2"))
+        seen.append(catalog.revision())
+        catalog.put_node(NodeRecord("node-1", "dc-0", NOON_MS, "{}"))
+        seen.append(catalog.revision())
+        assert seen == sorted(set(seen))
+        catalog.put_node(NodeRecord("node-1", "dc-0", NOON_MS + 1, "{}"))
+        assert catalog.revision() == seen[-1]
+
+    def test_a_removed_node_is_news(self, catalog: Catalog) -> None:
+        """A node that is removed, or comes back, moves the revision: others' assignments depend on it."""
+        catalog.put_node(NodeRecord("node-1", "dc-0", NOON_MS, "{}"))
+        before = catalog.revision()
+        catalog.put_node(NodeRecord("node-1", "dc-0", NOON_MS, "{}", removed=True))
+        removed = catalog.revision()
+        catalog.put_node(NodeRecord("node-1", "dc-0", NOON_MS, "{}"))
+        assert before < removed < catalog.revision()
+
+    def test_history_is_kept_newest_first(self, catalog: Catalog) -> None:
+        """Operations come back whole, of one subject or of all, up to a limit."""
+        changes = [a_change(f"op-{number}", subject=f"s-{number % 2}") for number in range(6)]
+        for change in changes:
+            catalog.commit(change)
+        assert catalog.history(None, 2) == [changes[5].operation, changes[4].operation]
+        assert [operation.id for operation in catalog.history("s-0", 10)] == ["op-4", "op-2", "op-0"]
+        assert catalog.history("s-2", 10) == []
+
+    # -- rebuilds ----------------------------------------------------------------------------------------------------
+
+    def test_rebuilds_are_found_newest_first(self, catalog: Catalog) -> None:
+        """Rebuilds come back whole, by id, by store, and only the running ones when asked for."""
+        flights, other = a_store(), a_store("other")
+        rebuilds = [
+            a_rebuild(flights, "a", created_at_ms=1, status=RebuildStatus.SUCCEEDED, ended_at_ms=2),
+            a_rebuild(flights, "b", created_at_ms=2),
+            a_rebuild(other, "c", created_at_ms=3),
+        ]
+        catalog.commit(a_change("op-1", *(PutRebuild(rebuild, None) for rebuild in rebuilds)))
+        assert catalog.rebuild("b") == rebuilds[1].model_copy(update={"revision": 1})
+        assert catalog.rebuild("d") is None
+
+        def ids(store_uid: str | None, *, running_only: bool) -> list[str]:
+            return [found.id for found in catalog.rebuilds(store_uid=store_uid, running_only=running_only)]
+
+        assert ids(None, running_only=False) == ["c", "b", "a"]
+        assert ids(None, running_only=True) == ["c", "b"]
+        assert ids(flights.uid, running_only=False) == ["b", "a"]
+        assert ids(flights.uid, running_only=True) == ["b"]
+
+    @pytest.mark.case("rules:R22")
+    def test_a_rebuild_changes_by_compare_and_swap(self, catalog: Catalog) -> None:
+        """A sign of life on an older revision is turned away, by either way of writing; it leaves no history."""
+        catalog.commit(a_change("op-1", PutRebuild(a_rebuild(a_store()), None)))
+        loaded = catalog.rebuild("rebuild-1")
+        assert loaded is not None
+        newer = loaded.model_copy(update={"lease_until_ms": 7})
+        catalog.put_rebuild(newer, loaded.revision)
+        with pytest.raises(Refused) as caught:
+            catalog.put_rebuild(loaded, loaded.revision)
+        assert caught.value.code == "revision_conflict"
+        with pytest.raises(Refused):
+            catalog.commit(a_change("op-2", PutRebuild(loaded, loaded.revision)))
+        assert catalog.rebuild("rebuild-1") == newer.model_copy(update={"revision": 2})
+        assert [operation.id for operation in catalog.history(None, 10)] == ["op-1"]
+
+    # -- nodes, reclaims, dead letters -------------------------------------------------------------------------------
+
+    def test_the_last_report_of_a_node_counts(self, catalog: Catalog) -> None:
+        """A node is there once, with its last report; a removed one is not listed."""
+        catalog.put_node(NodeRecord("node-2", "dc-0", NOON_MS, "{}"))
+        catalog.put_node(NodeRecord("node-1", "dc-0", NOON_MS, "{}"))
+        last = NodeRecord("node-2", "dc-0", NOON_MS + 5, '{"replicas": []}')
+        catalog.put_node(last)
+        assert catalog.nodes() == [NodeRecord("node-1", "dc-0", NOON_MS, "{}"), last]
+        catalog.put_node(NodeRecord("node-1", "dc-0", NOON_MS, "{}", removed=True))
+        assert catalog.nodes() == [last]
+
+    @pytest.mark.case("rules:R22")
+    def test_intents_to_reclaim_come_before_the_act(self, catalog: Catalog) -> None:
+        """An intent stays until it is dropped, is due after its grace, and is noted once."""
+        late = Reclaim("r-1", "tree", "dc-0", "stores/flights/v1", NOON_MS + 10, "retired")
+        soon = Reclaim("r-2", "topic", "dc-0", "flights_rt", NOON_MS, "deleted")
+        catalog.commit(a_change("op-1", PutReclaim(late), PutReclaim(soon)))
+        again = Reclaim("r-1", "tree", "dc-0", "elsewhere", 0, "again")
+        catalog.commit(a_change("op-2", PutReclaim(again)))
+        assert catalog.reclaims(None) == [soon, late]
+        assert catalog.reclaims(NOON_MS) == [soon]
+        assert catalog.reclaims(NOON_MS + 10) == [soon, late]
+        catalog.commit(a_change("op-3", DropReclaim("r-2"), DropReclaim("r-3")))
+        assert catalog.reclaims(None) == [late]
+
+    @pytest.mark.case("rules:R21")
+    def test_a_dead_letter_is_decided_once(self, catalog: Catalog) -> None:
+        """Replicas that report the same record add nothing; stores are counted apart."""
+        letters = tuple(Rejection("dc-0/flights_rt#1", 0, offset, "bad time") for offset in (3, 5))
+        catalog.commit(a_change("op-1", PutDeadLetters("uid-1", letters)))
+        catalog.commit(a_change("op-2", PutDeadLetters("uid-1", letters[:1])))
+        other = Rejection("dc-0/other_rt#1", 0, 3, "bad time")
+        catalog.commit(a_change("op-3", PutDeadLetters("uid-2", (other, other))))
+        assert catalog.dead_letter_counts() == {"uid-1": 2, "uid-2": 1}

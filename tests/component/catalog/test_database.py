@@ -1,0 +1,68 @@
+"""The catalog on SQLite keeps the contract of catalogs, and says so when it cannot answer."""
+
+from __future__ import annotations
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from anew.catalog.change import PutStore
+from anew.catalog.database import DatabaseCatalog
+from anew.catalog.interface import Catalog
+from anew.core.errors import Failed, Unreachable
+from anew.testing.builders import a_store
+from anew.testing.catalog_contract import CatalogContract, a_change
+
+
+class TestDatabaseCatalog(CatalogContract):
+    """`CatalogContract` over an SQLite file."""
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """A handle on the file in a directory."""
+        return DatabaseCatalog(f"sqlite:///{directory}/catalog.sqlite")
+
+
+def test_a_locked_database_is_unreachable_and_unchanged(tmp_path: Path) -> None:
+    """While another program holds the write lock a commit ends with catalog_unreachable; reads go on."""
+    path = tmp_path / "catalog.sqlite"
+    catalog = DatabaseCatalog(f"sqlite:///{path}", timeout_seconds=0.05)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unreachable) as caught:
+            catalog.commit(a_change("op-1", PutStore(a_store(), None)))
+        assert caught.value.code == "catalog_unreachable"
+        assert catalog.stores() == []
+        other.execute("ROLLBACK")
+    assert catalog.commit(a_change("op-1", PutStore(a_store(), None)))
+    catalog.close()
+
+
+def test_a_database_that_cannot_be_opened_is_unreachable(tmp_path: Path) -> None:
+    """A path where no file can be is catalog_unreachable."""
+    with pytest.raises(Unreachable) as caught:
+        DatabaseCatalog(f"sqlite:///{tmp_path}/missing/catalog.sqlite")
+    assert caught.value.code == "catalog_unreachable"
+
+
+def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path) -> None:
+    """Bytes that are no database are catalog_corrupt, and stay as they are."""
+    path = tmp_path / "catalog.sqlite"
+    path.write_bytes(b"something else " * 100)
+    with pytest.raises(Failed) as caught:
+        DatabaseCatalog(f"sqlite:///{path}")
+    assert caught.value.code == "catalog_corrupt"
+    assert path.read_bytes() == b"something else " * 100
+
+
+def test_a_fresh_catalog_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
+    """Handles that open a new file at the same moment all find its tables."""
+
+    def revision(_: int) -> int:
+        with closing(DatabaseCatalog(f"sqlite:///{tmp_path}/catalog.sqlite")) as catalog:
+            return catalog.revision()
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(revision, range(6))) == [0] * 6

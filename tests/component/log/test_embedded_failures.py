@@ -1,0 +1,208 @@
+"""What the embedded log says when SQLite or the disk cannot answer, and how appends share a commit."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from anew.core.errors import AnewError, Failed, InvalidRequest, Unreachable
+from anew.log import embedded, sqlite_errors
+from anew.log.embedded import EmbeddedLog
+from anew.log.interface import Offsets, TopicPartition, TopicSpec
+from anew.log.open import open_log
+from anew.testing.builders import some_records
+from anew.testing.clock import ManualClock
+from anew.testing.log_contract import keys
+
+TOPIC = TopicSpec("flights_rt", "uid-1", 1)
+AT = TopicPartition("flights_rt", "uid-1", 0)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[EmbeddedLog]:
+    """A log with one topic of one partition."""
+    log = EmbeddedLog(tmp_path, clock=ManualClock())
+    log.create_topic(TOPIC)
+    yield log
+    log.close()
+
+
+def _file(directory: Path) -> Path:
+    (path,) = directory.glob("flights_rt/p-*.sqlite")
+    return path
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        yield
+        holder.execute("ROLLBACK")
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(1_000):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError("the condition never came true")
+
+
+def test_a_lock_held_too_long_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Appends and truncations end with log_unreachable when the wait is over, change nothing, and reads go on."""
+    monkeypatch.setattr(embedded, "_TIMEOUT_SECONDS", 0.05)
+    log = EmbeddedLog(tmp_path, clock=ManualClock())
+    log.create_topic(TOPIC)
+    log.append(AT, some_records(2))
+    with _locked(_file(tmp_path)):
+        for change in (lambda: log.append(AT, some_records(1)), lambda: log.truncate_below(AT, 1)):
+            with pytest.raises(Unreachable) as caught:
+                change()
+            assert caught.value.code == "log_unreachable"
+        assert len(keys(log, AT)) == 2
+    assert log.append(AT, some_records(1)).first_offset == 2
+    log.close()
+
+
+def test_a_damaged_file_is_corrupt(log: EmbeddedLog, tmp_path: Path) -> None:
+    """Bytes that are no database, and missing records, are log_corrupt, never an empty read."""
+    log.append(AT, some_records(5))
+    with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
+        other.execute("DELETE FROM records WHERE position = 2")
+    with pytest.raises(Failed) as caught:
+        log.read(AT, 0, 10)
+    assert caught.value.code == "log_corrupt"
+    log.close()
+    _file(tmp_path).write_bytes(b"something else " * 1_000)
+    with pytest.raises(Failed) as caught:
+        EmbeddedLog(tmp_path, clock=ManualClock()).offsets(AT)
+    assert caught.value.code == "log_corrupt"
+
+
+@pytest.mark.case("rules:R3")
+def test_another_partition_s_file_is_noticed(log: EmbeddedLog, tmp_path: Path) -> None:
+    """A file that was put in another's place is log_corrupt: its meta row says whose it is."""
+    log.create_topic(TopicSpec("other_rt", "uid-2", 1))
+    log.close()
+    (other,) = tmp_path.glob("other_rt/p-*.sqlite")
+    other.replace(_file(tmp_path))
+    with pytest.raises(Failed) as caught:
+        EmbeddedLog(tmp_path, clock=ManualClock()).offsets(AT)
+    assert caught.value.code == "log_corrupt"
+
+
+def test_a_full_disk_changes_nothing(log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An append that finds no space is log_full, leaves nothing of itself, and the next one goes on."""
+    log.append(AT, some_records(1))
+    connect = sqlite3.connect
+
+    def small(*arguments: object, **keywords: object) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **keywords)  # type: ignore[call-overload]  # passed on
+        connection.execute("PRAGMA max_page_count=8")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with closing(EmbeddedLog(tmp_path, clock=ManualClock())) as full:
+        with pytest.raises(Unreachable) as caught:
+            full.append(AT, some_records(10_000))
+        assert caught.value.code == "log_full"
+        assert full.append(AT, some_records(1)).first_offset == 1
+    assert log.offsets(AT) == Offsets(0, 2)
+
+
+def test_appends_that_wait_share_one_commit(log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes while the leader waits for its turn is committed in one transaction with one shared fsync."""
+    log.append(AT, some_records(1))
+    group = log._writer(AT).group
+    sizes: list[int] = []
+    commit = group._commit
+
+    def counted(batches: object) -> object:
+        sizes.append(len(batches))  # type: ignore[arg-type]  # a sequence of batches
+        return commit(batches)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr(group, "_commit", counted)
+    with ThreadPoolExecutor(8) as pool:
+        with _locked(_file(tmp_path)):
+            leader = pool.submit(log.append, AT, some_records(1))
+            _until(lambda: sizes == [1])
+            others = [pool.submit(log.append, AT, some_records(2)) for _ in range(7)]
+            _until(lambda: len(group._waiting) == 7)
+        firsts = sorted(future.result().first_offset for future in (leader, *others))
+    assert sizes == [1, 7]
+    assert firsts == [1, 2, 4, 6, 8, 10, 12, 14]
+
+
+def test_a_shared_error_is_raised_by_each_on_its_own(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the common transaction fails every caller gets an error object of its own."""
+    gate = threading.Event()
+    calls: list[int] = []
+    group = log._writer(AT).group
+
+    def refuse(batches: object) -> object:
+        calls.append(len(batches))  # type: ignore[arg-type]  # a sequence of batches
+        gate.wait(10)
+        raise Unreachable("log_unreachable", "no answer")
+
+    monkeypatch.setattr(group, "_commit", refuse)
+
+    def append() -> AnewError:
+        with pytest.raises(Unreachable) as caught:
+            log.append(AT, some_records(1))
+        return caught.value
+
+    with ThreadPoolExecutor(4) as pool:
+        errors = [pool.submit(append) for _ in range(4)]
+        _until(lambda: len(calls) == 1 and len(group._waiting) == 3)
+        gate.set()
+        assert len({id(future.result()) for future in errors}) == 4
+
+
+def test_a_thread_that_never_gets_a_turn_gives_up(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiting append ends at its deadline with log_unreachable and is not committed later."""
+    log.append(AT, some_records(1))
+    gate = threading.Event()
+    group = log._writer(AT).group
+    commit = group._commit
+
+    def slow(batches: object) -> object:
+        gate.wait(10)
+        return commit(batches)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr(group, "_commit", slow)
+    monkeypatch.setattr(group, "_timeout_seconds", 0.05)
+    with ThreadPoolExecutor(2) as pool:
+        leader = pool.submit(log.append, AT, some_records(1, "leader"))
+        _until(lambda: group._led and not group._waiting)
+        with pytest.raises(Unreachable) as caught:
+            log.append(AT, some_records(1, "late"))
+        gate.set()
+        leader.result()
+    assert caught.value.code == "log_unreachable"
+    assert keys(log, AT, 1) == [b"leader-0"]
+
+
+def test_system_errors_keep_their_meaning(tmp_path: Path) -> None:
+    """A missing permission or device is log_unreachable, a full disk log_full."""
+    for number, code in ((28, "log_full"), (5, "log_unreachable")):
+        with pytest.raises(Unreachable) as caught, sqlite_errors.translated(tmp_path):
+            raise OSError(number, "error")
+        assert caught.value.code == code
+
+
+def test_logs_are_opened_by_kind(tmp_path: Path) -> None:
+    """The embedded kind opens a directory; other kinds are refused by name."""
+    log = open_log("embedded", str(tmp_path / "log"), clock=ManualClock(), durable=False)
+    log.create_topic(TOPIC)
+    assert log.append(AT, some_records(2)).next_offset == 2
+    log.close()
+    with pytest.raises(InvalidRequest) as caught:
+        open_log("pulsar", "somewhere", clock=ManualClock())
+    assert caught.value.code == "unknown_log_kind"
