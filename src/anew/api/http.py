@@ -30,6 +30,7 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.core.feed import PositionMap
 from anew.core.rebuild import Rebuild
 
 _KEEP_ALIVE_SECONDS = 2.0
@@ -113,6 +114,11 @@ class ControllerClient:
     def routing(self, name: str, fabric: str | None = None) -> Routing:
         """What a client needs to reach a store."""
         return self._as(Routing, _Call("GET", _path("stores", name, "routing"), query={"fabric": fabric}))
+
+    def position(self, name: str, fabric: str | None = None) -> PositionMap:
+        """Up to where every replica of the current version has applied each feed partition."""
+        call = _Call("GET", _path("stores", name, "position"), query={"fabric": fabric})
+        return PositionMap.from_json(self._row(call))
 
     def swap(self, name: str, request: Swap) -> _Row:
         """Make a version current."""

@@ -30,7 +30,7 @@ from anew.api.models import (
 from anew.controller import rebuilds, stores, swaps, views
 from anew.controller.context import Context, store_named
 from anew.controller.metrics import registry_of
-from anew.controller.nodes import desired_state, node_views, take_report
+from anew.controller.nodes import desired_state, node_views, reached_position, take_report
 from anew.controller.watch import Watch
 from anew.core.errors import AnewError, Unreachable
 from anew.core.rebuild import Rebuild
@@ -91,6 +91,12 @@ def _add_stores(app: FastAPI, context: Context, watch: Watch) -> None:
     def routing(name: str, fabric: str | None = None) -> Routing:
         """What a client needs."""
         return stores.routing(context, name, fabric)
+
+    @app.get("/v1/stores/{name}/position", tags=["stores"])
+    def position(name: str, fabric: str | None = None) -> dict[str, dict[str, int]]:
+        """Up to where every replica of the current version has applied each feed partition."""
+        chosen = stores.fabric_named(context, fabric)
+        return reached_position(context, store_named(context, name), chosen.name).to_json()
 
     @app.post("/v1/stores/{name}/swap", tags=["stores"])
     def swap(name: str, request: Swap, actor: Actor = "anonymous") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from anew.catalog.change import Change, NodeRecord, PutDeadLetters
 from anew.controller.context import Context, Fabric
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest
+from anew.core.feed import FeedPartition, PositionMap
 from anew.core.store import SERVABLE, Store, Version
 
 
@@ -96,6 +97,25 @@ def desired_state(context: Context, node: str, fabric: Fabric) -> DesiredState:
         deep_store=fabric.deep_store.root_uri,
         stores=tuple(store for store in stores if store.versions),
     )
+
+
+def reached_position(context: Context, store: Store, fabric: str) -> PositionMap:
+    """Up to where every replica of the fabric's current version has applied each feed partition that it reads.
+
+    Empty while a replica does not report.
+    """
+    version = store.version(store.current.get(fabric, 0))
+    if version is None:
+        return PositionMap()
+    found = replicas_of(live_reports(context, fabric), store, version)
+    wanted = [(node, p) for p, nodes in version.assignment.get(fabric, {}).items() for node in nodes]
+    if any(replica not in found for replica in wanted):
+        return PositionMap()
+    reached: dict[FeedPartition, int] = {}
+    for replica in wanted:
+        for at, offset in found[replica].position.items():
+            reached[at] = min(offset, reached.get(at, offset))
+    return PositionMap(reached)
 
 
 def replicas_of(found: list[NodeReport], store: Store, version: Version) -> dict[tuple[str, int], ReplicaReport]:

@@ -159,8 +159,8 @@ def test_a_missing_dictionary_is_named(words: World, tmp_path: Path) -> None:
     words.version(1, {"a": "x"}, config=config("zstd_dict"), dictionary="v1/lost.dict")
     with engine_in(tmp_path) as engine:
         engine.accept(words.desired())
-        wait_for("the refusal", lambda: "v1/lost.dict" in error_of(engine))
-        assert {replica.state for replica in engine.report().replicas} == {ReplicaState.ERROR}
+        wait_for("the refusal", lambda: error_of(engine).count("v1/lost.dict") == PARTITIONS)
+        assert engine.picture.store("words", None).version("1").replicas == {}
 
 
 class WatchedLog:

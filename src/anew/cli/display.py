@@ -1,0 +1,100 @@
+"""Telling of a running rebuild: a live display on a terminal, one line per change elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from anew.cli.output import err
+from anew.core.plan import Plan
+from anew.core.rebuild import Progress as Measure
+from anew.core.rebuild import Stage
+
+_WHAT = {
+    Stage.BEGIN: "begin: create the version",
+    Stage.BUILD: "build: read, merge, write",
+    Stage.SEAL: "seal: commit the manifest",
+    Stage.LOAD: "load: nodes ingest and catch up",
+    Stage.SWAP: "swap: put into service",
+    Stage.DONE: "done",
+}
+
+
+class TerminalObserver:
+    """An observer that writes to stderr; a context manager."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        """Write to a console, stderr unless one is given."""
+        self._console = err() if console is None else console
+        self._live: Progress | None = None
+        self._task: Any = None
+        self._began = time.monotonic()
+        self._last: tuple[Any, ...] = ()
+
+    def __enter__(self) -> TerminalObserver:
+        """Start the live display, on a terminal."""
+        if self._console.is_terminal:
+            columns = (
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[detail]}"),
+                TimeElapsedColumn(),
+            )
+            self._live = Progress(*columns, console=self._console, transient=True)
+            self._live.start()
+            self._task = self._live.add_task("plan", total=None, detail="")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End the live display."""
+        if self._live is not None:
+            self._live.stop()
+
+    def planned(self, plan: Plan) -> None:
+        """See `Observer.planned`."""
+        source = plan.source.topic if plan.source.topic is not None else "files"
+        self._console.print(
+            f"plan {plan.id}: {source} → {plan.store}_v{plan.target.version}, "
+            f"about {plan.estimate.records} records, {plan.estimate.bytes} bytes"
+        )
+        for why in plan.why:
+            self._console.print(f"  {why}")
+
+    def began(self, rebuild_id: str, version: int) -> None:
+        """See `Observer.began`."""
+        self._console.print(f"rebuild {rebuild_id} makes version {version}")
+
+    def stage(self, stage: Stage) -> None:
+        """See `Observer.stage`."""
+        if self._live is not None:
+            self._live.update(self._task, description=_WHAT[stage], total=None, completed=0, detail="")
+        else:
+            self._console.print(f"[{time.monotonic() - self._began:6.1f} s] {_WHAT[stage]}", markup=False)
+
+    def progress(self, stage: Stage, progress: Measure) -> None:
+        """See `Observer.progress`."""
+        if stage is not Stage.BUILD or progress.total == 0:
+            return
+        detail = f"{progress.done}/{progress.total} {progress.unit}"
+        if self._live is not None:
+            self._live.update(self._task, completed=progress.done, total=progress.total, detail=detail)
+        elif (stage, detail) != self._last:
+            self._last = (stage, detail)
+            self._console.print(f"[{time.monotonic() - self._began:6.1f} s]   {detail}", markup=False)
+
+    def ended(self, rebuild: dict[str, Any]) -> None:
+        """See `Observer.ended`."""
+
+
+def ledger_line(view: dict[str, Any]) -> str:
+    """The ledger in one line."""
+    ledger = view["ledger"]
+    if ledger is None:
+        return "no ledger: nothing was sealed"
+    parts = " + ".join(f"{ledger[name]} {name}" for name in ("superseded", "deleted", "expired", "skipped", "written"))
+    return f"{ledger['read']} read = {parts}"

@@ -1,0 +1,219 @@
+"""``up``, ``down``, ``status``, ``doctor``, ``node list``, ``settings show``, ``demo``."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from anew.cli.output import Json, err, out, print_json, print_table
+from anew.cli.session import Fabrics, cluster
+from anew.core.errors import AnewError
+from anew.demo.stores import run_demo
+from anew.runtime.home import ClusterFile, Home
+from anew.runtime.java import check_java
+from anew.runtime.logs import log_to_file
+from anew.runtime.settings import PROCESS_SETTINGS, ProcessSettings, resolve
+from anew.runtime.supervisor import Supervisor, check_ports, planned_cluster, stop, wait_until_up
+
+_DEGRADED = 6
+_LEAST_FILES = 1_024
+_LEAST_FREE_BYTES = 1 << 30
+
+nodes_app = typer.Typer(help="The storage nodes.", no_args_is_help=True)
+settings_app = typer.Typer(help="The settings of processes.", no_args_is_help=True)
+demo_app = typer.Typer(help="Plays a guide's main story on real data.", no_args_is_help=True)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (up, down, status, doctor, history):
+        app.command()(command)
+    app.add_typer(nodes_app, name="node")
+    app.add_typer(settings_app, name="settings")
+    app.add_typer(demo_app, name="demo")
+
+
+def up(
+    *,
+    nodes: Annotated[int | None, typer.Option(help="How many storage nodes. [default: 2]")] = None,
+    fabric: Fabrics = None,
+    port: Annotated[int | None, typer.Option(help="The controller's port; the nodes take the ones after it.")] = None,
+    bind: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once the cluster is up.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Start an embedded cluster: controller and nodes as processes. Runs until Ctrl-C unless detached."""
+    flags = {name: value for name, value in (("nodes", nodes), ("port", port), ("bind", bind)) if value is not None}
+    settings = resolve(dict(flags))
+    home = Home(settings.home)
+    with home.lock():
+        planned = planned_cluster(settings, home, tuple(fabric if fabric is not None else ()))
+        check_ports(planned)
+    starter = _start(settings, home, planned) if detach else None
+    if starter is None:
+        log_to_file(home.log_file("supervisor"), "supervisor", settings.text("log_level"))
+        err().print(f"starting in {home.path}: controller {planned.url}, {len(planned.nodes)} nodes; Ctrl-C ends it")
+        Supervisor(settings, planned, home).run()
+        return
+    try:
+        wait_until_up(home, planned, starter)
+    except AnewError:
+        stop(home)
+        raise
+    answer = {"url": planned.url, "home": str(home.path), "fabric": planned.fabric, "nodes": list(planned.nodes)}
+    if json_output:
+        print_json(answer)
+    else:
+        out().print(f"up: controller {planned.url}, {len(planned.nodes)} nodes, fabric {planned.fabric}")
+
+
+def _start(settings: ProcessSettings, home: Home, planned: ClusterFile) -> subprocess.Popen[bytes]:
+    """A supervisor of its own, with our flags said again."""
+    flags = ["--port", str(planned.port), "--nodes", str(len(planned.nodes)), "--bind", planned.bind]
+    command = [sys.executable, "-m", "anew.cli", "up", *flags, "--fabric", planned.fabric]
+    with home.log_file("supervisor").with_suffix(".out").open("wb") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "ANEW_HOME": str(settings.home)},
+            start_new_session=True,
+        )
+
+
+def down(*, json_output: Json = False) -> None:
+    """End the embedded cluster of the home; its data stays."""
+    stopped = stop(Home(resolve({}).home))
+    if json_output:
+        print_json({"stopped": stopped})
+    else:
+        out().print("down" if stopped else "nothing was running")
+
+
+def status(*, json_output: Json = False) -> int:
+    """What is unhealthy, since when, and which command comes next. Exit 6 when something is."""
+    with cluster() as connected:
+        view = connected.controller.status()
+    if json_output:
+        print_json(view.model_dump(mode="json"))
+        return 0 if view.healthy else _DEGRADED
+    out().print("healthy" if view.healthy else "[bold yellow]degraded[/]")
+    for problem in view.problems:
+        out().print(f"  {problem.what}  → {problem.hint}")
+    print_table(
+        ["node", "fabric", "alive", "replicas", "states"],
+        [(n.id, n.fabric, "yes" if n.alive else "no", n.replicas, _counts(n.states)) for n in view.nodes],
+    )
+    rows = [
+        (s["name"], fabric, f["current"], f["lag_records"], "pending" if s["stale"] else "")
+        for s in view.stores
+        for fabric, f in s["fabrics"].items()
+    ]
+    print_table(["store", "fabric", "version", "lag", "changes"], rows)
+    for rebuild in view.rebuilds:
+        out().print(f"rebuild {rebuild['id']} of {rebuild['store']}: {rebuild['stage']}")
+    return 0 if view.healthy else _DEGRADED
+
+
+def doctor(*, json_output: Json = False) -> int:
+    """Look at what anew needs on this machine. Exit 1 when something is missing."""
+    checks: list[dict[str, Any]] = []
+    settings = resolve({})
+
+    def look(name: str, check: Callable[[], str]) -> None:
+        try:
+            checks.append({"check": name, "ok": True, "found": check(), "hint": None})
+        except AnewError as error:
+            checks.append({"check": name, "ok": False, "found": str(error.found), "hint": error.hint})
+
+    look("python", lambda: sys.version.split()[0])
+    look("java", lambda: f"Java {check_java()}")
+    look("cluster", lambda: _controller_url(settings))
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    checks.append(_limit("open files", soft, _LEAST_FILES, "raise it: ulimit -n 65536"))
+    where = settings.home if settings.home.is_dir() else settings.home.parent
+    free = shutil.disk_usage(where if where.is_dir() else "/").free
+    checks.append(_limit("free bytes of the home", free, _LEAST_FREE_BYTES, "make room"))
+    if json_output:
+        print_json({"healthy": all(check["ok"] for check in checks), "checks": checks})
+    else:
+        rows = [("ok" if c["ok"] else "MISSING", c["check"], c["found"], c["hint"]) for c in checks]
+        print_table(["", "check", "found", "what to do"], rows)
+    return 0 if all(check["ok"] for check in checks) else 1
+
+
+def _controller_url(settings: ProcessSettings) -> str:
+    url = settings.optional("url")
+    return Home(settings.home).running().url if url is None else url
+
+
+def _limit(name: str, found: int, least: int, hint: str) -> dict[str, Any]:
+    enough = found >= least
+    return {"check": name, "ok": enough, "found": str(found), "hint": None if enough else hint}
+
+
+def history(
+    *,
+    store: Annotated[str | None, typer.Option(help="Only what concerns this store.")] = None,
+    limit: Annotated[int, typer.Option(help="How many lines.")] = 50,
+    json_output: Json = False,
+) -> None:
+    """Who did what when, newest first."""
+    with cluster() as connected:
+        found = connected.controller.history(store, limit)
+    if json_output:
+        print_json(found)
+    else:
+        print_table(
+            ["at (ms)", "who", "what", "subject"], [(h["at_ms"], h["actor"], h["what"], h["subject"]) for h in found]
+        )
+
+
+@nodes_app.command("list")
+def node_list(*, json_output: Json = False) -> None:
+    """All nodes: where they are, whether they report, what they hold."""
+    with cluster() as connected:
+        found = connected.controller.nodes()
+    if json_output:
+        print_json([node.model_dump(mode="json") for node in found])
+        return
+    rows = [(n.id, n.fabric, n.url, "yes" if n.alive else "no", n.replicas, _counts(n.states)) for n in found]
+    print_table(["node", "fabric", "url", "alive", "replicas", "states"], rows)
+
+
+@settings_app.command("show")
+def settings_show(*, json_output: Json = False) -> None:
+    """Each setting, its value and where it came from."""
+    resolved = resolve({}).resolved
+    if json_output:
+        print_json({name: {"value": r.value, "source": r.source} for name, r in resolved.items()})
+        return
+    rows = [(name, r.value, r.source, PROCESS_SETTINGS[name].meaning) for name, r in resolved.items()]
+    print_table(["setting", "value", "from", "meaning"], rows)
+
+
+@demo_app.command("stores")
+def demo_stores(
+    *,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running afterwards.")] = False,
+    json_output: Json = False,
+) -> int:
+    """Push real flights, write on top, repush under load, check every key, roll back, swap forward."""
+    summary = run_demo(print_step=lambda text: err().print(text), keep=keep)
+    if json_output:
+        print_json(summary.to_json())
+    else:
+        out().print(summary.text())
+    return 0 if summary.passed else 1
+
+
+def _counts(states: dict[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in states.items())

@@ -1,0 +1,91 @@
+"""``anew``: the entry point, and what becomes of errors."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from importlib.metadata import version as release_of
+from typing import Annotated
+
+import click
+import typer
+
+from anew.cli import lifecycle, local, reads, rebuilds, stores
+from anew.cli.output import print_error, print_json
+from anew.core.errors import AnewError, InvalidRequest
+from anew.runtime.logs import log_to_stderr
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="anew",
+    help="Rebuild derived data from what you already hold, while readers go on reading.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    context: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the release and end.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="With --version: as JSON.")] = False,
+) -> None:
+    """Rebuild derived data from what you already hold, while readers go on reading."""
+    if version:
+        release = release_of("anew")
+        if json_output:
+            print_json({"version": release})
+        else:
+            typer.echo(f"anew {release}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+local.add_to(app)
+stores.add_to(app)
+rebuilds.add_to(app)
+lifecycle.add_to(app)
+reads.add_to(app)
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """The console script: runs a command and ends with its exit code."""
+    sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run one command; returns the exit code of the face."""
+    as_json = "--json" in arguments
+    log_to_stderr("warning")
+    # A reader that closes the pipe (`anew scan … | head`) ends the command quietly.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        result = app(arguments, standalone_mode=False, prog_name="anew")
+    except AnewError as error:
+        print_error(error, as_json=as_json)
+        return error.exit_code
+    except click.ClickException as error:
+        usage = InvalidRequest("usage", error.format_message(), found=" ".join(arguments), hint="anew --help")
+        print_error(usage, as_json=as_json)
+        return usage.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        if as_json:
+            print_json(
+                {
+                    "error": {
+                        "code": "interrupted",
+                        "message": "interrupted",
+                        "found": None,
+                        "expected": None,
+                        "hint": "anew rebuild list",
+                    }
+                }
+            )
+        return INTERRUPTED
+    return result if isinstance(result, int) else 0

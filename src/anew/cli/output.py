@@ -1,0 +1,72 @@
+"""What a command prints: one JSON document under ``--json``, text for people otherwise, errors to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from anew.core.errors import AnewError
+
+Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
+
+
+def err() -> Console:
+    """The console on stderr: progress, notes and errors; made anew each time, so that a redirect is seen."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def out() -> Console:
+    """The console on stdout: answers."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def print_json(document: Any) -> None:
+    """Write the one JSON document of an answer."""
+    sys.stdout.write(json.dumps(document, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def print_line(document: Any) -> None:
+    """Write one JSON line of a streaming command."""
+    sys.stdout.write(json.dumps(document, default=str) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows as a table; numbers to the right."""
+    listed = [list(row) for row in rows]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, name in enumerate(columns):
+        numeric = bool(listed) and all(isinstance(row[index], int | float) for row in listed)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*["" if cell is None else str(cell) for cell in row])
+    out().print(table)
+
+
+def print_error(error: AnewError, *, as_json: bool) -> None:
+    """Write an error: JSON on stdout under ``--json``, a few lines on stderr otherwise."""
+    if as_json:
+        print_json({"error": error.to_json()})
+        return
+    console = err()
+    console.print(f"[bold red]error[/]: {_plain(error.message)} [dim]({error.code})[/]")
+    for name in ("found", "expected", "hint"):
+        value = getattr(error, name)
+        if value is not None:
+            console.print(f"  [bold]{name}[/]: {_plain(_shown(value))}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "\n    ".join(["", *(str(item) for item in value)]) if value else "none"
+    return str(value)
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")

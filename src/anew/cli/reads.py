@@ -1,0 +1,152 @@
+"""``get``, ``scan``, ``write``: the data itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from anew.cli.output import Json, err, out, print_json, print_line, print_table
+from anew.cli.session import cluster, datum, json_lines
+from anew.client.store import Store
+from anew.client.writer import Writer
+from anew.codec.plain import key_from_text, to_plain
+from anew.core.errors import AnewError, Failed, InvalidRequest
+from anew.core.store import parse_version
+
+Version = Annotated[str | None, typer.Option(help="A version that is kept: a number or NAME_v7; default: the current.")]
+FabricName = Annotated[str | None, typer.Option("--fabric", help="The fabric to ask.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(get)
+    app.command()(scan)
+    app.command()(write)
+
+
+def get(
+    name: str,
+    keys: list[str],
+    *,
+    version: Version = None,
+    fabric: FabricName = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show what each replica holds of it, and why.")] = False,
+    json_output: Json = False,
+) -> None:
+    """The values of keys: literal text for a string key schema, JSON for any other."""
+    number = None if version is None else parse_version(version, name)
+    with cluster(fabric) as connected:
+        store = connected.store(name)
+        datums = [key_from_text(store.key_schema, key) for key in keys]
+        if explain:
+            _explain(store, datums, number, as_json=json_output)
+            return
+        found = store.get_many(datums, version=number)
+        rows = [
+            {
+                "key": to_plain(store.key_schema, key),
+                "found": cell is not None,
+                "value": None if cell is None else to_plain(store.value_schema, cell.value),
+                "written_at": None if cell is None else cell.written_at,
+                "version": None if cell is None else cell.version,
+            }
+            for key, cell in zip(datums, found, strict=True)
+        ]
+    if json_output:
+        print_json(rows)
+        return
+    for row in rows:
+        out().print_json(data=row) if row["found"] else out().print(f"{row['key']}: not found")
+
+
+def scan(name: str, *, version: Version = None, fabric: FabricName = None, json_output: Json = False) -> None:
+    """All records as JSON lines, in any order."""
+    number = None if version is None else parse_version(version, name)
+    with cluster(fabric) as connected:
+        store = connected.store(name)
+        key_schema, value_schema = store.key_schema, store.value_schema
+        for row in store.scan(version=number):
+            print_line(
+                {
+                    "key": to_plain(key_schema, row.key),
+                    "value": to_plain(value_schema, row.value),
+                    "written_at": row.written_at,
+                }
+            )
+
+
+def write(
+    name: str,
+    file: Annotated[str | None, typer.Argument(help="JSON lines; - or nothing: stdin.")] = None,
+    *,
+    json_output: Json = False,
+) -> None:
+    """Write JSON lines {"key", "value"} or {"key", "delete": true}, optionally "written_at" (ms).
+
+    Stops at the first bad line, with exit 1; what was accepted before it stays written.
+    """
+    with cluster() as connected:
+        store = connected.store(name)
+        writer = store.writer()
+        number = 0
+        try:
+            for number, row in json_lines(file):
+                _put(store, writer, row)
+            position = writer.close()
+        except InvalidRequest as error:
+            position = writer.close()
+            raise Failed(
+                error.code,
+                f"line {number}: {error.message}; {writer.accepted} records before it were written",
+                found={
+                    "found": error.found,
+                    "accepted": writer.accepted,
+                    "line": number,
+                    "position": position.to_json(),
+                },
+                expected=error.expected,
+                hint=error.hint,
+            ) from error
+        except AnewError:
+            err().print(f"{writer.accepted} records were accepted; up to {writer.position.to_json()} they are on disk")
+            raise
+    answer = {"accepted": writer.accepted, "position": position.to_json()}
+    if json_output:
+        print_json(answer)
+    else:
+        out().print(f"{writer.accepted} records written")
+
+
+def _put(store: Store, writer: Writer, row: Any) -> None:
+    """Write one line.
+
+    Raises:
+        InvalidRequest: ``bad_line``, ``value_misfit``.
+    """
+    known = {"key", "value", "delete", "written_at"}
+    if not isinstance(row, dict) or "key" not in row or not known.issuperset(row):
+        raise InvalidRequest("bad_line", "this is no record", found=row, expected='{"key": …, "value": …}')
+    if ("value" in row) == bool(row.get("delete", False)):
+        raise InvalidRequest("bad_line", "a record has a value or is a delete", found=row, expected="one of the two")
+    written_at = row.get("written_at")
+    if written_at is not None and (not isinstance(written_at, int) or isinstance(written_at, bool)):
+        raise InvalidRequest(
+            "bad_line", "written_at is ms since the epoch", found=written_at, expected="a whole number"
+        )
+    key = datum(store.key_schema, row["key"], "key")
+    if row.get("delete", False):
+        writer.delete(key, written_at=written_at)
+    else:
+        writer.put(key, datum(store.value_schema, row["value"], "value"), written_at=written_at)
+
+
+def _explain(store: Store, keys: list[Any], number: int | None, *, as_json: bool) -> None:
+    found = [{"key": to_plain(store.key_schema, key), **store.explain(key, version=number)} for key in keys]
+    if as_json:
+        print_json(found)
+        return
+    for row in found:
+        out().print(f"{row['key']}: version {row['version']}, partition {row['partition']}")
+        columns = ["node", "found", "tombstone", "source", "feed", "offset", "written_at", "origin", "error"]
+        print_table(columns, [[replica.get(name) for name in columns] for replica in row["replicas"]])

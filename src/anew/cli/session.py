@@ -1,0 +1,100 @@
+"""What commands share: the connection, and the reading of their arguments."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anew.codec.avro import AvroSchema
+from anew.codec.plain import from_plain
+from anew.core.errors import InvalidRequest, NotFound
+from anew.runtime.connect import Cluster, connect_with
+from anew.runtime.settings import resolve
+
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="K=V", help="A store setting; may be repeated.")]
+Properties = Annotated[Path | None, typer.Option("--properties", help="A .properties file with the guide's keys.")]
+Defines = Annotated[list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="One key of the guide.")]
+RequestId = Annotated[str | None, typer.Option("--request-id", help="The same id twice is the same thing.")]
+Master = Annotated[str | None, typer.Option("--master", help="Spark's master, e.g. local[4] or spark://…")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting; may be repeated.")]
+Fabrics = Annotated[list[str] | None, typer.Option("--fabric", help="A fabric; may be repeated.")]
+
+
+@contextmanager
+def cluster(fabric: str | None = None) -> Iterator[Cluster]:
+    """The running cluster that the settings name.
+
+    Raises:
+        Unreachable: ``no_cluster``.
+    """
+    with connect_with(resolve({} if fabric is None else {"fabric": fabric})) as connected:
+        yield connected
+
+
+def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
+    """``k=v`` arguments as a mapping.
+
+    Raises:
+        InvalidRequest: ``bad_option``: no ``=``, or a key that was given twice.
+    """
+    found: dict[str, str] = {}
+    for text in given if given is not None else ():
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip() or key.strip() in found:
+            raise InvalidRequest("bad_option", f"{option} takes key=value, each key once", found=text, expected="k=v")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def comma_list(text: str | None) -> tuple[str, ...]:
+    """``a,b`` as a tuple; nothing for None."""
+    return () if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def schema_text(argument: str) -> str:
+    """A SCHEMA argument: JSON, ``@file.avsc``, or a primitive's name.
+
+    Raises:
+        NotFound: ``no_schema_file``.
+    """
+    if not argument.startswith("@"):
+        return argument
+    path = Path(argument[1:])
+    if not path.is_file():
+        raise NotFound("no_schema_file", "the schema file does not exist", found=str(path), expected="an .avsc file")
+    return path.read_text(encoding="utf-8")
+
+
+def json_lines(path: str | None) -> Iterator[tuple[int, Any]]:
+    """The numbered JSON values of a file, or of stdin for None and ``-``; blank lines are passed over.
+
+    Raises:
+        NotFound: ``no_input``.
+        InvalidRequest: ``bad_json``: names the line.
+    """
+    if path not in (None, "-") and not Path(str(path)).is_file():
+        raise NotFound("no_input", "the file does not exist", found=path, expected="a file of JSON lines, or -")
+    source = sys.stdin if path in (None, "-") else Path(str(path)).open(encoding="utf-8")
+    with source:
+        for number, line in enumerate(source, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield number, json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InvalidRequest("bad_json", f"line {number} is not JSON", found=str(error)) from error
+
+
+def datum(schema: AvroSchema, plain: Any, what: str) -> Any:
+    """A JSON value as a datum of the schema; a misfit says whether it was the key or the value."""
+    try:
+        return from_plain(schema, plain)
+    except InvalidRequest as error:
+        error.message = f"{what}: {error.message}"
+        raise

@@ -1,0 +1,319 @@
+"""The main story of the repush guide, on real data, through the same commands that a user types."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from anew.core.errors import AnewError, Failed
+from anew.demo.flights import KEY, KEY_SCHEMA, VALUE_SCHEMA, account, extract, key_text
+from anew.demo.writer import STORE
+from anew.runtime.settings import resolve
+
+HOME = ".anew-demo"
+_PORT = 7760
+_AFTER_SWAP = 3_000
+"""How many writes are to come after the swap, so that the rollback has something to prove."""
+_COMMAND_SECONDS = 240
+_PATIENCE_SECONDS = 120
+_MARKER = "made-by-anew-demo"
+
+
+@dataclass(slots=True)
+class Check:
+    """Every key of one version compared with the independent account."""
+
+    version: int
+    keys: int
+    missing: int
+    extra: int
+    different: int
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing was missing, left over or different."""
+        return self.missing == self.extra == self.different == 0
+
+
+@dataclass(slots=True)
+class Summary:
+    """What the demo saw."""
+
+    seconds: float = 0.0
+    pushed: int = 0
+    push_seconds: float = 0.0
+    writes: int = 0
+    writes_after_swap: int = 0
+    ledger: dict[str, int] = field(default_factory=dict)
+    repush_seconds: float = 0.0
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    reader: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check was right and no read failed, mixed versions or got a wrong value."""
+        reads = self.reader.get("failed") == self.reader.get("mixed") == self.reader.get("wrong") == 0
+        return reads and bool(self.checks) and all(check.right for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        checks = [
+            {"version": c.version, "keys": c.keys, "missing": c.missing, "extra": c.extra, "different": c.different}
+            for c in self.checks
+        ]
+        return {
+            "passed": self.passed,
+            "seconds": self.seconds,
+            "pushed": self.pushed,
+            "writes": self.writes,
+            "writes_after_swap": self.writes_after_swap,
+            "ledger": self.ledger,
+            "changes": self.changes,
+            "checks": checks,
+            "reader": self.reader,
+        }
+
+    def text(self) -> str:
+        """For people."""
+        changes = ", ".join(f"{c['setting']} {c['now']} → {c['wanted']}" for c in self.changes)
+        ledger = " + ".join(f"{n:,} {name}" for name, n in self.ledger.items() if name != "read" and n)
+        reader = self.reader
+        lines = [
+            "",
+            "What happened",
+            f"  A full push put {self.pushed:,} flights (January to November) into service in {self.push_seconds:.0f} s.",
+            f"  A writer streamed {self.writes:,} changes on top: December, corrections, deletes.",
+            f"  A repush under that load changed {changes} in {self.repush_seconds:.0f} s:",
+            f"    {self.ledger.get('read', 0):,} records read = {ledger}.",
+            "  Every key was compared with an account made without anew:",
+        ]
+        lines += [
+            f"    version {c.version}: {c.keys:,} keys, {c.missing} missing, {c.extra} left over, {c.different} different"
+            for c in self.checks
+        ]
+        versions = " → ".join(str(v) for v in reader.get("versions", []))
+        lines += [
+            f"  The rollback went back to a version that also had the {self.writes_after_swap:,} writes made after the swap.",
+            f"  A reader read {reader.get('keys', 0):,} keys without pause while versions went {versions}:",
+            f"    {reader.get('failed')} failed reads, {reader.get('mixed')} batches of mixed versions, "
+            f"{reader.get('wrong')} wrong values; slowest batch {reader.get('slowest_ms')} ms.",
+            "",
+            f"{'PASSED' if self.passed else 'FAILED'} in {self.seconds:.0f} s",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Where the demo plays."""
+
+    home: Path
+    environment: dict[str, str]
+    say: Callable[[str], None]
+
+    def anew(self, *arguments: str) -> Any:
+        """Run a command as a user would, its progress shown; returns its JSON answer.
+
+        Raises:
+            Failed: ``demo_command_failed``.
+        """
+        self.say(f"$ anew {' '.join(_quoted(a) for a in arguments)}")
+        command = [sys.executable, "-m", "anew.cli", *arguments, "--json"]
+        done = subprocess.run(
+            command, env=self.environment, stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=False, text=True
+        )
+        if done.returncode != 0:
+            raise Failed(
+                "demo_command_failed",
+                f"anew {arguments[0]} ended with exit code {done.returncode}",
+                found=done.stdout[-2_000:],
+                expected=0,
+                hint=f"look into {self.home / 'logs'}",
+            )
+        return json.loads(done.stdout)
+
+    def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start a process that works until its standard input closes."""
+        command = [sys.executable, "-m", module, *arguments]
+        return subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def run_demo(print_step: Callable[[str], None], *, keep: bool) -> Summary:
+    """Play the story; the cluster and its home are gone afterwards unless they are kept.
+
+    Raises:
+        Failed: A command did not do what it should.
+    """
+    began, summary = time.monotonic(), Summary()
+    with _stage(print_step, keep=keep) as stage:
+        base, december = extract(stage.home / "data")
+        journal = stage.home / "data" / "journal.jsonl"
+        _push(stage, base, summary)
+        print_step("\n4. A writer process streams December in; a reader process reads without pause")
+        with _running(stage.start("anew.demo.writer", str(base), str(december), str(journal))) as writer:
+            _wait(lambda: _lines(journal) > 0, "the writer's first write")
+            with _running(stage.start("anew.demo.reader", str(base))) as reader:
+                at_swap = _reconfigure(stage, journal, summary)
+                _wait(lambda: _lines(journal) >= at_swap + _AFTER_SWAP, "writes after the swap")
+                position = _stop(writer)
+                summary.writes = _lines(journal)
+                summary.writes_after_swap = summary.writes - at_swap
+                _verify(stage, (base, journal), position, summary)
+                summary.reader = json.loads(_stop(reader))
+        if not keep:
+            stage.anew("down")
+    summary.seconds = time.monotonic() - began
+    return summary
+
+
+def _push(stage: _Stage, base: Path, summary: Summary) -> None:
+    stage.say("\n1. An embedded cluster: one controller and two nodes, each a process of its own")
+    stage.anew("up", "--detach", "--nodes", "2")
+    stage.say("\n2. A hybrid store for flights: 4 partitions, no compression")
+    schemas = ("--key-schema", json.dumps(KEY_SCHEMA), "--value-schema", json.dumps(VALUE_SCHEMA))
+    stage.anew("store", "create", STORE, *schemas, "--set", "hybrid=true", "--set", "partitions=4")
+    stage.say("\n3. A full push of January to November, with Spark")
+    began = time.monotonic()
+    pushed = stage.anew("push", STORE, str(base), "--key", ",".join(KEY), "--option", "nullValue=NA")
+    summary.push_seconds = time.monotonic() - began
+    summary.pushed = pushed["ledger"]["written"]
+
+
+def _reconfigure(stage: _Stage, journal: Path, summary: Summary) -> int:
+    """Change the configuration and repush under load; returns how many writes there were at the swap."""
+    stage.say("\n5. Another configuration: it is pending until a repush, whose plan and cost are shown")
+    updated = stage.anew("store", "update", STORE, "--set", "partitions=8", "--set", "compression=zstd")
+    summary.changes = updated["pending"]
+    for change in updated["pending"]:
+        stage.say(f"   pending: {change['setting']} {change['now']} → {change['wanted']}")
+    estimate = updated["repush"]["estimate"]
+    stage.say(f"   a repush would read about {estimate['records']:,} records, {estimate['bytes']:,} bytes")
+    stage.say("\n6. The repush, while the writer writes and the reader reads")
+    began = time.monotonic()
+    done = stage.anew("repush", STORE)
+    summary.repush_seconds, summary.ledger = time.monotonic() - began, done["ledger"]
+    stage.say("   ledger: " + ", ".join(f"{count:,} {name}" for name, count in done["ledger"].items()))
+    return _lines(journal)
+
+
+def _verify(stage: _Stage, sources: tuple[Path, Path], position: str, summary: Summary) -> None:
+    """Check every key on the new version, after a rollback, and after the swap forward."""
+    stage.say("\n7. Every key against an account made without anew; then back, and forward again")
+    expected = account(*sources)
+    stage.anew("store", "wait", STORE, "--position", position)
+    summary.checks.append(_check(stage, expected))
+    stage.anew("rollback", STORE)
+    stage.anew("store", "wait", STORE, "--position", position)
+    summary.checks.append(_check(stage, expected))
+    stage.anew("swap", STORE, str(summary.checks[0].version))
+    stage.anew("store", "wait", STORE, "--position", position)
+    summary.checks.append(_check(stage, expected))
+
+
+def _check(stage: _Stage, expected: dict[str, dict[str, Any]]) -> Check:
+    version = next(iter(stage.anew("store", "show", STORE)["fabrics"].values()))["current"]
+    command = [sys.executable, "-m", "anew.cli", "scan", STORE, "--version", str(version)]
+    different = extra = seen = 0
+    with subprocess.Popen(command, env=stage.environment, stdout=subprocess.PIPE, text=True) as scan:
+        for line in _stream(scan.stdout):
+            row = json.loads(line)
+            held = expected.get(key_text(row["key"]))
+            seen += 1
+            extra += held is None
+            different += held is not None and held != row["value"]
+    if scan.returncode != 0:
+        raise Failed("demo_command_failed", "the scan failed", found=scan.returncode, expected=0)
+    check = Check(version, seen, len(expected) - (seen - extra), extra, different)
+    stage.say(f"   version {version}: {seen:,} keys, {check.missing} missing, {extra} left over, {different} different")
+    return check
+
+
+def _stream(pipe: IO[str] | None) -> IO[str]:
+    if pipe is None:
+        raise AssertionError("the process was started with a pipe")
+    return pipe
+
+
+def _stop(process: subprocess.Popen[str]) -> str:
+    """Tell a process to stop and return what it printed."""
+    printed, _ = process.communicate(timeout=60)
+    if process.returncode != 0:
+        raise Failed("demo_process_failed", "a process of the demo failed", found=process.returncode, expected=0)
+    return printed.strip()
+
+
+@contextmanager
+def _running(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def _stage(say: Callable[[str], None], *, keep: bool) -> Iterator[_Stage]:
+    settings = resolve({})
+    home = settings.home if settings.was_given("home") else Path(HOME).absolute()
+    port = settings.text("port") if settings.was_given("port") else str(_PORT)
+    if home.exists() and not (home / _MARKER).exists():
+        raise Failed(
+            "home_taken",
+            f"{home} is not the demo's",
+            found=str(home),
+            expected="no such directory",
+            hint="ANEW_HOME=DIR",
+        )
+    stage = _Stage(home, {**os.environ, "ANEW_HOME": str(home), "ANEW_PORT": port}, say)
+    if home.exists():
+        stage.anew("down")
+        shutil.rmtree(home)
+    home.mkdir(parents=True)
+    (home / _MARKER).touch()
+    try:
+        yield stage
+    except BaseException:
+        if not keep:
+            _tidy_up(stage)
+        raise
+    if not keep:
+        shutil.rmtree(home)
+
+
+def _tidy_up(stage: _Stage) -> None:
+    """After a failure the processes end, and the home stays to be looked into."""
+    try:
+        stage.anew("down")
+    except AnewError as error:
+        stage.say(str(error))
+
+
+def _wait(condition: Callable[[], bool], what: str) -> None:
+    deadline, pause = time.monotonic() + _PATIENCE_SECONDS, threading.Event()
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Failed("demo_timeout", f"waited too long for {what}", expected=f"within {_PATIENCE_SECONDS} s")
+        pause.wait(0.1)
+
+
+def _lines(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with path.open("rb") as source:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: source.read(1 << 20), b""))
+
+
+def _quoted(argument: str) -> str:
+    return argument if len(argument) < 60 and " " not in argument else "'…'"
