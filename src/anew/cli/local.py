@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -16,11 +14,11 @@ from anew.cli.output import Json, err, out, print_json, print_table
 from anew.cli.session import Fabrics, cluster
 from anew.core.errors import AnewError
 from anew.demo.stores import run_demo
-from anew.runtime.home import ClusterFile, Home
+from anew.runtime.home import Home
 from anew.runtime.java import check_java
 from anew.runtime.logs import log_to_file
 from anew.runtime.settings import PROCESS_SETTINGS, ProcessSettings, resolve
-from anew.runtime.supervisor import Supervisor, check_ports, planned_cluster, stop, wait_until_up
+from anew.runtime.supervisor import Supervisor, check_ports, planned_cluster, start_detached, stop, wait_until_up
 
 _DEGRADED = 6
 _LEAST_FILES = 1_024
@@ -56,7 +54,7 @@ def up(
     with home.lock():
         planned = planned_cluster(settings, home, tuple(fabric if fabric is not None else ()))
         check_ports(planned)
-    starter = _start(settings, home, planned) if detach else None
+    starter = start_detached(home, planned) if detach else None
     if starter is None:
         log_to_file(home.log_file("supervisor"), "supervisor", settings.text("log_level"))
         err().print(f"starting in {home.path}: controller {planned.url}, {len(planned.nodes)} nodes; Ctrl-C ends it")
@@ -72,21 +70,6 @@ def up(
         print_json(answer)
     else:
         out().print(f"up: controller {planned.url}, {len(planned.nodes)} nodes, fabric {planned.fabric}")
-
-
-def _start(settings: ProcessSettings, home: Home, planned: ClusterFile) -> subprocess.Popen[bytes]:
-    """A supervisor of its own, with our flags said again."""
-    flags = ["--port", str(planned.port), "--nodes", str(len(planned.nodes)), "--bind", planned.bind]
-    command = [sys.executable, "-m", "anew.cli", "up", *flags, "--fabric", planned.fabric]
-    with home.log_file("supervisor").with_suffix(".out").open("wb") as output:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, "ANEW_HOME": str(settings.home)},
-            start_new_session=True,
-        )
 
 
 def down(*, json_output: Json = False) -> None:

@@ -91,7 +91,8 @@ def write(
         writer = store.writer()
         number = 0
         try:
-            for number, row in json_lines(file):
+            for line, row in json_lines(file):
+                number = line
                 _put(store, writer, row)
             position = writer.close()
         except InvalidRequest as error:

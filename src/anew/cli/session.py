@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -78,10 +78,7 @@ def json_lines(path: str | None) -> Iterator[tuple[int, Any]]:
         NotFound: ``no_input``.
         InvalidRequest: ``bad_json``: names the line.
     """
-    if path not in (None, "-") and not Path(str(path)).is_file():
-        raise NotFound("no_input", "the file does not exist", found=path, expected="a file of JSON lines, or -")
-    source = sys.stdin if path in (None, "-") else Path(str(path)).open(encoding="utf-8")
-    with source:
+    with _lines_of(path) as source:
         for number, line in enumerate(source, start=1):
             if not line.strip():
                 continue
@@ -89,6 +86,18 @@ def json_lines(path: str | None) -> Iterator[tuple[int, Any]]:
                 yield number, json.loads(line)
             except json.JSONDecodeError as error:
                 raise InvalidRequest("bad_json", f"line {number} is not JSON", found=str(error)) from error
+
+
+@contextmanager
+def _lines_of(path: str | None) -> Iterator[TextIO]:
+    if path in (None, "-"):
+        yield sys.stdin
+        return
+    file = Path(str(path))
+    if not file.is_file():
+        raise NotFound("no_input", "the file does not exist", found=path, expected="a file of JSON lines, or -")
+    with file.open(encoding="utf-8") as source:
+        yield source
 
 
 def datum(schema: AvroSchema, plain: Any, what: str) -> Any:

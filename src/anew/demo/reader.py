@@ -6,8 +6,8 @@ its standard input closes and prints its account as JSON.
 
 from __future__ import annotations
 
+import itertools
 import json
-import random
 import sys
 import threading
 import time
@@ -16,11 +16,13 @@ from pathlib import Path
 
 from anew.core.errors import AnewError
 from anew.demo.flights import flights
-from anew.demo.writer import STORE, is_touched
+from anew.demo.writer import STORE, is_touched, stop_with_input
 from anew.runtime.connect import connect
 
 _KEYS_PER_BATCH = 20
 _SAMPLE = 20_000
+_STRIDE = 7_919
+"""A prime, so that every flight of the sample has its turn."""
 
 
 def main(arguments: list[str]) -> int:
@@ -30,8 +32,8 @@ def main(arguments: list[str]) -> int:
         ({**key, "time_hour": datetime.fromisoformat(key["time_hour"])}, value) for key, value in untouched[:_SAMPLE]
     ]
     stopped = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), stopped.set()), daemon=True).start()
-    chooser = random.Random(13)
+    stop_with_input(stopped)
+    places = itertools.count()
     batches = keys = failed = mixed = wrong = 0
     versions: list[int] = []
     slowest = 0.0
@@ -39,7 +41,7 @@ def main(arguments: list[str]) -> int:
     with connect() as cluster:
         store = cluster.store(STORE)
         while not stopped.is_set():
-            chosen = chooser.sample(rows, _KEYS_PER_BATCH)
+            chosen = [rows[(next(places) * _STRIDE) % len(rows)] for _ in range(_KEYS_PER_BATCH)]
             began = time.monotonic()
             try:
                 found = store.get_many([key for key, _ in chosen])

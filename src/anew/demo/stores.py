@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,9 @@ from typing import IO, Any
 from anew.core.errors import AnewError, Failed
 from anew.demo.flights import KEY, KEY_SCHEMA, VALUE_SCHEMA, account, extract, key_text
 from anew.demo.writer import STORE
+from anew.runtime.home import Home
 from anew.runtime.settings import resolve
+from anew.runtime.supervisor import child_environment
 
 HOME = ".anew-demo"
 _PORT = 7760
@@ -43,6 +44,12 @@ class Check:
     def right(self) -> bool:
         """Whether nothing was missing, left over or different."""
         return self.missing == self.extra == self.different == 0
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        counts = f"{self.missing} missing, {self.extra} left over, {self.different} different"
+        return f"version {self.version}: {self.keys:,} keys, {counts}"
 
 
 @dataclass(slots=True)
@@ -92,19 +99,16 @@ class Summary:
         lines = [
             "",
             "What happened",
-            f"  A full push put {self.pushed:,} flights (January to November) into service in {self.push_seconds:.0f} s.",
+            f"  A full push put {self.pushed:,} flights (January to November) into service: {self.push_seconds:.0f} s.",
             f"  A writer streamed {self.writes:,} changes on top: December, corrections, deletes.",
             f"  A repush under that load changed {changes} in {self.repush_seconds:.0f} s:",
             f"    {self.ledger.get('read', 0):,} records read = {ledger}.",
             "  Every key was compared with an account made without anew:",
         ]
-        lines += [
-            f"    version {c.version}: {c.keys:,} keys, {c.missing} missing, {c.extra} left over, {c.different} different"
-            for c in self.checks
-        ]
+        lines += [f"    {c.text}" for c in self.checks]
         versions = " → ".join(str(v) for v in reader.get("versions", []))
         lines += [
-            f"  The rollback went back to a version that also had the {self.writes_after_swap:,} writes made after the swap.",
+            f"  The version rolled back to also had the {self.writes_after_swap:,} writes made after the swap.",
             f"  A reader read {reader.get('keys', 0):,} keys without pause while versions went {versions}:",
             f"    {reader.get('failed')} failed reads, {reader.get('mixed')} batches of mixed versions, "
             f"{reader.get('wrong')} wrong values; slowest batch {reader.get('slowest_ms')} ms.",
@@ -235,7 +239,7 @@ def _check(stage: _Stage, expected: dict[str, dict[str, Any]]) -> Check:
     if scan.returncode != 0:
         raise Failed("demo_command_failed", "the scan failed", found=scan.returncode, expected=0)
     check = Check(version, seen, len(expected) - (seen - extra), extra, different)
-    stage.say(f"   version {version}: {seen:,} keys, {check.missing} missing, {extra} left over, {different} different")
+    stage.say(f"   {check.text}")
     return check
 
 
@@ -276,7 +280,7 @@ def _stage(say: Callable[[str], None], *, keep: bool) -> Iterator[_Stage]:
             expected="no such directory",
             hint="ANEW_HOME=DIR",
         )
-    stage = _Stage(home, {**os.environ, "ANEW_HOME": str(home), "ANEW_PORT": port}, say)
+    stage = _Stage(home, child_environment(Home(home)) | {"ANEW_PORT": port}, say)
     if home.exists():
         stage.anew("down")
         shutil.rmtree(home)

@@ -52,11 +52,21 @@ def _changes(old: list[tuple[Plain, Plain]]) -> Iterator[tuple[Plain, Plain | No
             yield key, {**value, "arr_delay": float(count % 600), "dep_delay": float(count % 480)}
 
 
+def stop_with_input(stopped: threading.Event) -> None:
+    """Set the event once standard input closes, which also happens when the parent dies."""
+
+    def watch() -> None:
+        sys.stdin.read()
+        stopped.set()
+
+    threading.Thread(target=watch, name="input", daemon=True).start()
+
+
 def main(arguments: list[str]) -> int:
     """Write until standard input closes; the last line of standard output is the position that was reached."""
     base, december, journal = (Path(argument) for argument in arguments)
     stopped = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), stopped.set()), daemon=True).start()
+    stop_with_input(stopped)
     position: Any = {}
     with connect() as cluster, journal.open("w", encoding="utf-8") as account:
         writer = cluster.store(STORE).writer()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -112,7 +113,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, "ANEW_HOME": str(self.home.path)},
+                env=child_environment(self.home),
                 start_new_session=True,
             )
 
@@ -177,6 +178,25 @@ def planned_cluster(settings: ProcessSettings, home: Home, fabrics: tuple[str, .
         )
     nodes = {f"node-{number}": port + number for number in range(1, count + 1)}
     return ClusterFile(fabric, bind, port, nodes, 0, {})
+
+
+def start_detached(home: Home, planned: ClusterFile) -> subprocess.Popen[bytes]:
+    """Start a supervisor of its own, which outlives this process."""
+    command = [sys.executable, "-m", "anew.runtime.supervise", json.dumps(asdict(planned))]
+    with home.log_file("supervisor").with_suffix(".out").open("wb") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=child_environment(home),
+            start_new_session=True,
+        )
+
+
+def child_environment(home: Home) -> dict[str, str]:
+    """This process's environment, for a process that works in the home."""
+    return {**os.environ, "ANEW_HOME": str(home.path)}
 
 
 def wait_until_up(home: Home, cluster: ClusterFile, starter: subprocess.Popen[bytes] | None) -> None:

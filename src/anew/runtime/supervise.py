@@ -1,0 +1,17 @@
+"""The entry of a detached supervisor: ``python -m anew.runtime.supervise CLUSTER`` with the planned cluster as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from anew.runtime.home import ClusterFile, Home
+from anew.runtime.logs import log_to_file
+from anew.runtime.settings import resolve
+from anew.runtime.supervisor import Supervisor
+
+if __name__ == "__main__":
+    settings = resolve({})
+    home = Home(settings.home)
+    log_to_file(home.log_file("supervisor"), "supervisor", settings.text("log_level"))
+    Supervisor(settings, ClusterFile(**json.loads(sys.argv[1])), home).run()
