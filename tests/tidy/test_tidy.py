@@ -40,6 +40,11 @@ def _parameter_count(function: Function) -> int:
     return len(positional) - receiver + len(arguments.kwonlyargs) + len(stars)
 
 
+def _option_count(module: Module, function: Function) -> int:
+    """The keyword-only parameters of the command line's functions: Typer makes an option of each."""
+    return len(function.args.kwonlyargs) if module.path.is_relative_to("src/anew/cli") else 0
+
+
 def _public_definitions(body: list[ast.stmt]) -> Iterator[ast.ClassDef | Function]:
     """Classes, functions and methods whose names have no leading underscore; not what lies inside functions."""
     for node in body:
@@ -70,9 +75,9 @@ def test_functions_are_short() -> None:
 
 
 def test_functions_take_few_parameters() -> None:
-    """No function takes more than six parameters."""
+    """No function takes more than six parameters; a command's options are its face, not a caller's burden."""
     counts = {
-        f"{module.at(function)} {function.name}": _parameter_count(function)
+        f"{module.at(function)} {function.name}": _parameter_count(function) - _option_count(module, function)
         for module in modules(*CODE_FOLDERS)
         for function in module.functions()
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,15 +67,14 @@ def push(
         if parse_properties(given).source_kafka and not inputs:
             plan = make_repush_plan(connected.controller, name, RepushRequest(parse_properties(given)))
         else:
-            request = _push_request(inputs, key, value, written_at, on_duplicate_key)
             request = PushRequest(
-                inputs=request.inputs,
-                key=request.key,
-                value=request.value,
+                inputs=_needed(inputs),
+                key=_key_columns(key),
+                value=comma_list(value),
                 input_format=input_format,
                 options=pairs(option, "--option"),
-                written_at=request.written_at,
-                keep_last=request.keep_last,
+                written_at=written_at,
+                keep_last=_keeps_last(on_duplicate_key),
                 bad_rows_to=None if bad_rows_to is None else str(bad_rows_to.absolute()),
             )
             plan = make_push_plan(connected.controller, name, request, parse_properties(given))
@@ -181,11 +181,13 @@ def kill(rebuild: str, *, json_output: Json = False) -> None:
         out().print(f"{rebuild} is {view['status']}")
 
 
+@dataclass(frozen=True, slots=True)
 class _Asked:
     """How a run was asked for."""
 
-    def __init__(self, dry_run: bool, as_json: bool, request_id: str | None) -> None:  # noqa: FBT001 - private
-        self.dry_run, self.as_json, self.request_id = dry_run, as_json, request_id
+    dry_run: bool
+    as_json: bool
+    request_id: str | None
 
 
 def _run(connected: Cluster, plan: Plan, spark: SparkChoice, asked: _Asked) -> int:
@@ -248,17 +250,22 @@ def _read_plan(path: Path, store: str) -> Plan:
     return plan
 
 
-def _push_request(
-    inputs: list[str] | None, key: str | None, value: str | None, written_at: str | None, on_duplicate_key: str | None
-) -> PushRequest:
+def _needed(inputs: list[str] | None) -> tuple[str, ...]:
     if not inputs:
         raise InvalidRequest("no_input", "a push reads files", found="no INPUT", expected="one or more paths")
+    return tuple(inputs)
+
+
+def _key_columns(key: str | None) -> tuple[str, ...]:
     if key is None:
         raise InvalidRequest("no_key", "a push needs the columns of the key", expected="--key COL,…")
+    return comma_list(key)
+
+
+def _keeps_last(on_duplicate_key: str | None) -> bool:
     if on_duplicate_key not in (None, "last"):
         raise InvalidRequest("bad_option", "--on-duplicate-key takes one word", found=on_duplicate_key, expected="last")
-    keep_last = on_duplicate_key == "last"
-    return PushRequest(tuple(inputs), comma_list(key), comma_list(value), written_at=written_at, keep_last=keep_last)
+    return on_duplicate_key == "last"
 
 
 def _properties(file: Path | None, defines: list[str] | None) -> dict[str, str]:

@@ -173,14 +173,15 @@ class Store:
 
     def _batch(self, routing: Routing, number: int, node: str, keys: list[bytes]) -> tuple[KeyResult, ...]:
         address = Address(routing.name, routing.uid, number)
-        answer, seen = self._ask(node, lambda: self._nodes.batch(routing.nodes[node], address, keys))
+        url = routing.nodes[node]
+        answer, seen = self._ask(node, lambda: self._nodes.batch(url, address, keys))
         self._routing.notice(seen.current, seen.revision)
         if answer.version != number or any(result.state is KeyState.ELSEWHERE for result in answer.results):
             raise Refused("not_here", f"{node} does not hold all that was asked of it", found=answer.version)
         return answer.results
 
     def _choose(self, routing: Routing, routed: RoutedVersion, partition: int) -> str:
-        """A replica of the partition: another one after a failure, and not one that just failed if there is a choice."""
+        """A replica of the partition: another one after a failure, not one that just failed if there is a choice."""
         nodes = [node for node in routed.replicas.get(partition, ()) if node in routing.nodes]
         if not nodes:
             raise Unreachable("node_unreachable", f"no node holds partition {partition}", found=routed.replicas)
@@ -203,7 +204,8 @@ class Store:
         def attempt(routing: Routing, chosen: int) -> ScanPage:
             node = self._choose(routing, self._version(routing, chosen), partition)
             address = Address(routing.name, routing.uid, chosen)
-            page, seen = self._ask(node, lambda: self._nodes.page(routing.nodes[node], address, partition, after))
+            url = routing.nodes[node]
+            page, seen = self._ask(node, lambda: self._nodes.page(url, address, partition, after))
             self._routing.notice(seen.current, seen.revision)
             return page
 

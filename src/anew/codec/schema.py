@@ -36,6 +36,14 @@ class AvroSchema:
     root: Node = field(repr=False)
     named: Named = field(repr=False)
 
+    @property
+    def fields(self) -> dict[str, bool]:
+        """The fields of a record and whether each has a default; empty for every other schema."""
+        node: Any = json.loads(self.canonical)
+        if not isinstance(node, dict) or node.get("type") != "record":
+            return {}
+        return {str(field["name"]): "default" in field for field in node["fields"]}
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AvroSchema) and self.canonical == other.canonical
 

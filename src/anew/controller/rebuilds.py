@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from anew.api.models import BeginRebuild, EndRebuild, Heartbeat, HeartbeatAnswer, Seal
 from anew.catalog.change import Change, Put, PutRebuild, PutReclaim, PutRequest, PutStore
 from anew.controller.context import Context, change_store, store_named
@@ -14,8 +17,8 @@ from anew.core.feed import PositionMap
 from anew.core.lifecycle import VersionEvent
 from anew.core.plan import Plan
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
-from anew.core.store import Store, Version, VersionStatus
-from anew.log.interface import TopicPartition
+from anew.core.store import IN_THE_MAKING, Store, Version, VersionStatus
+from anew.log.interface import Log, Offsets, TopicPartition
 from anew.segments.layout import version_path
 
 _ATTEMPTS = 10
@@ -40,8 +43,19 @@ def begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
 
     Raises:
         InvalidRequest: ``plan_altered``, ``request_id_reused``.
-        Refused: ``rebuild_running``, ``plan_outdated``, ``truncated_above_start``, ``no_nodes``.
+        Refused: ``rebuild_running``, ``plan_outdated``, ``truncated_above_start``, ``topic_lost``, ``no_nodes``.
     """
+    for _ in range(_ATTEMPTS):
+        try:
+            return _begin(context, request, actor)
+        except Refused as error:
+            # The store moved between load and commit: the plan is judged again on what it is now.
+            if error.code != "revision_conflict":
+                raise
+    raise Refused("revision_conflict", f"{request.plan.store} is changed by others all the time", hint="try again")
+
+
+def _begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
     plan = request.plan
     known = context.catalog.request(request.request_id)
     if known is not None:
@@ -91,6 +105,7 @@ def heartbeat(context: Context, rebuild_id: str, request: Heartbeat) -> Heartbea
     """Renew the driver's lease; an ended rebuild is answered with "stop".
 
     Raises:
+        InvalidRequest: ``bad_stage``: the stage is not one that a driver works on.
         Refused: ``epoch_outdated``: another driver took over.
     """
     for _ in range(_ATTEMPTS):
@@ -98,6 +113,7 @@ def heartbeat(context: Context, rebuild_id: str, request: Heartbeat) -> Heartbea
         if rebuild.ended:
             return HeartbeatAnswer(kill_asked=True, lease_until_ms=rebuild.lease_until_ms)
         _check_epoch(rebuild, request.epoch)
+        _check_driven(request.stage)
         now_ms = context.clock()
         lease_ms = now_ms + int(context.limits.lease_seconds * 1000)
         renewed = rebuild if rebuild.stage not in DRIVEN_STAGES else advance(rebuild, request.stage, now_ms)
@@ -132,18 +148,16 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
                 "file_missing", f"the manifest is not in the deep store of {fabric}", found=request.manifest.path
             )
     now_ms = context.clock()
-    sealed = advance(advance(rebuild, Stage.SEAL, now_ms), Stage.LOAD, now_ms).model_copy(
-        update={
-            "ledger": request.ledger,
-            "fingerprint": request.fingerprint,
-            "records_per_s": request.records_per_s,
-        }
-    )
+    account = {"ledger": request.ledger, "fingerprint": request.fingerprint, "records_per_s": request.records_per_s}
 
     def change(present: Store) -> tuple[Store, tuple[Put, ...]]:
+        # Signs of life go on beside the seal, so that the record is looked at again at each try.
+        newest = rebuild_of(context, rebuild_id)
+        _check_epoch(newest, request.epoch)
+        sealed = advance(advance(newest, Stage.SEAL, now_ms), Stage.LOAD, now_ms).model_copy(update=account)
         after = lifecycle.seal(present, rebuild.version, request.manifest, now_ms)
         orphans = (PutReclaim(orphans_of(context, present, version, fabric)) for fabric in version.statuses)
-        return after, (PutRebuild(sealed, rebuild.revision), *orphans)
+        return after, (PutRebuild(sealed, newest.revision), *orphans)
 
     operation = context.operation("seal version", store.name, "driver", rebuild=rebuild_id, version=version.number)
     change_store(context, store.uid, operation, change)
@@ -171,20 +185,52 @@ def kill(context: Context, rebuild_id: str, actor: str) -> Rebuild:
     return end_rebuild(context, rebuild, RebuildStatus.KILLED, f"killed by {actor}", actor)
 
 
-def end_rebuild(context: Context, rebuild: Rebuild, status: RebuildStatus, error: str | None, actor: str) -> Rebuild:
-    """End a rebuild, and with a bad end its version, in one transaction."""
-    event = {RebuildStatus.FAILED: VersionEvent.FAIL, RebuildStatus.KILLED: VersionEvent.KILL}.get(status)
+def expire(context: Context, rebuild: Rebuild) -> Rebuild:
+    """Fail a rebuild whose driver gave no sign of life, unless it gave one, or sealed, in this very moment."""
+    late_ms = context.clock() - rebuild.lease_until_ms
+    error = f"the driver gave no sign of life; its lease ended {late_ms} ms ago"
+    return _end(context, rebuild, _Ending(RebuildStatus.FAILED, error, "controller", _lease_is_over))
+
+
+def _lease_is_over(rebuild: Rebuild, now_ms: int) -> bool:
+    return rebuild.stage in DRIVEN_STAGES and now_ms > rebuild.lease_until_ms
+
+
+def end_rebuild(context: Context, rebuild: Rebuild, status: RebuildStatus, error: str, actor: str) -> Rebuild:
+    """End a rebuild badly, and with it its version, in one transaction.
+
+    Raises:
+        Refused: ``swapped_already``: the version is not in the making any more.
+    """
+    return _end(context, rebuild, _Ending(status, error, actor))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a rebuild is to end, and whether that still holds once its newest record is known."""
+
+    status: RebuildStatus
+    error: str
+    actor: str
+    holds: Callable[[Rebuild, int], bool] = lambda _rebuild, _now_ms: True
+
+
+_EVENTS = {RebuildStatus.FAILED: VersionEvent.FAIL, RebuildStatus.KILLED: VersionEvent.KILL}
+
+
+def _end(context: Context, rebuild: Rebuild, ending: _Ending) -> Rebuild:
     now_ms = context.clock()
 
     def change(present: Store) -> tuple[Store, tuple[PutRebuild, ...]]:
         newest = rebuild_of(context, rebuild.id)
-        if newest.ended:
+        if newest.ended or not ending.holds(newest, now_ms):
             return present, ()
-        after = present if event is None else lifecycle.end_badly(present, rebuild.version, event, str(error), now_ms)
-        return after, (PutRebuild(end(newest, status, error, now_ms), newest.revision),)
+        _check_in_the_making(present, newest)
+        after = lifecycle.end_badly(present, rebuild.version, _EVENTS[ending.status], ending.error, now_ms)
+        return after, (PutRebuild(end(newest, ending.status, ending.error, now_ms), newest.revision),)
 
-    detail = {"rebuild": rebuild.id, "version": rebuild.version, "error": error}
-    operation = context.operation(f"rebuild {status.value}", rebuild.store, actor, **detail)
+    detail = {"rebuild": rebuild.id, "version": rebuild.version, "error": ending.error}
+    operation = context.operation(f"rebuild {ending.status.value}", rebuild.store, ending.actor, **detail)
     change_store(context, rebuild.store_uid, operation, change)
     return rebuild_of(context, rebuild.id)
 
@@ -228,7 +274,7 @@ def _check_logs(context: Context, store: Store, plan: Plan) -> None:
             start = plan.source.start.get(at)
             if start is None:
                 continue
-            present = log.offsets(TopicPartition(feed.topic, feed.topic_uid, at.partition))
+            present = _offsets(log, TopicPartition(feed.topic, feed.topic_uid, at.partition))
             stop = plan.source.end.get(at, start)
             if not (present.begin <= start and stop <= present.end):
                 raise Refused(
@@ -238,6 +284,21 @@ def _check_logs(context: Context, store: Store, plan: Plan) -> None:
                     expected=f"[{start}, {stop})",
                     hint="make a new plan with --dry-run",
                 )
+
+
+def _offsets(log: Log, topic: TopicPartition) -> Offsets:
+    try:
+        return log.offsets(topic)
+    except Failed as error:
+        if error.code != "topic_lost":
+            raise
+        raise Refused(
+            "topic_lost",
+            f"the topic {topic.topic} is not the one that the store's feed names",
+            found=error.found,
+            expected=topic.uid,
+            hint="its records are lost; a topic that was made again is another feed",
+        ) from error
 
 
 def _check_account(request: Seal) -> None:
@@ -251,6 +312,24 @@ def _check_account(request: Seal) -> None:
             found=f"{found[0]} rows, fingerprint {found[1]:016x}",
             expected=f"{written.count} rows, fingerprint {request.fingerprint.source:016x}",
         )
+
+
+def _check_in_the_making(store: Store, rebuild: Rebuild) -> None:
+    statuses = lifecycle.existing(store, rebuild.version).statuses
+    if IN_THE_MAKING.isdisjoint(statuses.values()):
+        raise Refused(
+            "swapped_already",
+            f"version {rebuild.version} of {store.name} is complete",
+            found={fabric: status.value for fabric, status in statuses.items()},
+            expected="a version in the making",
+            hint=f"to go back: anew rollback {store.name}",
+        )
+
+
+def _check_driven(stage: Stage) -> None:
+    if stage not in DRIVEN_STAGES:
+        expected = ", ".join(sorted(DRIVEN_STAGES))
+        raise InvalidRequest("bad_stage", "a driver does not work on this stage", found=stage.value, expected=expected)
 
 
 def _check_epoch(rebuild: Rebuild, epoch: int) -> None:

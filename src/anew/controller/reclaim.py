@@ -10,7 +10,7 @@ from anew.catalog.change import Change, DropReclaim, PutReclaim, Reclaim
 from anew.controller.context import Context, change_store
 from anew.controller.stores import offsets_at
 from anew.core import lifecycle
-from anew.core.errors import AnewError
+from anew.core.errors import AnewError, Failed
 from anew.core.retention import low_water, retirable
 from anew.core.store import Store, Version, VersionStatus
 from anew.log.interface import TopicPartition
@@ -144,4 +144,9 @@ def _delete_topic(context: Context, reclaim: Reclaim) -> None:
 def _truncate(context: Context, reclaim: Reclaim) -> None:
     topic, uid, partition, offset = reclaim.target.split("\n")
     log = context.fabrics[reclaim.fabric].log
-    log.truncate_below(TopicPartition(topic, uid, int(partition)), int(offset))
+    try:
+        log.truncate_below(TopicPartition(topic, uid, int(partition)), int(offset))
+    except Failed as error:
+        # A topic that is gone holds nothing to forget; its store was deleted.
+        if error.code != "topic_lost":
+            raise

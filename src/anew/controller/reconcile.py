@@ -17,7 +17,7 @@ from anew.api.models import NodeReport, ReplicaReport, ReplicaState
 from anew.catalog.change import PutRebuild
 from anew.controller.context import Context, change_store
 from anew.controller.nodes import live_reports, replicas_of, usable_nodes
-from anew.controller.rebuilds import end_rebuild
+from anew.controller.rebuilds import end_rebuild, expire
 from anew.controller.reclaim import collect, move_low_water, reclaim_due
 from anew.controller.stores import ends_of, ensure_feeds
 from anew.core import lifecycle
@@ -71,8 +71,7 @@ class Reconciler:
         now_ms = self.context.clock()
         if rebuild.stage in DRIVEN_STAGES:
             if now_ms > rebuild.lease_until_ms:
-                error = f"the driver gave no sign of life; its lease ended {now_ms - rebuild.lease_until_ms} ms ago"
-                end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
+                expire(self.context, rebuild)
             return
         version = lifecycle.existing(store, rebuild.version)
         for fabric in version.statuses:

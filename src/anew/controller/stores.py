@@ -33,7 +33,7 @@ def create_store(context: Context, request: CreateStore, actor: str) -> Store:
     Raises:
         InvalidRequest: ``bad_store_name``, ``bad_schema``, ``unknown_setting``, ``bad_setting``,
             ``request_id_reused``.
-        Refused: ``store_exists``.
+        Refused: ``store_exists``, ``topic_exists``.
     """
     body_hash = value_hash(request.model_dump(mode="json", exclude={"request_id"}))
     if request.request_id is not None:
@@ -60,6 +60,7 @@ def create_store(context: Context, request: CreateStore, actor: str) -> Store:
     )
     if config.hybrid:
         store = with_real_time_feeds(context, store)
+        _check_topics(context, store)
     operation = context.operation("create store", request.name, actor)
     known_request = () if request.request_id is None else (PutRequest(request.request_id, body_hash, store.uid),)
     context.catalog.commit(Change(operation, (PutStore(store, None), *known_request)))
@@ -144,13 +145,36 @@ def ensure_feeds(context: Context, uid: str) -> Store:
     if not waiting:
         return store
     for feed in waiting:
-        context.fabrics[feed.fabric].log.create_topic(TopicSpec(feed.topic, feed.topic_uid, feed.partitions))
+        log = context.fabrics[feed.fabric].log
+        present = log.topic(feed.topic)
+        if present is not None and present.uid in _topics_of_deleted_stores(context):
+            # Its store is gone and its name is needed: nobody reads it during the rest of the grace (rule R16).
+            log.delete_topic(feed.topic, present.uid)
+        log.create_topic(TopicSpec(feed.topic, feed.topic_uid, feed.partitions))
 
     def change(present: Store) -> tuple[Store, tuple[()]]:
         feeds = tuple(f.model_copy(update={"ready": True}) if f in waiting else f for f in present.feeds)
         return present.model_copy(update={"feeds": feeds}), ()
 
     return change_store(context, uid, context.operation("topics made", store.name, "controller"), change)
+
+
+def _check_topics(context: Context, store: Store) -> None:
+    """Refuse before anything is made when a topic of that name belongs to somebody else."""
+    for feed in store.feeds:
+        present = context.fabrics[feed.fabric].log.topic(feed.topic)
+        if present is not None and present.uid not in _topics_of_deleted_stores(context):
+            raise Refused(
+                "topic_exists",
+                f"the log of {feed.fabric} has a topic {feed.topic} already",
+                found=f"uid {present.uid}",
+                expected="no topic of that name",
+                hint="choose another name for the store, or remove the topic",
+            )
+
+
+def _topics_of_deleted_stores(context: Context) -> set[str]:
+    return {feed.topic_uid for store in context.catalog.deleted_stores() for feed in store.feeds}
 
 
 def with_real_time_feeds(context: Context, store: Store) -> Store:

@@ -13,7 +13,7 @@ from typing import Any
 from anew.core.errors import NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.core.plan import Plan
-from anew.core.store import ManifestRef, Store, Version, VersionStatus
+from anew.core.store import SEALED, ManifestRef, Store, Version, VersionStatus
 
 S = VersionStatus
 Change = Callable[[Store], Store]
@@ -119,9 +119,10 @@ def check_fence(store: Store, plan: Plan) -> None:
             )
     if plan.source.version is not None:
         source = store.version(plan.source.version)
-        if source is None or source.manifest != plan.source.manifest:
+        if source is None or source.manifest != plan.source.manifest or not readable(source):
+            found = None if source is None else source.status.value
             raise Refused(
-                "plan_outdated", "the source version is gone", found=None, expected=plan.source.topic, hint=hint
+                "plan_outdated", "the source version is gone", found=found, expected=plan.source.topic, hint=hint
             )
 
 
@@ -153,8 +154,11 @@ def seal(store: Store, number: int, manifest: ManifestRef, now_ms: int) -> Store
 
 
 def aim(store: Store, number: int, target: PositionMap) -> Store:
-    """Freeze the positions that every replica must reach before the swap (rule R17)."""
-    return _replace(store, existing(store, number).model_copy(update={"ready_target": target}))
+    """Freeze the positions that every replica must reach before the swap (rule R17); frozen once, they stay."""
+    version = existing(store, number)
+    if version.ready_target is not None:
+        return store
+    return _replace(store, version.model_copy(update={"ready_target": target}))
 
 
 def caught_up(store: Store, number: int, fabric: str, now_ms: int) -> Store:
@@ -165,14 +169,24 @@ def caught_up(store: Store, number: int, fabric: str, now_ms: int) -> Store:
 def swap_when_ready(store: Store, number: int, fabric: str, now_ms: int) -> Store:
     """The swap at the end of a rebuild: only from the current version that its plan recorded (rule R14).
 
-    Otherwise the version becomes deferred and says why.
+    Otherwise, or when it does not apply all feeds of the current one (rule R9), the version becomes deferred and says
+    why.
     """
     version = existing(store, number)
     planned, present = version.swap_from.get(fabric, 0), store.current.get(fabric, 0)
     if planned != present:
         why = f"not swapped in {fabric}: planned from version {planned}, but {present} is current now"
-        return _replace(store, _moved(version, _E.DEFER, (fabric,), now_ms, error=why))
-    return swap(store, number, fabric, now_ms)
+    elif missing := missing_feeds(store, version, fabric):
+        why = f"not swapped in {fabric}: version {present} applies {', '.join(missing)} as well"
+    else:
+        return swap(store, number, fabric, now_ms)
+    return _replace(store, _moved(version, _E.DEFER, (fabric,), now_ms, error=why))
+
+
+def missing_feeds(store: Store, version: Version, fabric: str) -> list[str]:
+    """The feeds of the fabric's current version that another version does not apply (rule R9)."""
+    current = store.version(store.current.get(fabric, 0))
+    return [] if current is None else sorted(set(current.feeds) - set(version.feeds))
 
 
 def swap(store: Store, number: int, fabric: str, now_ms: int) -> Store:
@@ -233,6 +247,11 @@ def reassign(store: Store, number: int, fabric: str, assignment: dict[int, tuple
     return _replace(store, version.model_copy(update={"assignment": {**version.assignment, fabric: assignment}}))
 
 
+def readable(version: Version) -> bool:
+    """Whether the version's base is complete and no step of its reclaim has begun (rule R15)."""
+    return version.manifest is not None and SEALED.issuperset(version.statuses.values())
+
+
 def existing(store: Store, number: int) -> Version:
     """The version of that number.
 
@@ -258,8 +277,7 @@ def _swap(store: Store, number: int, fabric: str, out: VersionEvent, now_ms: int
     changed = _replace(store, _moved(version, _E.SWAP_IN, (fabric,), now_ms, error=None))
     if present:
         before = existing(store, present)
-        missing = set(before.feeds) - set(version.feeds)
-        if missing:
+        if missing_feeds(store, version, fabric):
             raise Refused(
                 "feeds_missing",
                 f"version {number} does not apply all feeds of version {present}",

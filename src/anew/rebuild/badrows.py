@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from anew.codec.avro import parse_schema
 from anew.codec.container import read_container
-from anew.codec.vector import Misfit, cast_columns
+from anew.codec.vector import Misfit
 from anew.core.plan import PushInput
 from anew.segments.basefile import iter_columns
-from anew.spark.pushscan import EncodeTask, written_times
+from anew.spark.pushscan import EncodeTask, cast_selected, written_times
 
 _CHUNK_ROWS = 10_000
 
@@ -166,7 +166,7 @@ def _misfits(path: Path, chunk: _Chunk, task: EncodeTask) -> Iterator[BadRow]:
     bad = [BadRow(file, row.line, "-", str(row.text), "a row that parses", row.text) for row in chunk.unparsed]
     misfits: list[Misfit] = []
     for schema_text, names in ((task.key_schema, task.key), (task.value_schema, task.value)):
-        misfits += cast_columns(parse_schema(schema_text), batch.select(list(names))).misfits
+        misfits += cast_selected(parse_schema(schema_text), batch, names).misfits
     if task.written_at is not None:
         column: Any = batch.column(task.written_at)
         _, wrong = written_times(column)

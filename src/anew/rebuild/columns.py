@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.core.errors import InvalidRequest
 from anew.core.plan import PushInput
@@ -21,7 +18,7 @@ def encode_task(store: Store, files: PushInput, uris: dict[str, int], header: li
     key_schema = parse_schema(store.key_schema)
     value_schema = parse_schema(store.schemas[store.newest_schema_id])
     _check_key_columns(key_schema, files.key)
-    fields = _fields(value_schema)
+    fields = value_schema.fields
     value = files.value
     if not value:
         value = tuple(name for name in fields if header is None or name in header)
@@ -42,7 +39,7 @@ def encode_task(store: Store, files: PushInput, uris: dict[str, int], header: li
 
 
 def _check_key_columns(schema: AvroSchema, columns: tuple[str, ...]) -> None:
-    fields = _fields(schema)
+    fields = schema.fields
     if fields and sorted(fields) != sorted(columns):
         raise InvalidRequest(
             "wrong_key_columns",
@@ -54,11 +51,3 @@ def _check_key_columns(schema: AvroSchema, columns: tuple[str, ...]) -> None:
         raise InvalidRequest(
             "wrong_key_columns", "the key schema is not a record", found=", ".join(columns), expected="one column"
         )
-
-
-def _fields(schema: AvroSchema) -> dict[str, bool]:
-    """The fields of a record schema and whether each has a default; none for any other schema."""
-    root: Any = json.loads(schema.canonical)
-    if not isinstance(root, dict) or root.get("type") != "record":
-        return {}
-    return {str(field["name"]): "default" in field for field in root["fields"]}

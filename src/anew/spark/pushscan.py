@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.codec.container import container_columns
-from anew.codec.vector import Misfit, cast_columns, encode_table
+from anew.codec.vector import Cast, Misfit, arrow_schema, cast_columns, encode_table
 from anew.core.admission import with_hashes
 from anew.core.errors import InvalidRequest
 from anew.core.hashing import total
@@ -209,7 +209,7 @@ class _Encoder:
     ) -> tuple[Callable[[np.ndarray[Any, Any]], pa.RecordBatch], np.ndarray[Any, Any]]:
         """The columns as the schema wants them: a function from the rows that are kept in the end to their batch."""
         positions = keep.nonzero()[0]
-        cast = cast_columns(schema, batch.select(list(columns)).take(positions))
+        cast = cast_selected(schema, batch.take(positions), columns)
         for misfit in cast.misfits:
             self._misfit(batch, int(positions[misfit.row]), misfit)
         fitting = positions[np.asarray(cast.kept)]
@@ -296,6 +296,15 @@ class _Encoder:
         columns[ROWS.get_field_index("offset")] = pa.array(orders[kept])
         columns.append(pa.array(np.full(rows.num_rows, int(Kind.RAW), dtype=np.int8)))
         return pa.RecordBatch.from_arrays(columns, schema=SCANNED)
+
+
+def cast_selected(schema: AvroSchema, batch: pa.RecordBatch, columns: tuple[str, ...]) -> Cast:
+    """Cast some columns of the input to the schema's fields; for a schema that is no record, the one column."""
+    chosen = batch.select(list(columns))
+    if schema.fields:
+        return cast_columns(schema, chosen)
+    cast = cast_columns(schema, chosen.rename_columns(arrow_schema(schema).names))
+    return replace(cast, misfits=[replace(misfit, column=columns[0]) for misfit in cast.misfits])
 
 
 def written_times(column: pa.Array[Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -1,0 +1,101 @@
+"""From the base files of a version to a replica that serves: sorted files and ingest beside record-by-record writes.
+
+Both sides read the same verified base files of one partition after another, on one core. Record by record means what a
+user of RocksDB does without sorted files: the same cells, one put each.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from rocksdict import Rdict
+
+from anew.codec.compression import compressor
+from anew.core.arrow import bytes_list
+from anew.core.cell import encode_cells
+from anew.core.feed import NOWHERE
+from anew.deepstore.open import open_deep_store
+from anew.segments.basefile import read_rows
+from anew.segments.manifest import BaseFile
+from anew.storage.applying import Floors
+from anew.storage.memory import NodeMemory
+from anew.storage.replica import Base, Replica
+from anew.storage.sst import Promised, build_sst
+from bench.measuring import Outcome, machine, take_turns, timed
+from bench.synthetic import KEY_BYTES, PARTITIONS, VALUE_BYTES, BenchStore, make_bench_store
+
+DEFAULT_RECORDS = 2_000_000
+
+
+def run(folder: Path, records: int) -> Outcome:
+    """Measure with a base of so many records below a folder that is empty."""
+    bench = make_bench_store(folder, records, updates_share=0.0)
+    memory = NodeMemory()
+    sides: dict[str, Callable[[], float]] = {
+        "sorted": lambda: _each_file(bench, folder / "sorted", memory, _sorted),
+        "records": lambda: _each_file(bench, folder / "records", memory, _record_by_record),
+    }
+    seconds = take_turns(sides)
+    figures = {
+        "records": records,
+        "key_bytes": KEY_BYTES,
+        "value_bytes": VALUE_BYTES,
+        "partitions": PARTITIONS,
+        **{f"{name}_seconds": round(value, 3) for name, value in seconds.items()},
+        **{f"{name}_records_per_s_per_core": round(records / value) for name, value in seconds.items()},
+        **machine(),
+    }
+    return Outcome("load", figures, {"sorted_to_records": round(seconds["records"] / seconds["sorted"], 3)})
+
+
+Load = Callable[[Iterator[pa.RecordBatch], BaseFile, Path, NodeMemory], None]
+
+
+def _each_file(bench: BenchStore, target: Path, memory: NodeMemory, load: Load) -> float:
+    """The seconds to download, verify and load all base files; what was made goes afterwards, unmeasured."""
+    target.mkdir()
+    store = open_deep_store(bench.deep_store)
+
+    def work() -> None:
+        for number, file in enumerate(bench.manifest.files):
+            copy = target / f"{number}.parquet"
+            store.download(file.path, copy, file.checksum)
+            load(read_rows(str(copy)), file, target / str(number), memory)
+
+    took = timed(work)
+    shutil.rmtree(target)
+    return took
+
+
+def _sorted(rows: Iterator[pa.RecordBatch], file: BaseFile, target: Path, memory: NodeMemory) -> None:
+    promised = Promised(file.path, file.rows, file.tombstones, file.fingerprint)
+    sst = build_sst(target.with_suffix(".sst"), rows, promised)
+    if sst is None:
+        raise AssertionError("a bench's partition holds rows")
+    replica = Replica.create(target, memory, [[sst.path]], Base("bench", file.rows, 0, NOWHERE))
+    _serve(replica, file)
+
+
+def _serve(replica: Replica, file: BaseFile) -> None:
+    """Answer the first and the last key, then close: a load counts once it serves."""
+    replica.use(compressor("none"), Floors())
+    for key in (file.smallest_key, file.largest_key):
+        if replica.get(bytes.fromhex(key)) is None:
+            raise AssertionError("the load lost a key")
+    replica.close()
+
+
+def _record_by_record(rows: Iterator[pa.RecordBatch], file: BaseFile, target: Path, memory: NodeMemory) -> None:
+    database = Rdict(str(target), memory.options())
+    for batch in rows:
+        # The loop runs in C, so that what is compared is RocksDB's own work.
+        deque(map(database.__setitem__, bytes_list(batch.column("key")), bytes_list(encode_cells(batch))), maxlen=0)
+    database.flush()
+    for key in (file.smallest_key, file.largest_key):
+        if database.get(bytes.fromhex(key)) is None:
+            raise AssertionError("the load lost a key")
+    database.close()

@@ -1,0 +1,112 @@
+"""Running ``anew`` as a user does, in a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PERSON = {
+    "type": "record",
+    "name": "Person",
+    "fields": [{"name": "name", "type": "string"}, {"name": "age", "type": "int"}],
+}
+_COMMAND_SECONDS = 180
+_PATIENCE_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> Any:
+        """The error of the answer."""
+        return self.json["error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """The command line over one home."""
+
+    home: Path
+    extra: dict[str, str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of its commands."""
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("ANEW_")}
+        return {**plain, **self.extra, "ANEW_HOME": str(self.home)}
+
+    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        """Start a command in the background."""
+        command = [sys.executable, "-m", "anew.cli", *arguments]
+        return subprocess.Popen(
+            command, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+        )
+
+    def run(self, *arguments: str, stdin: str | None = None, environment: dict[str, str] | None = None) -> Answer:
+        """Run a command with ``--json`` and return what it did."""
+        command = [sys.executable, "-m", "anew.cli", *arguments, "--json"]
+        env = self.environment | ({} if environment is None else environment)
+        done = subprocess.run(
+            command, env=env, input=stdin, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
+        )
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def done(self, *arguments: str, stdin: str | None = None) -> Any:
+        """Run a command that must end with 0; returns its JSON document."""
+        answer = self.run(*arguments, stdin=stdin)
+        assert answer.code == 0, (arguments, answer.code, answer.out[-2_000:], answer.err[-2_000:])
+        return answer.json
+
+    def create(self, name: str, *settings: str) -> Any:
+        """Make a store of people: a string key, a record of name and age."""
+        options = [part for setting in settings for part in ("--set", setting)]
+        schemas = ("--key-schema", "string", "--value-schema", json.dumps(PERSON))
+        return self.done("store", "create", name, *schemas, *options)
+
+    def push(self, name: str, path: Path, *options: str) -> Any:
+        """A full push of people."""
+        return self.done("push", name, str(path), "--key", "id", "--value", "name,age", *options)
+
+    def write(self, name: str, *rows: dict[str, Any]) -> Any:
+        """Write rows and wait until the current version has them."""
+        written = self.done("write", name, "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
+        self.done("store", "wait", name, "--position", json.dumps(written["position"]))
+        return written
+
+    def value(self, name: str, key: str) -> Any:
+        """The value of one key, None when it is absent."""
+        return self.done("get", name, key)[0]["value"]
+
+    def scan(self, name: str, *options: str) -> dict[Any, Any]:
+        """All keys and values."""
+        answer = self.run("scan", name, *options)
+        assert answer.code == 0, answer.err
+        rows = [json.loads(line) for line in answer.out.splitlines()]
+        return {json.dumps(row["key"]): row["value"] for row in rows}
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition, named for the failure."""
+    deadline, pause = time.monotonic() + _PATIENCE_SECONDS, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {_PATIENCE_SECONDS} s for {what}"
+        pause.wait(0.05)

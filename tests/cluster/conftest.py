@@ -1,0 +1,42 @@
+"""A real embedded cluster for the tier: controller and two nodes as processes, driven through the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.commands import Anew
+
+_PORT = 7810
+
+
+@pytest.fixture(scope="session")
+def anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anew]:
+    """A running cluster of two nodes, shared by the tier; each test makes stores of its own."""
+    home = tmp_path_factory.mktemp("cluster") / "home"
+    anew = Anew(home, {"ANEW_PORT": str(_PORT), "ANEW_LEASE_SECONDS": "6", "ANEW_RECLAIM_GRACE_SECONDS": "2"})
+    anew.done("up", "--detach", "--nodes", "2")
+    try:
+        yield anew
+    finally:
+        anew.run("down")
+
+
+@pytest.fixture
+def lone(tmp_path: Path) -> Iterator[Anew]:
+    """A home without a cluster, for tests that start and stop their own on other ports."""
+    anew = Anew(tmp_path / "home", {"ANEW_PORT": str(_PORT + 20)})
+    try:
+        yield anew
+    finally:
+        anew.run("down")
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """Twenty people as CSV: id, name, age."""
+    path = tmp_path / "people.csv"
+    path.write_text("id,name,age\n" + "".join(f"p{n},name {n},{n + 20}\n" for n in range(20)), encoding="utf-8")
+    return path

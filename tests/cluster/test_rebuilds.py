@@ -1,0 +1,152 @@
+"""Push, write, repush, roll back and swap through the command line, on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.commands import Anew, wait_until
+
+
+def _current(anew: Anew, store: str) -> int:
+    number: int = anew.done("store", "show", store)["fabrics"]["dc-0"]["current"]
+    return number
+
+
+def _status(anew: Anew, store: str, number: int) -> Any:
+    versions = anew.done("store", "show", store)["fabrics"]["dc-0"]["versions"]
+    return next(version["status"] for version in versions if version["number"] == number)
+
+
+@pytest.mark.case("stores:A1", "stores:H6", "stores:H9", "stores:I2", "stores:C3", "stores:H4")
+def test_a_store_lives_through_push_write_repush_rollback_and_swap(anew: Anew, people: Path) -> None:
+    """Writes before, during and after a repush are in every version that keeps applying the log."""
+    anew.create("life", "hybrid=true", "partitions=2", "rt_partitions=4")
+    pushed = anew.push("life", people)
+    assert pushed["status"] == "succeeded"
+    assert pushed["ledger"] == {"read": 20, "superseded": 0, "deleted": 0, "expired": 0, "skipped": 0, "written": 20}
+    anew.write("life", {"key": "p1", "value": {"name": "new", "age": 1}}, {"key": "p2", "delete": True})
+    pending = anew.done("store", "update", "life", "--set", "partitions=3", "--set", "compression=gzip")["pending"]
+    assert pending == [
+        {"setting": "partitions", "now": 2, "wanted": 3},
+        {"setting": "compression", "now": "none", "wanted": "gzip"},
+    ]
+    done = anew.done("repush", "life")
+    assert done["plan"]["source"]["version"] == 1
+    assert done["ledger"]["read"] == 22
+    assert done["ledger"]["written"] == 20
+    assert done["fingerprint"]["source"] == done["fingerprint"]["target"]
+    anew.write("life", {"key": "p3", "value": {"name": "late", "age": 3}})
+    assert _current(anew, "life") == 2
+    expected = anew.scan("life")
+    assert len(expected) == 19
+    assert expected['"p1"'] == {"name": "new", "age": 1}
+    back = anew.done("rollback", "life")
+    assert back["done"]["dc-0"] == {"before": 2, "after": 1}
+    anew.done("store", "wait", "life")
+    assert anew.scan("life") == expected
+    assert _status(anew, "life", 2) == "rolled_back"
+    anew.done("swap", "life", "life_v2")
+    assert anew.scan("life") == expected
+    assert anew.scan("life", "--version", "1") == expected
+
+
+def test_a_plan_from_a_dry_run_is_run_exactly_and_refused_once_the_configuration_moved(
+    anew: Anew, people: Path, tmp_path: Path
+) -> None:
+    """``--plan`` runs the dry run's plan although more was written since, and exits 3 after a change."""
+    anew.create("planned", "hybrid=true", "rt_partitions=2")
+    anew.push("planned", people)
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    first.write_text(json.dumps(anew.done("repush", "planned", "--dry-run")), encoding="utf-8")
+    anew.write("planned", {"key": "p1", "value": {"name": "after the plan", "age": 1}})
+    done = anew.done("repush", "planned", "--plan", str(first))
+    assert done["plan"]["id"] == json.loads(first.read_text(encoding="utf-8"))["id"]
+    assert done["ledger"]["read"] == 20, "what was written after the plan is not read, it arrives through the log"
+    anew.done("store", "wait", "planned")
+    assert anew.value("planned", "p1") == {"name": "after the plan", "age": 1}
+    second.write_text(json.dumps(anew.done("repush", "planned", "--dry-run")), encoding="utf-8")
+    anew.done("store", "update", "planned", "--set", "partitions=7")
+    refused = anew.run("repush", "planned", "--plan", str(second))
+    assert refused.code == 3
+    assert refused.error["code"] == "plan_outdated"
+    assert "configuration" in refused.error["message"]
+
+
+@pytest.mark.case("stores:H1", "rules:R22")
+def test_the_same_request_id_is_the_same_rebuild(anew: Anew, people: Path, tmp_path: Path) -> None:
+    """Running one plan twice under one request id makes one version."""
+    anew.create("once", "hybrid=true", "rt_partitions=2")
+    anew.push("once", people)
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(anew.done("repush", "once", "--dry-run")), encoding="utf-8")
+    first = anew.done("repush", "once", "--plan", str(plan), "--request-id", "r-1")
+    again = anew.done("repush", "once", "--plan", str(plan), "--request-id", "r-1")
+    assert again["id"] == first["id"]
+    assert _current(anew, "once") == 2
+
+
+@pytest.mark.case("stores:J7")
+def test_a_killed_driver_leaves_the_store_serving_and_is_cleaned_up(anew: Anew, people: Path) -> None:
+    """SIGKILL in the middle of a repush: reads go on, the next repush works, the first one's files are reclaimed."""
+    anew.create("killed", "hybrid=true", "rt_partitions=2")
+    anew.push("killed", people)
+    driver = anew.start("repush", "killed", start_new_session=True)
+
+    def building() -> bool:
+        running = [r for r in anew.done("rebuild", "list", "--store", "killed") if r["status"] == "running"]
+        return bool(running) and running[0]["stage"] == "build"
+
+    wait_until(building, "the repush to build")
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    assert anew.value("killed", "p1") == {"name": "name 1", "age": 21}
+    wait_until(lambda: _status(anew, "killed", 2) in ("failed", "retired", "reclaimed"), "the lease to end")
+    done = anew.done("repush", "killed")
+    assert done["version"] == 3
+    assert _current(anew, "killed") == 3
+    wait_until(lambda: _status(anew, "killed", 2) == "reclaimed", "the first attempt to be reclaimed")
+    uid = anew.done("store", "show", "killed")["uid"]
+    left = {path.name for path in (anew.home / "deepstore" / "dc-0" / "stores" / uid).iterdir() if any(path.iterdir())}
+    assert left == {"v1", "v3"}
+
+
+@pytest.mark.case("stores:H3")
+def test_a_rebuild_that_is_killed_stops_its_driver(anew: Anew, people: Path) -> None:
+    """``anew rebuild kill`` ends the version at once and the driver soon after, with exit 1."""
+    anew.create("stopped", "hybrid=true", "rt_partitions=2")
+    anew.push("stopped", people)
+    driver = anew.start("repush", "stopped")
+    wait_until(lambda: _running(anew, "stopped") is not None, "the repush to begin")
+    rebuild = _running(anew, "stopped")
+    assert rebuild is not None
+    assert anew.done("rebuild", "kill", rebuild)["status"] == "killed"
+    _, printed = driver.communicate(timeout=60)
+    assert driver.returncode == 1
+    assert "killed" in printed
+    assert _current(anew, "stopped") == 1
+    again = anew.run("rebuild", "kill", rebuild)
+    assert (again.code, again.error["code"]) == (3, "rebuild_ended")
+
+
+def test_an_interrupted_repush_is_killed_and_exits_130(anew: Anew, people: Path) -> None:
+    """Ctrl-C asks the job to stop and kills the rebuild."""
+    anew.create("interrupted", "hybrid=true", "rt_partitions=2")
+    anew.push("interrupted", people)
+    driver = anew.start("repush", "interrupted")
+    wait_until(lambda: _running(anew, "interrupted") is not None, "the repush to begin")
+    driver.send_signal(signal.SIGINT)
+    driver.communicate(timeout=60)
+    assert driver.returncode == 130
+    wait_until(lambda: _status(anew, "interrupted", 2) in ("killed", "retired", "reclaimed"), "the version to end")
+    assert _current(anew, "interrupted") == 1
+
+
+def _running(anew: Anew, store: str) -> str | None:
+    running = [r["id"] for r in anew.done("rebuild", "list", "--store", store) if r["status"] == "running"]
+    return running[0] if running else None

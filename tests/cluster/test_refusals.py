@@ -1,0 +1,159 @@
+"""Every refusal says what was found, what was expected and what to do, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.commands import PERSON, Anew
+
+_SCHEMAS = ("--key-schema", "string", "--value-schema", json.dumps(PERSON))
+
+
+@pytest.fixture(scope="module")
+def store(anew: Anew) -> str:
+    """A hybrid store without a version."""
+    anew.create("refusing", "hybrid=true", "rt_partitions=2")
+    return "refusing"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("store", "show", "refusin"), 2, "unknown_store"),
+        (("store", "create", "refusing", *_SCHEMAS), 3, "store_exists"),
+        (("store", "create", "Bad-Name", *_SCHEMAS), 2, "bad_store_name"),
+        (("store", "create", "other", "--key-schema", "strin", "--value-schema", "int"), 2, "bad_schema"),
+        (("store", "create", "other", "--key-schema", "double", "--value-schema", "int"), 2, "bad_key_schema"),
+        (("store", "create", "other", "--key-schema", "@no.avsc", "--value-schema", "int"), 2, "no_schema_file"),
+        (("store", "update", "refusing", "--set", "partitons=2"), 2, "unknown_setting"),
+        (("store", "update", "refusing", "--set", "partitions=many"), 2, "bad_setting"),
+        (("store", "update", "refusing", "--set", "compression=zstd_dict"), 2, "not_supported_yet"),
+        (("store", "update", "refusing", "--set", "rt_partitions=9"), 2, "fixed_setting"),
+        (("store", "update", "refusing"), 2, "nothing_to_change"),
+        (("push", "refusing", "/no/such/file.csv", "--key", "id"), 2, "no_input"),
+        (("push", "refusing", "--key", "id"), 2, "no_input"),
+        (("repush", "refusing"), 3, "nothing_to_repush"),
+        (("repush", "refusing", "-D", "kafka.input.fabrik=x"), 2, "unknown_property"),
+        (("repush", "refusing", "-D", "kafka.input.max.records.per.mapper=1M"), 2, "bad_setting"),
+        (("repush", "refusing", "-D", "repush.ttl.enable=true"), 2, "not_supported_yet"),
+        (("repush", "refusing", "--defer-swap"), 2, "not_supported_yet"),
+        (("get", "refusing", "p1"), 3, "no_current_version"),
+        (("swap", "refusing", "9"), 2, "unknown_version"),
+        (("rollback", "refusing"), 3, "no_backup"),
+        (("rebuild", "show", "nope"), 2, "unknown_rebuild"),
+        (("store", "list", "--no-such-option"), 2, "usage"),
+        (("store", "delete", "refusing"), 2, "not_confirmed"),
+    ],
+)
+def test_bad_requests_are_refused_with_their_code(
+    anew: Anew, store: str, arguments: tuple[str, ...], code: int, error: str
+) -> None:
+    """The exit code and the error's code are those of the face, and nothing was changed."""
+    before = anew.done("store", "list")
+    answer = anew.run(*arguments)
+    assert (answer.code, answer.error["code"]) == (code, error), answer.out
+    assert answer.error["message"]
+    assert answer.error["found"] is not None or answer.error["expected"] is not None
+    assert anew.done("store", "list") == before
+
+
+@pytest.mark.case("stores:A12")
+def test_an_unknown_key_of_the_guide_names_the_nearest_one(anew: Anew, store: str) -> None:
+    """A misspelt key is refused with the key that was probably meant."""
+    answer = anew.run("repush", store, "-D", "kafka.input.fabrik=x")
+    assert answer.error["hint"] == "did you mean kafka.input.fabric?"
+
+
+@pytest.mark.case("stores:A13")
+def test_a_value_that_does_not_parse_names_key_value_and_what_is_accepted(anew: Anew, store: str) -> None:
+    """The refusal has all three."""
+    error = anew.run("repush", store, "-D", "kafka.input.max.records.per.mapper=1M").error
+    assert "kafka.input.max.records.per.mapper" in error["message"]
+    assert error["found"] == "1M"
+    assert "whole number" in error["expected"]
+
+
+@pytest.mark.case("stores:A11")
+def test_a_push_of_files_and_of_the_stores_own_data_at_once_is_refused(anew: Anew, store: str, people: Path) -> None:
+    """Both are named."""
+    answer = anew.run("push", store, str(people), "--key", "id", "-D", "source.kafka=true")
+    assert answer.code == 2
+    assert "source.kafka = true" in answer.error["found"]
+    assert str(people) in answer.error["found"]
+
+
+@pytest.mark.case("stores:A10")
+def test_without_a_controller_a_repush_fails_at_once_and_makes_nothing(anew: Anew, store: str) -> None:
+    """The catalog cannot be reached: exit 4, and no version exists afterwards."""
+    answer = anew.run("repush", store, environment={"ANEW_URL": "http://127.0.0.1:9"})
+    assert (answer.code, answer.error["code"]) == (4, "controller_unreachable")
+    assert anew.done("store", "show", store)["fabrics"]["dc-0"]["versions"] == []
+
+
+@pytest.mark.case("stores:I7")
+def test_a_value_that_does_not_fit_the_newest_schema_is_refused_at_the_writer(anew: Anew, store: str) -> None:
+    """The refusal names line and field, exit 1, and only what came before was written."""
+    rows = [
+        {"key": "a", "value": {"name": "fits", "age": 1}},
+        {"key": "b", "value": {"name": "does not", "age": "old"}},
+        {"key": "c", "value": {"name": "never read", "age": 3}},
+    ]
+    answer = anew.run("write", store, "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
+    assert answer.code == 1
+    assert "line 2" in answer.error["message"]
+    assert "age" in answer.error["message"]
+    assert answer.error["found"]["accepted"] == 1
+
+
+@pytest.mark.case("stores:I6")
+def test_a_write_from_the_far_future_is_refused_at_the_writer(anew: Anew, store: str) -> None:
+    """A given time beyond the skew limit is not written."""
+    row = {"key": "a", "value": {"name": "future", "age": 1}, "written_at": 33_000_000_000_000}
+    answer = anew.run("write", store, "-", stdin=json.dumps(row))
+    assert answer.code == 1
+    assert answer.error["code"] == "written_at_out_of_range"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code"),
+    [
+        ("id,name,age\n,nobody,3\n", (), "null_keys"),
+        ("id,name,age\na,one,1\na,two,2\n", (), "duplicate_keys"),
+        ("id,name,age\na,one,old\n", (), "bad_rows"),
+    ],
+)
+def test_what_only_the_data_shows_is_a_failed_version_that_nothing_serves(
+    anew: Anew, tmp_path: Path, text: str, options: tuple[str, ...], code: str
+) -> None:
+    """Exit 1, the version is failed, and the store goes on without it."""
+    name = f"bad_{code}"
+    path = tmp_path / "rows.csv"
+    path.write_text(text, encoding="utf-8")
+    anew.create(name)
+    answer = anew.run("push", name, str(path), "--key", "id", *options)
+    assert (answer.code, answer.error["code"]) == (1, code), answer.out
+    view = anew.done("store", "show", name)["fabrics"]["dc-0"]
+    assert view["current"] == 0
+    assert view["versions"][0]["status"] in ("failed", "retired", "reclaimed")
+    if code == "bad_rows":
+        assert answer.error["found"] == [f"{path}:2: age: found old, expected int"]
+
+
+def test_a_missing_column_is_refused_with_the_nearest_one(anew: Anew, store: str, people: Path) -> None:
+    """The message names the column; nothing serves."""
+    answer = anew.run("push", store, str(people), "--key", "idd")
+    assert answer.code in (1, 2)
+    assert answer.error["code"] == "missing_column"
+    assert answer.error["hint"] == "did you mean id?"
+
+
+def test_hybrid_cannot_be_changed_once_there_is_a_version(anew: Anew, people: Path) -> None:
+    """Refused in the present state, and nothing is pending afterwards."""
+    anew.create("fixed")
+    anew.push("fixed", people)
+    answer = anew.run("store", "update", "fixed", "--set", "hybrid=true")
+    assert (answer.code, answer.error["code"]) == (3, "hybrid_fixed")
+    assert anew.done("store", "show", "fixed")["pending"] == []
