@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from anew.cli.main import run_command
 
 PERSON = {
     "type": "record",
@@ -58,7 +63,13 @@ class Anew:
         """Start a command in the background."""
         command = [sys.executable, "-m", "anew.cli", *arguments]
         return subprocess.Popen(
-            command, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+            command,
+            env=self.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=_interruptible,
+            **options,
         )
 
     def run(self, *arguments: str, stdin: str | None = None, environment: dict[str, str] | None = None) -> Answer:
@@ -83,8 +94,26 @@ class Anew:
         return self.done("store", "create", name, *schemas, *options)
 
     def push(self, name: str, path: Path, *options: str) -> Any:
-        """A full push of people."""
-        return self.done("push", name, str(path), "--key", "id", "--value", "name,age", *options)
+        """A full push of people, on this process's Spark session."""
+        return self.here("push", name, str(path), "--key", "id", "--value", "name,age", *options)
+
+    def here(self, *arguments: str) -> Any:
+        """Run a command that must end with 0 inside this process, so that it finds the session that runs here."""
+        answer = self.run_here(*arguments)
+        assert answer.code == 0, (arguments, answer.code, answer.out[-2_000:])
+        return answer.json
+
+    def run_here(self, *arguments: str) -> Answer:
+        """Run a command inside this process: the same entry point, without a JVM of its own."""
+        printed, before = io.StringIO(), dict(os.environ)
+        os.environ.update(self.environment)
+        try:
+            with contextlib.redirect_stdout(printed):
+                code = run_command([*arguments, "--json"])
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        return Answer(code, printed.getvalue(), "")
 
     def write(self, name: str, *rows: dict[str, Any]) -> Any:
         """Write rows and wait until the current version has them."""
@@ -102,6 +131,11 @@ class Anew:
         assert answer.code == 0, answer.err
         rows = [json.loads(line) for line in answer.out.splitlines()]
         return {json.dumps(row["key"]): row["value"] for row in rows}
+
+
+def _interruptible() -> None:
+    """A test run in the background ignores Ctrl-C, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

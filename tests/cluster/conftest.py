@@ -6,10 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.cluster.commands import Anew
 
 _PORT = 7810
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_of_this_process(spark: SparkSession) -> SparkSession:
+    """Commands that run inside this process find this session and use it."""
+    return spark
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ def test_a_store_lives_through_push_write_repush_rollback_and_swap(anew: Anew, p
         {"setting": "partitions", "now": 2, "wanted": 3},
         {"setting": "compression", "now": "none", "wanted": "gzip"},
     ]
-    done = anew.done("repush", "life")
+    done = anew.here("repush", "life")
     assert done["plan"]["source"]["version"] == 1
     assert done["ledger"]["read"] == 22
     assert done["ledger"]["written"] == 20
@@ -63,16 +63,16 @@ def test_a_plan_from_a_dry_run_is_run_exactly_and_refused_once_the_configuration
     anew.create("planned", "hybrid=true", "rt_partitions=2")
     anew.push("planned", people)
     first, second = tmp_path / "first.json", tmp_path / "second.json"
-    first.write_text(json.dumps(anew.done("repush", "planned", "--dry-run")), encoding="utf-8")
+    first.write_text(json.dumps(anew.here("repush", "planned", "--dry-run")), encoding="utf-8")
     anew.write("planned", {"key": "p1", "value": {"name": "after the plan", "age": 1}})
-    done = anew.done("repush", "planned", "--plan", str(first))
+    done = anew.here("repush", "planned", "--plan", str(first))
     assert done["plan"]["id"] == json.loads(first.read_text(encoding="utf-8"))["id"]
     assert done["ledger"]["read"] == 20, "what was written after the plan is not read, it arrives through the log"
     anew.done("store", "wait", "planned")
     assert anew.value("planned", "p1") == {"name": "after the plan", "age": 1}
-    second.write_text(json.dumps(anew.done("repush", "planned", "--dry-run")), encoding="utf-8")
+    second.write_text(json.dumps(anew.here("repush", "planned", "--dry-run")), encoding="utf-8")
     anew.done("store", "update", "planned", "--set", "partitions=7")
-    refused = anew.run("repush", "planned", "--plan", str(second))
+    refused = anew.run_here("repush", "planned", "--plan", str(second))
     assert refused.code == 3
     assert refused.error["code"] == "plan_outdated"
     assert "configuration" in refused.error["message"]
@@ -84,9 +84,9 @@ def test_the_same_request_id_is_the_same_rebuild(anew: Anew, people: Path, tmp_p
     anew.create("once", "hybrid=true", "rt_partitions=2")
     anew.push("once", people)
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(anew.done("repush", "once", "--dry-run")), encoding="utf-8")
-    first = anew.done("repush", "once", "--plan", str(plan), "--request-id", "r-1")
-    again = anew.done("repush", "once", "--plan", str(plan), "--request-id", "r-1")
+    plan.write_text(json.dumps(anew.here("repush", "once", "--dry-run")), encoding="utf-8")
+    first = anew.here("repush", "once", "--plan", str(plan), "--request-id", "r-1")
+    again = anew.here("repush", "once", "--plan", str(plan), "--request-id", "r-1")
     assert again["id"] == first["id"]
     assert _current(anew, "once") == 2
 
@@ -107,7 +107,7 @@ def test_a_killed_driver_leaves_the_store_serving_and_is_cleaned_up(anew: Anew, 
     driver.communicate()
     assert anew.value("killed", "p1") == {"name": "name 1", "age": 21}
     wait_until(lambda: _status(anew, "killed", 2) in ("failed", "retired", "reclaimed"), "the lease to end")
-    done = anew.done("repush", "killed")
+    done = anew.here("repush", "killed")
     assert done["version"] == 3
     assert _current(anew, "killed") == 3
     wait_until(lambda: _status(anew, "killed", 2) == "reclaimed", "the first attempt to be reclaimed")

@@ -52,25 +52,25 @@ def test_bad_requests_are_refused_with_their_code(
     anew: Anew, store: str, arguments: tuple[str, ...], code: int, error: str
 ) -> None:
     """The exit code and the error's code are those of the face, and nothing was changed."""
-    before = anew.done("store", "list")
-    answer = anew.run(*arguments)
+    before = anew.here("store", "show", store)
+    answer = anew.run_here(*arguments)
     assert (answer.code, answer.error["code"]) == (code, error), answer.out
     assert answer.error["message"]
     assert answer.error["found"] is not None or answer.error["expected"] is not None
-    assert anew.done("store", "list") == before
+    assert anew.here("store", "show", store) == before
 
 
 @pytest.mark.case("stores:A12")
 def test_an_unknown_key_of_the_guide_names_the_nearest_one(anew: Anew, store: str) -> None:
     """A misspelt key is refused with the key that was probably meant."""
-    answer = anew.run("repush", store, "-D", "kafka.input.fabrik=x")
+    answer = anew.run_here("repush", store, "-D", "kafka.input.fabrik=x")
     assert answer.error["hint"] == "did you mean kafka.input.fabric?"
 
 
 @pytest.mark.case("stores:A13")
 def test_a_value_that_does_not_parse_names_key_value_and_what_is_accepted(anew: Anew, store: str) -> None:
     """The refusal has all three."""
-    error = anew.run("repush", store, "-D", "kafka.input.max.records.per.mapper=1M").error
+    error = anew.run_here("repush", store, "-D", "kafka.input.max.records.per.mapper=1M").error
     assert "kafka.input.max.records.per.mapper" in error["message"]
     assert error["found"] == "1M"
     assert "whole number" in error["expected"]
@@ -133,18 +133,18 @@ def test_what_only_the_data_shows_is_a_failed_version_that_nothing_serves(
     path = tmp_path / "rows.csv"
     path.write_text(text, encoding="utf-8")
     anew.create(name)
-    answer = anew.run("push", name, str(path), "--key", "id", *options)
+    answer = anew.run_here("push", name, str(path), "--key", "id", *options)
     assert (answer.code, answer.error["code"]) == (1, code), answer.out
     view = anew.done("store", "show", name)["fabrics"]["dc-0"]
     assert view["current"] == 0
     assert view["versions"][0]["status"] in ("failed", "retired", "reclaimed")
     if code == "bad_rows":
-        assert answer.error["found"] == [f"{path}:2: age: found old, expected int"]
+        assert answer.error["found"] == [f"{path}:2: age: found str 'old', expected int"]
 
 
 def test_a_missing_column_is_refused_with_the_nearest_one(anew: Anew, store: str, people: Path) -> None:
     """The message names the column; nothing serves."""
-    answer = anew.run("push", store, str(people), "--key", "idd")
+    answer = anew.run_here("push", store, str(people), "--key", "idd")
     assert answer.code in (1, 2)
     assert answer.error["code"] == "missing_column"
     assert answer.error["hint"] == "did you mean id?"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from anew.core.feed import NOWHERE, Feed, Position
+from anew.core.feed import NOWHERE, Feed, Position, PositionMap
 from anew.core.ledger import Ledger
 from anew.core.plan import Plan
 from anew.core.rebuild import Fingerprints, Progress, Stage
@@ -191,7 +191,7 @@ class ReplicaReport(Wire):
     version: int
     partition: int
     state: ReplicaState
-    position: Position = NOWHERE
+    position: Position = Field(default_factory=PositionMap)
     lag_records: int = 0
     lag_ms: int = 0
     rows: int = 0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 from importlib.metadata import version as release_of
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 from anew.cli import lifecycle, local, reads, rebuilds, stores
@@ -16,6 +15,11 @@ from anew.core.errors import AnewError, InvalidRequest
 from anew.runtime.logs import log_to_stderr
 
 INTERRUPTED = 130
+
+_CLICK_ERRORS: tuple[type[Exception], ...] = tuple(
+    cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
+)
+"""The root of what the parser raises; Typer brings its own copy of Click and does not name the class."""
 
 app = typer.Typer(
     name="anew",
@@ -70,11 +74,11 @@ def run_command(arguments: list[str]) -> int:
     except AnewError as error:
         print_error(error, as_json=as_json)
         return error.exit_code
-    except click.ClickException as error:
-        usage = InvalidRequest("usage", error.format_message(), found=" ".join(arguments), hint="anew --help")
+    except _CLICK_ERRORS as error:
+        usage = InvalidRequest("usage", _message(error), found=" ".join(arguments), hint="anew --help")
         print_error(usage, as_json=as_json)
         return usage.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         if as_json:
             print_json(
                 {
@@ -89,3 +93,7 @@ def run_command(arguments: list[str]) -> int:
             )
         return INTERRUPTED
     return result if isinstance(result, int) else 0
+
+
+def _message(error: Any) -> str:
+    return str(error.format_message())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from anew.core.confighash import value_hash
-from anew.core.feed import NOWHERE, FeedPartition, Position
+from anew.core.feed import FeedPartition, Position, PositionMap
 from anew.core.store import Frozen, ManifestRef, RebuildKind
 
 
@@ -66,8 +66,8 @@ class Source(_Value):
     version: int | None = None
     fabric: str | None = None
     topic: str | None = None
-    start: Position = NOWHERE
-    end: Position = NOWHERE
+    start: Position = Field(default_factory=PositionMap)
+    end: Position = Field(default_factory=PositionMap)
     config: Frozen | None = None
     manifest: ManifestRef | None = None
     ttl_floor_ms: int = 0
@@ -81,7 +81,7 @@ class Target(_Value):
     version: int
     fabrics: tuple[str, ...]
     config: Frozen
-    start: Position = NOWHERE
+    start: Position = Field(default_factory=PositionMap)
 
 
 class Change(_Value):

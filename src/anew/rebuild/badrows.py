@@ -179,10 +179,11 @@ def _misfits(path: Path, chunk: _Chunk, task: EncodeTask) -> Iterator[BadRow]:
 
 
 def _opened(path: Path) -> IO[str]:
+    """The lines of a text file; bytes that are no UTF-8 become U+FFFD, as in the scan that found the file."""
     match path.suffix.lower():
         case ".gz":
-            return gzip.open(path, "rt", encoding="utf-8", newline="")
+            return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")
         case ".bz2":
-            return bz2.open(path, "rt", encoding="utf-8", newline="")
+            return bz2.open(path, "rt", encoding="utf-8", errors="replace", newline="")
         case _:
-            return path.open(encoding="utf-8", newline="")
+            return path.open(encoding="utf-8", errors="replace", newline="")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.core.errors import InvalidRequest
 from anew.core.plan import PushInput
+from anew.core.settings import did_you_mean
 from anew.core.store import Store
 from anew.spark.pushscan import EncodeTask, check_columns
 
@@ -13,19 +14,14 @@ def encode_task(store: Store, files: PushInput, uris: dict[str, int], header: li
     """What the encoding tasks need to know.
 
     Raises:
-        InvalidRequest: ``missing_column``, ``wrong_key_columns``.
+        InvalidRequest: ``missing_column``, ``wrong_key_columns``, ``wrong_value_columns``.
     """
     key_schema = parse_schema(store.key_schema)
     value_schema = parse_schema(store.schemas[store.newest_schema_id])
     _check_key_columns(key_schema, files.key)
-    fields = value_schema.fields
-    value = files.value
-    if not value:
-        value = tuple(name for name in fields if header is None or name in header)
     if header is not None:
         check_columns(header, [*files.key, *files.value, *([files.written_at] if files.written_at else [])])
-        missing = [name for name, has_default in fields.items() if name not in value and not has_default]
-        check_columns(header, missing)
+    value = _value_columns(value_schema, files.value, header)
     return EncodeTask(
         key_schema=store.key_schema,
         value_schema=value_schema.canonical,
@@ -36,6 +32,34 @@ def encode_task(store: Store, files: PushInput, uris: dict[str, int], header: li
         files=uris,
         exact_rows=files.format in ("parquet", "avro"),
     )
+
+
+def _value_columns(schema: AvroSchema, asked: tuple[str, ...], header: list[str] | None) -> tuple[str, ...]:
+    """The columns of the value: those asked for, else all that the schema names and the input has."""
+    fields = schema.fields
+    if not fields:
+        if len(asked) != 1:
+            raise _wrong_value_columns("the value schema is not a record", asked, "one column")
+        return asked
+    unknown = [name for name in asked if name not in fields]
+    if unknown:
+        hint = did_you_mean(unknown[0], fields)
+        raise _wrong_value_columns(f"the value schema has no field {unknown[0]}", asked, ", ".join(fields), hint)
+    value = asked if asked else tuple(name for name in fields if header is None or name in header)
+    missing = [name for name, has_default in fields.items() if name not in value and not has_default]
+    if asked and missing:
+        raise _wrong_value_columns(f"the field {missing[0]} has no default and no column", asked, ", ".join(fields))
+    if header is not None:
+        check_columns(header, missing)
+    return value
+
+
+def _wrong_value_columns(
+    message: str, found: tuple[str, ...], expected: str, hint: str | None = None
+) -> InvalidRequest:
+    shown = ", ".join(found) if found else "none"
+    hint = "name them with --value" if hint is None else hint
+    return InvalidRequest("wrong_value_columns", message, found=shown, expected=expected, hint=hint)
 
 
 def _check_key_columns(schema: AvroSchema, columns: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from anew.core.rows import ROWS
 from anew.deepstore.interface import DeepStore
+from anew.segments.basefile import ROW_GROUP_ROWS
 from anew.segments.manifest import Manifest
 from anew.spark.frames import SCANNED, Kind, spark_schema
 
@@ -18,13 +19,18 @@ def scan_base(spark: SparkSession, store: DeepStore, manifest: Manifest, max_rec
     """The rows of a version's base files, columns `SCANNED`.
 
     A task reads whole row groups, about ``max_records`` rows of them: Spark cuts files by bytes, so that the limit is
-    turned into bytes by the files' own density.
+    turned into bytes by the files' own density. Less than a row group is never asked for: it would only make tasks
+    that find nothing to read.
     """
     files = manifest.files
     if not files:
-        return spark.createDataFrame([], spark_schema(SCANNED))
+        # Not createDataFrame: it makes this session the thread's active one, and Spark then refuses to register the
+        # log's source in any other session of the process.
+        return spark.range(0).select(*(F.lit(None).cast(f.dataType).alias(f.name) for f in spark_schema(SCANNED)))
     rows = sum(file.rows + file.tombstones for file in files)
-    wanted = max(1, int(sum(file.bytes for file in files) * max_records / max(rows, 1)))
+    largest_group = min(ROW_GROUP_ROWS, max(file.rows + file.tombstones for file in files))
+    bytes_per_row = sum(file.bytes for file in files) / max(rows, 1)
+    wanted = max(1, int(bytes_per_row * max(max_records, largest_group)))
     present = int(str(spark.conf.get(_SPLIT_BYTES, "134217728")).removesuffix("b"))
     spark.conf.set(_SPLIT_BYTES, str(min(present, wanted)))
     # An open file costs as much as a split, so that files are not packed together beyond the limit.

@@ -88,7 +88,7 @@ def repush_rows(spark: SparkSession, plan: Plan, place: Place, source: Manifest,
     base = scan_base(spark, store, source, plan.splits.max_records)
     if not plan.splits.ranges:
         return base
-    return base.unionByName(scan_log(spark, plan.source, feeds, place.source_log, plan.splits.ranges))
+    return base.unionByName(scan_log(spark, plan.source, feeds, place.source_log, plan.splits))
 
 
 def run_merge(scanned: DataFrame, plan: Plan, task: MergeTask, feeds: dict[int, str]) -> list[TaskReport]:

@@ -73,12 +73,16 @@ def report_row(report: dict[str, Any]) -> pa.RecordBatch:
 
 
 def partition_expression(config: Frozen) -> Column:
-    """The partition id of the ``key`` column, in [0, partitions).
+    """The partition id of the ``key`` column, in [0, partitions)."""
+    return checked_partition(F.pmod(F.xxhash64("key"), F.lit(config.partitions)).cast("int"), config.partitions)
+
+
+def checked_partition(partition: Column, count: int) -> Column:
+    """The partition id, or an error that names the key (hex) where it is null or not in [0, count).
 
     ``repartitionById`` takes ids silently modulo n and null as 0, so that an id out of range must fail here.
     """
-    partition = F.pmod(F.xxhash64("key"), F.lit(config.partitions)).cast("int")
-    in_range = partition.isNotNull() & (partition >= 0) & (partition < config.partitions)
+    in_range = partition.isNotNull() & (partition >= 0) & (partition < count)
     message = F.concat(F.lit("the partitioner gave no valid partition for key "), F.hex("key"))
     return F.when(in_range, partition).otherwise(F.raise_error(message).cast("int"))
 

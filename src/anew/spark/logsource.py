@@ -1,11 +1,14 @@
-"""The embedded log as a Spark data source: one task per split, Arrow batches, a report at the end of each."""
+"""The embedded log as a Spark data source: Arrow batches, and a report at the end of each split.
+
+A task costs about a tenth of a second before it has read anything, so that one task reads several short splits.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +20,7 @@ from anew.core.admission import admit, with_hashes
 from anew.core.errors import Failed
 from anew.core.feed import Feed
 from anew.core.hashing import total
-from anew.core.plan import LogSplit, Source
+from anew.core.plan import LogSplit, Source, Splits
 from anew.log.interface import Log, TopicPartition
 from anew.log.open import open_log
 from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
@@ -25,10 +28,11 @@ from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
 _BATCH_RECORDS = 10_000
 _STALL_SECONDS = 60.0
 _IDLE_SECONDS = 0.05
+_TASKS_PER_CORE = 2
 
 
 class LogSource(DataSource):
-    """Reads the ranges of a plan. Options: ``location``, ``feeds``, ``splits``, ``starts`` (all JSON)."""
+    """Reads the ranges of a plan. Options: ``location``, ``feeds``, ``groups`` of splits, ``starts`` (all JSON)."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,27 +49,46 @@ class LogSource(DataSource):
 
 
 class LogSourceReader(DataSourceReader):
-    """Turns splits into Spark partitions and reads them."""
+    """Turns groups of splits into Spark partitions and reads them."""
 
     def __init__(self, options: dict[str, str]) -> None:
         """Parse the options once, on the driver."""
         self._location = LogLocation.model_validate_json(options["location"])
         self._feeds = {feed.id: feed for feed in map(Feed.model_validate, json.loads(options["feeds"]))}
-        self._splits = [LogSplit.model_validate(split) for split in json.loads(options["splits"])]
+        self._groups = [[LogSplit.model_validate(split) for split in group] for group in json.loads(options["groups"])]
         self._starts = {(feed, int(p)): int(o) for feed, p, o in json.loads(options["starts"])}
 
     def partitions(self) -> list[InputPartition]:
-        """One Spark partition per split, in order."""
-        return [InputPartition(index) for index in range(len(self._splits))]
+        """One Spark partition per group, in order."""
+        return [InputPartition(index) for index in range(len(self._groups))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one split, then its report. Runs on an executor."""
-        split = self._splits[partition.value]
+        """The rows of one group's splits, each followed by its report. Runs on an executor."""
         log = open_log(self._location.kind, self._location.address, clock=_no_clock)
         try:
-            yield from scan_split(log, self._feeds[split.feed], split, self._starts[split.feed, split.partition])
+            for split in self._groups[partition.value]:
+                yield from scan_split(log, self._feeds[split.feed], split, self._starts[split.feed, split.partition])
         finally:
             log.close()
+
+
+def group_splits(splits: Sequence[LogSplit], max_records: int, wanted: int) -> list[list[LogSplit]]:
+    """The splits in order, in groups of at most ``max_records`` (case B7): about ``wanted`` of them if that is enough.
+
+    A split is never divided: the plan names it, and its report must come back once (rule R19).
+    """
+    total_records = sum(split.end - split.begin for split in splits)
+    limit = min(max_records, -(-total_records // max(wanted, 1)))
+    groups: list[list[LogSplit]] = []
+    room = 0
+    for split in splits:
+        records = split.end - split.begin
+        if records > room:
+            groups.append([])
+            room = limit
+        groups[-1].append(split)
+        room -= records
+    return groups
 
 
 def scan_split(log: Log, feed: Feed, split: LogSplit, start: int) -> Iterator[pa.RecordBatch]:
@@ -104,16 +127,17 @@ def scan_split(log: Log, feed: Feed, split: LogSplit, start: int) -> Iterator[pa
 
 
 def scan_log(
-    spark: SparkSession, source: Source, feeds: tuple[Feed, ...], location: LogLocation, splits: tuple[LogSplit, ...]
+    spark: SparkSession, source: Source, feeds: tuple[Feed, ...], location: LogLocation, splits: Splits
 ) -> DataFrame:
     """The rows of the plan's log splits, columns `SCANNED`."""
     spark.dataSource.register(LogSource)
     starts = [(at.feed, at.partition, offset) for at, offset in source.start.items()]
+    groups = group_splits(splits.ranges, splits.max_records, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     return (
         spark.read.format(LogSource.name())
         .option("location", location.model_dump_json())
         .option("feeds", json.dumps([feed.model_dump(mode="json") for feed in feeds]))
-        .option("splits", json.dumps([split.model_dump() for split in splits]))
+        .option("groups", json.dumps([[split.model_dump() for split in group] for group in groups]))
         .option("starts", json.dumps(starts))
         .load()
     )

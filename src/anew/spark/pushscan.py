@@ -12,12 +12,14 @@ from urllib.parse import unquote, urlparse
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from anew.codec.arrow_types import SINGLE_COLUMN
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.codec.container import container_columns
 from anew.codec.vector import Cast, Misfit, arrow_schema, cast_columns, encode_table
@@ -29,10 +31,13 @@ from anew.core.rows import ROWS
 from anew.core.settings import did_you_mean
 from anew.core.stamp import BATCH
 from anew.spark.avrosource import AvroSource
+from anew.spark.failures import reason_of
 from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
 
 FILE, BLOCK, CORRUPT = "__file", "__block", "__corrupt"
 _EXAMPLES = 20
+_CSV = {"header": "true", "quote": '"', "escape": '"'}
+"""As RFC 4180 says and everybody writes: a quote inside of quotes is doubled. Spark's own default is a backslash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ def input_columns(spark: SparkSession, files: PushInput, paths: list[str]) -> li
     try:
         match files.format:
             case "csv":
-                options = {"header": "true", **files.options}
+                options = {**_CSV, **files.options}
                 return spark.read.options(**options).csv(paths[0]).columns
             case "json":
                 return None
@@ -80,6 +85,8 @@ def input_columns(spark: SparkSession, files: PushInput, paths: list[str]) -> li
                 return spark.read.options(**files.options).parquet(*paths).columns
     except AnalysisException as error:
         raise unreadable(files.format, str(error)) from error
+    except (PySparkException, Py4JJavaError) as error:
+        raise unreadable(files.format, str(reason_of(error).found)) from error
 
 
 def check_columns(found: list[str], wanted: Sequence[str]) -> None:
@@ -114,7 +121,7 @@ def scan_files(spark: SparkSession, files: PushInput, task: EncodeTask, header: 
     match files.format:
         case "csv":
             fields = [StructField(name, StringType()) for name in [*(header or wanted), CORRUPT]]
-            options = {"header": "true", "enforceSchema": "false", **files.options}
+            options = {**_CSV, "enforceSchema": "false", **files.options}
             frame = _text_reader(spark, options, fields).csv(paths)
         case "json":
             fields = [StructField(name, StringType()) for name in [*wanted, CORRUPT]]
@@ -179,10 +186,13 @@ class _Encoder:
             for row in bad.nonzero()[0]:
                 self._misfit(batch, int(row), Misfit(int(row), "-", str(corrupt[int(row)]), "a row that parses"))
             keep &= ~bad
+        self._count_null_keys(batch, keep)
         keys, keep = self._cast(batch, self.key_schema, self.task.key, keep)
         values, keep = self._cast(batch, self.value_schema, self.task.value, keep)
         times, keep = self._times(batch, keep)
         kept = keep.nonzero()[0]
+        # Rows, not misfits: one row may have several.
+        self.bad += batch.num_rows - kept.size
         rows = self._rows(
             encode_table(self.key_schema, keys(kept)), encode_table(self.value_schema, values(kept)), times[kept]
         )
@@ -231,9 +241,6 @@ class _Encoder:
         return times, keep & ~bad
 
     def _misfit(self, batch: pa.RecordBatch, row: int, misfit: Misfit) -> None:
-        self.bad += 1
-        if misfit.column in self.task.key and batch.column(misfit.column)[row].as_py() is None:
-            self.null_keys += 1
         file = str(batch.column(FILE)[row])
         self.bad_files.add(file)
         if len(self.examples) < _EXAMPLES:
@@ -246,6 +253,17 @@ class _Encoder:
                     "expected": misfit.expected,
                 }
             )
+
+    def _count_null_keys(self, batch: pa.RecordBatch, keep: np.ndarray[Any, Any]) -> None:
+        null = np.zeros_like(keep)
+        for name in self.task.key:
+            if not self._key_takes_null(name):
+                null |= batch.column(name).is_null().to_numpy(zero_copy_only=False)
+        self.null_keys += int((null & keep).sum())
+
+    def _key_takes_null(self, column: str) -> bool:
+        schema = arrow_schema(self.key_schema)
+        return schema.field(column if column in schema.names else 0).nullable
 
     def _orders(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
         """The place of each row in its file, ascending: a block's start plus the row's index in the block.
@@ -305,6 +323,15 @@ def cast_selected(schema: AvroSchema, batch: pa.RecordBatch, columns: tuple[str,
         return cast_columns(schema, chosen)
     cast = cast_columns(schema, chosen.rename_columns(arrow_schema(schema).names))
     return replace(cast, misfits=[replace(misfit, column=columns[0]) for misfit in cast.misfits])
+
+
+def cast_named(schema: AvroSchema, columns: pa.RecordBatch) -> Cast:
+    """`cast_columns`, where a schema that is no record takes its one column under any name."""
+    single = arrow_schema(schema).names
+    if single != [SINGLE_COLUMN] or columns.num_columns != 1 or columns.schema.names == single:
+        return cast_columns(schema, columns)
+    cast = cast_columns(schema, columns.rename_columns(single))
+    return replace(cast, misfits=[replace(misfit, column=columns.schema.names[0]) for misfit in cast.misfits])
 
 
 def written_times(column: pa.Array[Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

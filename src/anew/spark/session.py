@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -47,9 +49,10 @@ def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[Spark
     builder = builder.master(master if master is not None else os.environ.get("MASTER", "local[*]"))
     for key, value in {**_OURS, **conf}.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    with _interrupts_held():
+        session = builder.getOrCreate()
     try:
+        session.sparkContext.setLogLevel("ERROR")
         yield session
     finally:
         session.stop()

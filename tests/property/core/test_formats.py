@@ -102,10 +102,10 @@ def test_cells_survive_and_both_encoders_agree(rows: list[tuple[bytes, Cell]]) -
 def test_headers_of_many_cells_are_those_of_each(rows: list[tuple[bytes, Cell]]) -> None:
     """What is read from many headers at once is what each cell says."""
     headers, found = decode_headers([encode_cell(cell) for _, cell in rows])
-    stamps_found = [(int(h["time"]), int(h["incarnation"]), int(h["feed_partition"]), int(h["offset"])) for h in headers]
-    assert stamps_found == [
-        (c.stamp.time_ms, c.stamp.incarnation, c.stamp.partition, c.stamp.offset) for _, c in rows
+    stamps_found = [
+        (int(h["time"]), int(h["incarnation"]), int(h["feed_partition"]), int(h["offset"])) for h in headers
     ]
+    assert stamps_found == [(c.stamp.time_ms, c.stamp.incarnation, c.stamp.partition, c.stamp.offset) for _, c in rows]
     assert found == [cell.stamp.origin for _, cell in rows]
 
 

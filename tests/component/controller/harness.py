@@ -1,0 +1,313 @@
+"""A controller over a real catalog, log and deep store, reached through its HTTP face; nodes are reports made here."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from anew.api.http import ControllerClient
+from anew.api.models import (
+    BeginRebuild,
+    CreateStore,
+    DeadLetter,
+    DesiredStore,
+    DesiredVersion,
+    LogLocation,
+    NodeReport,
+    ReplicaReport,
+    ReplicaState,
+    Seal,
+    Swap,
+)
+from anew.catalog.database import DatabaseCatalog
+from anew.controller.app import make_app
+from anew.controller.context import Context, Fabric, Limits
+from anew.controller.reconcile import Reconciler
+from anew.controller.watch import Watch
+from anew.core.errors import AnewError
+from anew.core.feed import Feed, FeedPartition, PositionMap
+from anew.core.ledger import Entry, Ledger
+from anew.core.partition import XxHash64Partitioner, feed_partitions_of
+from anew.core.plan import Plan, PushInput
+from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush, push_start_ms
+from anew.core.rebuild import Fingerprints, Rebuild
+from anew.core.store import ManifestRef, RebuildKind, Store, Version
+from anew.deepstore.interface import DeepStore
+from anew.deepstore.open import open_deep_store
+from anew.log.embedded import EmbeddedLog
+from anew.log.interface import TopicPartition
+from anew.segments.layout import attempt_path, manifest_path, version_path
+from anew.segments.manifest import BaseFile, Manifest, SubPartition
+from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA, append_records
+from anew.testing.clock import NOON_MS, ManualClock
+
+LIMITS = Limits(
+    lease_seconds=20,
+    node_alive_seconds=6,
+    node_lost_seconds=60,
+    ready_deadline_seconds=300,
+    reclaim_grace_seconds=600,
+    low_water_interval_seconds=1,
+)
+_ROW_HASH = 77
+_ACCOUNT = Entry(count=1, hash=_ROW_HASH)
+
+
+class _AppTransport(httpx.BaseTransport):
+    """Hands a client's requests to the application in this process; what a handler did not expect is raised here."""
+
+    def __init__(self, app: TestClient) -> None:
+        self._app = app
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """One exchange."""
+        answer = self._app.request(request.method, str(request.url), content=request.read(), headers=request.headers)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+
+@dataclass
+class Cluster:
+    """A controller with one fabric, and what nodes and drivers do to it, step by step."""
+
+    context: Context
+    clock: ManualClock
+    client: ControllerClient
+    http: TestClient
+    reconciler: Reconciler
+    log: EmbeddedLog
+    deep: DeepStore
+    nodes: tuple[str, ...] = ("node-1", "node-2")
+    _requests: Iterator[int] = field(default_factory=itertools.count)
+
+    # -- stores ------------------------------------------------------------------------------------------------------
+
+    def create(self, name: str = "flights", **settings: Any) -> Store:
+        """A hybrid store with 4 RT partitions, 2 partitions and 1 replica, unless told otherwise."""
+        values = {"hybrid": True, "rt_partitions": 4, "partitions": 2, "replicas": 1, **settings}
+        self.client.create_store(
+            CreateStore(name=name, key_schema=KEY_SCHEMA, value_schema=VALUE_SCHEMA, settings=values)
+        )
+        return self.store(name)
+
+    def store(self, name: str = "flights") -> Store:
+        """The aggregate as the catalog holds it."""
+        store = self.context.catalog.store(name)
+        assert store is not None
+        return store
+
+    def version(self, number: int, name: str = "flights") -> Version:
+        """A version of it."""
+        version = self.store(name).version(number)
+        assert version is not None
+        return version
+
+    def status(self, number: int, name: str = "flights") -> str:
+        """Where a version stands."""
+        return self.version(number, name).status.value
+
+    def write(self, feed: Feed, count: int, prefix: str = "key") -> None:
+        """Append that many nearline writes where their keys belong."""
+        partitioner = XxHash64Partitioner(feed.partitions)
+        for number in range(count):
+            key = f"{prefix}-{number}".encode()
+            at = TopicPartition(feed.topic, feed.topic_uid, partitioner.of(key))
+            self.log.append(at, append_records([key], [b"value"]))
+
+    def ends(self, feed: Feed) -> PositionMap:
+        """The ends of a feed's partitions."""
+        return PositionMap(
+            {
+                at: self.log.offsets(TopicPartition(feed.topic, feed.topic_uid, at.partition)).end
+                for at in feed.feed_partitions()
+            }
+        )
+
+    # -- drivers -----------------------------------------------------------------------------------------------------
+
+    def push_plan(self, name: str = "flights", as_of_ms: int | None = None) -> Plan:
+        """The plan of a push made now."""
+        as_of = self.clock() if as_of_ms is None else as_of_ms
+        files = PushInput(paths=("/in.csv",), format="csv", key=("key",), as_of_ms=as_of)
+        at_ms = push_start_ms(self.store(name), as_of, self.clock())
+        view = self.client.snapshot(name, at_ms)
+        snapshot = Snapshot(
+            view.store, view.ends, view.unreachable, view.base_files, view.records_per_second, view.now_ms
+        )
+        return plan_push(snapshot, files, 1_000, view.at_time)
+
+    def repush_plan(self, name: str = "flights", request: RepushRequest | None = None) -> Plan:
+        """The plan of a repush made now."""
+        view = self.client.snapshot(name)
+        snapshot = Snapshot(
+            view.store, view.ends, view.unreachable, view.base_files, view.records_per_second, view.now_ms
+        )
+        return plan_repush(snapshot, RepushRequest() if request is None else request)
+
+    def begin(self, plan: Plan, request_id: str | None = None) -> Rebuild:
+        """Begin a plan."""
+        chosen = f"request-{next(self._requests)}" if request_id is None else request_id
+        return self.client.begin_rebuild(BeginRebuild(plan=plan, request_id=chosen, driver="test"))
+
+    def manifest_of(self, rebuild: Rebuild) -> ManifestRef:
+        """Write one base file and the manifest that names it, as a driver does."""
+        store = self.store(rebuild.store)
+        directory = version_path(store.uid, rebuild.version, rebuild.id, rebuild.epoch)
+        content = f"rows of {rebuild.id}".encode()
+        path = attempt_path(directory, 0, 0, "attempt-0")
+        self.deep.put(path, content)
+        file = BaseFile(
+            path=path,
+            rows=1,
+            tombstones=0,
+            bytes=len(content),
+            checksum=hashlib.sha256(content).hexdigest(),
+            smallest_key="00",
+            largest_key="00",
+            fingerprint=_ROW_HASH,
+        )
+        plan = rebuild.plan
+        manifest = Manifest(
+            store=store.name,
+            store_uid=store.uid,
+            version=rebuild.version,
+            kind=RebuildKind(plan.kind),
+            rebuild=rebuild.id,
+            epoch=rebuild.epoch,
+            key_schema=store.key_schema,
+            schemas=store.schemas,
+            config=plan.target.config,
+            config_hash=plan.target.config.hash,
+            created_at_ms=self.clock(),
+            ledger=Ledger(read=_ACCOUNT, written=_ACCOUNT),
+            sub_partitions=(SubPartition(partition=0, sub_partition=0, runs=((file,),)),),
+        )
+        target = manifest_path(directory)
+        self.deep.put(target, manifest.to_bytes())
+        return manifest.ref(target)
+
+    def seal_of(self, rebuild: Rebuild, **changes: Any) -> Seal:
+        """A seal that balances; ``changes`` replace its fields."""
+        seal = Seal(
+            epoch=rebuild.epoch,
+            manifest=self.manifest_of(rebuild),
+            ledger=Ledger(read=_ACCOUNT, written=_ACCOUNT),
+            fingerprint=Fingerprints(source=_ROW_HASH, target=_ROW_HASH),
+            records_per_s=100.0,
+        )
+        return seal.model_copy(update=changes)
+
+    def seal(self, rebuild: Rebuild) -> dict[str, Any]:
+        """Build and seal."""
+        return self.client.seal(rebuild.id, self.seal_of(rebuild))
+
+    def serve(self, plan: Plan) -> int:
+        """Take a plan all the way: begin, build, seal, load, swap; the version's number."""
+        rebuild = self.begin(plan)
+        self.seal(rebuild)
+        self.settle(3)
+        return rebuild.version
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def report(self, node: str, change: Callable[[ReplicaReport], ReplicaReport | None] | None = None) -> None:
+        """The node says that it holds all that it should, caught up to the log's end; ``change`` says otherwise."""
+        desired = self.client.desired(node, FABRIC)
+        assert desired is not None
+        replicas = [
+            self._replica(store, version, partition)
+            for store in desired.stores
+            for version in store.versions
+            for partition in version.partitions
+        ]
+        told = [replica if change is None else change(replica) for replica in replicas]
+        self.client.report(node_report(node, *(replica for replica in told if replica is not None)))
+
+    def _replica(self, store: DesiredStore, version: DesiredVersion, partition: int) -> ReplicaReport:
+        position: dict[FeedPartition, int] = {}
+        for feed in store.feeds:
+            ends = self.ends(feed)
+            for number in feed_partitions_of(partition, version.config.partitions, feed.partitions):
+                position[FeedPartition(feed.id, number)] = ends[FeedPartition(feed.id, number)]
+        return ReplicaReport(
+            store_uid=store.uid,
+            version=version.number,
+            partition=partition,
+            state=ReplicaState.APPLYING,
+            position=PositionMap(position),
+        )
+
+    def round(self) -> None:
+        """One round of the reconciler."""
+        self.reconciler.round()
+
+    def settle(self, rounds: int = 5) -> None:
+        """Rounds with reports of all nodes in between: enough for whatever can happen without time passing."""
+        for _ in range(rounds):
+            for node in self.nodes:
+                self.report(node)
+            self.round()
+
+    def pass_seconds(self, seconds: float) -> None:
+        """Let time pass; the nodes stay alive."""
+        self.clock.advance(int(seconds * 1000))
+        for node in self.nodes:
+            self.report(node)
+
+    def swap(self, number: int, name: str = "flights") -> dict[str, Any]:
+        """Somebody swaps."""
+        return self.client.swap(name, Swap(version=number))
+
+    def files(self, prefix: str = "") -> list[str]:
+        """Paths in the deep store."""
+        return [file.path for file in self.deep.list(prefix if prefix else "stores")]
+
+
+def node_report(node: str, *replicas: ReplicaReport, dead_letters: tuple[DeadLetter, ...] = ()) -> NodeReport:
+    """A node's report."""
+    return NodeReport(
+        node=node,
+        fabric=FABRIC,
+        url=f"http://{node}:1",
+        started_at_ms=NOON_MS,
+        replicas=replicas,
+        dead_letters=dead_letters,
+    )
+
+
+@contextmanager
+def opened_cluster(directory: Path, limits: Limits = LIMITS) -> Iterator[Cluster]:
+    """A cluster of two live nodes and no store."""
+    clock = ManualClock()
+    ids = itertools.count()
+    catalog = DatabaseCatalog(f"sqlite:///{directory}/catalog.sqlite", timeout_seconds=0.5)
+    log = EmbeddedLog(directory / "log", clock=clock, durable=False)
+    deep = open_deep_store(str(directory / "deep"))
+    location = LogLocation(kind="embedded", address=str(directory / "log"))
+    fabric = Fabric(FABRIC, log, location, deep)
+    context = Context(catalog, {FABRIC: fabric}, clock, lambda: f"id-{next(ids):04d}", limits, "0.1")
+    with TestClient(make_app(context, Watch(catalog.revision)), base_url="http://controller") as http:
+        client = ControllerClient("http://controller", actor="tester", transport=_AppTransport(http))
+        cluster = Cluster(context, clock, client, http, Reconciler(context), log, deep)
+        for node in cluster.nodes:
+            client.report(node_report(node))
+        yield cluster
+        client.close()
+    log.close()
+    catalog.close()
+
+
+def refused(kind: type[AnewError], act: Callable[[], object]) -> AnewError:
+    """The error of that very class that an act ends in."""
+    with pytest.raises(kind) as caught:
+        act()
+    assert type(caught.value) is kind
+    return caught.value

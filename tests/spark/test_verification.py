@@ -1,0 +1,152 @@
+"""Faults between reading and writing are found before anything is sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from anew.core.errors import Failed
+from anew.core.merge import Cell
+from anew.core.stamp import BATCH, Stamp
+from anew.spark import build
+from anew.spark.mergewrite import merge_and_write
+from tests.spark.world import World
+
+Fault = Callable[[DataFrame], DataFrame]
+
+
+def _filled(make_world: Callable[..., World]) -> World:
+    world = make_world()
+    world.base({b"base %02d" % n: Cell(Stamp(0, BATCH.encoded), b"v%d" % n, 1) for n in range(40)})
+    for n in range(40):
+        world.write(b"feed %02d" % n, b"v%d" % n)
+    return world
+
+
+def _inject(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    """Let a fault happen to the rows on their way from the scans to the merge."""
+    scanned = build.repush_rows
+    monkeypatch.setattr(build, "repush_rows", lambda *given: fault(scanned(*given)))
+
+
+def _drop_a_shuffle_block(kind: int) -> Fault:
+    return lambda rows: rows.where((F.col("kind") != kind) | (F.pmod(F.xxhash64("key"), F.lit(4)) != 1))
+
+
+def _drop_one_make_one_twice(first: bytes, second: bytes) -> Fault:
+    def fault(rows: DataFrame) -> DataFrame:
+        return rows.where(F.col("key") != F.lit(first)).unionByName(rows.where(F.col("key") == F.lit(second)))
+
+    return fault
+
+
+@pytest.mark.case("stores:J1", "rules:R19", "rules:R7")
+@pytest.mark.parametrize(("kind", "source"), [(0, "base"), (1, "dc-0/flights_rt#1/")])
+def test_a_lost_shuffle_block_fails_the_rebuild(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, kind: int, source: str
+) -> None:
+    """Rows that vanish between scan and merge fail the rebuild, naming the source and both counts."""
+    world = _filled(make_world)
+    _inject(monkeypatch, _drop_a_shuffle_block(kind))
+    with pytest.raises(Failed) as caught:
+        world.build_repush(world.repush_plan())
+    assert caught.value.code == "rows_lost"
+    assert f"rows of {source}" in str(caught.value)
+    assert len(world.manifests) == 1
+
+
+@pytest.mark.case("rules:R19")
+@pytest.mark.parametrize("name", [b"base", b"feed"])
+def test_counts_that_agree_by_accident_do_not_pass(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, name: bytes
+) -> None:
+    """One row lost and another made twice leave the counts equal; the hashes tell."""
+    world = _filled(make_world)
+    _inject(monkeypatch, _drop_one_make_one_twice(*_two_of_one_partition(world, name)))
+    with pytest.raises(Failed) as caught:
+        world.build_repush(world.repush_plan())
+    assert caught.value.code == "rows_lost"
+    counts = [str(text).split()[0] for text in (caught.value.found, caught.value.expected)]
+    assert counts[0] == counts[1]
+
+
+def _two_of_one_partition(world: World, name: bytes) -> tuple[bytes, bytes]:
+    """Two keys of one source: of one feed partition, so that its count stays right."""
+    if name == b"base":
+        return b"base 00", b"base 01"
+    found = [key for key, cell in world.history(world.manifests[1].start, world.ends()) if cell.stamp.partition == 0]
+    return found[0], found[1]
+
+
+@pytest.mark.case("rules:R19")
+def test_a_split_that_did_not_report_fails_the_rebuild(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each split of the plan must report once: one that is missing, rows and all, is named."""
+    world = _filled(make_world)
+    plan = world.repush_plan()
+    missing = plan.splits.ranges[0]
+    rows = f"kind = 1 and feed_partition = {missing.partition}"
+    report = f"kind = 2 and cast(value as string) like '%{missing.id}%'"
+    _inject(monkeypatch, lambda scanned: scanned.where(f"not ({rows}) and not ({report})"))
+    with pytest.raises(Failed) as caught:
+        world.build_repush(plan)
+    assert (caught.value.code, caught.value.found) == ("split_missing", [missing.id])
+
+
+@pytest.mark.case("rules:R19")
+def test_a_split_that_reported_twice_fails_the_rebuild(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan whose rows and report come twice is refused."""
+    world = _filled(make_world)
+    _inject(monkeypatch, lambda rows: rows.unionByName(rows.where("kind != 0")))
+    with pytest.raises(Failed) as caught:
+        world.build_repush(world.repush_plan())
+    assert caught.value.code == "split_missing"
+
+
+def test_a_retried_task_counts_once(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A task that dies after it has written is tried again: its first file is an orphan, its result counts once."""
+    world = _filled(make_world)
+    flag = str(tmp_path / "died")
+
+    def dying_once(task: Any, feeds: dict[int, str]) -> Any:
+        whole = merge_and_write(task, feeds)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            reports = list(whole(batches))
+            if not Path(flag).exists():
+                Path(flag).touch()
+                raise OSError("the executor is gone")
+            yield from reports
+
+        return run
+
+    monkeypatch.setattr(build, "merge_and_write", dying_once)
+    plan = world.repush_plan()
+    built, directory = world.build_repush(plan)
+    assert Path(flag).exists()
+    assert built.ledger.counts()["written"] == 80
+    named = {file.path for part in built.sub_partitions for file in part.files}
+    assert len(set(world.files(directory)) - named) >= 1
+    assert len(world.values(world.seal(plan, built, directory))) == 80
+
+
+def test_a_task_that_goes_on_failing_leaves_nothing(make_world: Callable[..., World]) -> None:
+    """A value that cannot be recoded fails the job with the task's own words, and no file is left."""
+    world = make_world(compression="zstd")
+    world.base({b"k": Cell(Stamp(0, BATCH.encoded), b"no zstd", 1)})
+    world.configure(compression="gzip")
+    with pytest.raises(Failed, match="cannot be decompressed") as caught:
+        world.build_repush(world.repush_plan())
+    assert caught.value.code == "build_failed"
+    assert [path for path in world.files("d1") if path.endswith("parquet")] == []

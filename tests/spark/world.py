@@ -1,0 +1,291 @@
+"""A store with a log and a deep store, and nothing else: what pushes and repushes need, without a controller."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+
+from anew.api.http import ControllerClient
+from anew.api.models import ClusterInfo, LogLocation
+from anew.codec.compression import compressor
+from anew.core.admission import admit, with_hashes
+from anew.core.feed import NOWHERE, FeedPartition, PositionMap
+from anew.core.ledger import Entry, Ledger
+from anew.core.merge import Cell
+from anew.core.partition import XxHash64Partitioner
+from anew.core.plan import Plan
+from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush
+from anew.core.properties import RepushProperties
+from anew.core.reduce import sort_rows
+from anew.core.rows import ROWS
+from anew.core.stamp import Stamp
+from anew.core.store import RebuildKind, Store, VersionStatus
+from anew.deepstore.open import open_deep_store
+from anew.log.embedded import EmbeddedLog
+from anew.log.interface import TopicPartition, TopicSpec
+from anew.rebuild.build import Building, build
+from anew.rebuild.inputs import PushRequest, find_input
+from anew.rebuild.lease import Lease
+from anew.rebuild.observer import LogObserver
+from anew.segments.basefile import BaseFileWriter, read_rows
+from anew.segments.layout import attempt_path, manifest_path
+from anew.segments.manifest import BaseFile, Manifest, SubPartition
+from anew.spark.build import Built, Place, build_repush
+from anew.spark.session import SparkSession
+from anew.testing.builders import FABRIC, a_config, a_feed, a_store, a_version, append_records
+from anew.testing.clock import NOON_MS, ManualClock
+
+_SETTINGS: dict[str, Any] = {"partitions": 4, "rt_partitions": 2, "hybrid": True}
+
+
+class World:
+    """One hybrid store in one fabric; versions are sealed here as the executor seals them."""
+
+    def __init__(self, spark: SparkSession, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.clock = ManualClock()
+        self.deep_store = str(folder / "deep")
+        self.log = EmbeddedLog(folder / "log", clock=self.clock, durable=False)
+        config = a_config(**{**_SETTINGS, **settings})
+        self.feed = a_feed(partitions=config.rt_partitions, partitioner=config.rt_partitioner)
+        self.log.create_topic(TopicSpec(self.feed.topic, self.feed.topic_uid, self.feed.partitions))
+        self.store: Store = a_store(config=config, feeds=(self.feed,))
+        self.manifests: dict[int, Manifest] = {}
+        self._directories = itertools.count()
+
+    # -- the log -----------------------------------------------------------------------------------------------------
+
+    def write(
+        self, key: bytes, value: bytes | None, written_ms: int | None = None, partition: int | None = None
+    ) -> int:
+        """Append one record where its key belongs, or where it is told to; its offset."""
+        at = XxHash64Partitioner(self.feed.partitions).of(key) if partition is None else partition
+        return self.log.append(self.topic_partition(at), append_records([key], [value], [written_ms])).first_offset
+
+    def tamper(self, partition: int, column: str, values: Mapping[int, int]) -> None:
+        """Put numbers into records (by offset) that the embedded log itself would refuse, as another log may hold."""
+        (path,) = (self.folder / "log").rglob(f"p-{partition:05d}-*.sqlite")
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            for offset, value in values.items():
+                connection.execute(f"UPDATE records SET {column} = ? WHERE position = ?", (value, offset))
+
+    def topic_partition(self, partition: int) -> TopicPartition:
+        """A partition of the feed's topic."""
+        return TopicPartition(self.feed.topic, self.feed.topic_uid, partition)
+
+    def ends(self) -> dict[FeedPartition, int]:
+        """Where each feed partition ends now."""
+        return {at: self.log.offsets(self.topic_partition(at.partition)).end for at in self.feed.feed_partitions()}
+
+    def history(self, start: PositionMap, end: Mapping[FeedPartition, int]) -> list[tuple[bytes, Cell]]:
+        """The admitted records in [start, end), each feed partition in order."""
+        found: list[tuple[bytes, Cell]] = []
+        for at, stop in end.items():
+            first = start.get(at, 0)
+            if stop > first:
+                read = self.log.read(self.topic_partition(at.partition), first, stop - first)
+                found += cells_of(admit(self.feed, at.partition, first, read.records).rows)
+        return found
+
+    # -- making versions ---------------------------------------------------------------------------------------------
+
+    def configure(self, **settings: Any) -> None:
+        """Change settings for the next version."""
+        self.store = self.store.model_copy(update={"config": self.store.config.model_copy(update=settings)})
+
+    def repush_plan(self, max_records: int = 5_000_000) -> Plan:
+        """The plan of a repush of the current version, up to the log's present end."""
+        snapshot = Snapshot(self.store, self.ends(), {}, {}, None, self.clock())
+        return plan_repush(snapshot, RepushRequest(RepushProperties(max_records_per_mapper=max_records)))
+
+    def build_repush(self, plan: Plan) -> tuple[Built, str]:
+        """Run a repush's Spark stage; what it built and in which directory."""
+        directory = f"d{next(self._directories)}"
+        source = self.manifests[plan.source.version or 0]
+        return build_repush(self.spark, plan, self.place(directory), source, self.store.feeds), directory
+
+    def repush(self, max_records: int = 5_000_000) -> Manifest:
+        """Plan, run and seal a repush; the new version becomes current."""
+        plan = self.repush_plan(max_records)
+        built, directory = self.build_repush(plan)
+        return self.seal(plan, built, directory)
+
+    def build_push(self, *inputs: Path, key: Sequence[str] = ("id",), **options: Any) -> tuple[Plan, Built, str]:
+        """Run a full push's build stage with the checks of its caller."""
+        found = find_input(PushRequest(tuple(str(path) for path in inputs), tuple(key), **options))
+        plan = plan_push(
+            Snapshot(self.store, self.ends(), {}, {}, None, self.clock()), found.push, found.bytes, NOWHERE
+        )
+        directory = f"d{next(self._directories)}"
+        location = LogLocation(kind="embedded", address=str(self.folder / "log"))
+        cluster = ClusterInfo(fabric=FABRIC, log=location, deep_store=self.deep_store, release="")
+        building = Building(plan, self.store, cluster, cluster, directory)
+        outcome = build(self.spark, building, Lease(_silent_controller(), "r", 1), LogObserver())
+        return plan, outcome.built, directory
+
+    def push(self, *inputs: Path, key: Sequence[str] = ("id",), **options: Any) -> Manifest:
+        """Run and seal a full push; the new version becomes current."""
+        return self.seal(*self.build_push(*inputs, key=key, **options))
+
+    def place(self, directory: str) -> Place:
+        """Source and target of a build."""
+        location = LogLocation(kind="embedded", address=str(self.folder / "log"))
+        return Place(self.deep_store, location, self.deep_store, directory)
+
+    def base(self, cells: Mapping[bytes, Cell], start: PositionMap = NOWHERE) -> Manifest:
+        """A version whose base holds these cells, values as they are; made without Spark."""
+        directory, config = f"d{next(self._directories)}", self.store.config.frozen
+        keys = list(cells)
+        partitions = XxHash64Partitioner(config.partitions).of_all(pa.array(keys, pa.binary()))
+        parts = []
+        for partition in range(config.partitions):
+            mine = {keys[index]: cells[keys[index]] for index in np.flatnonzero(partitions == partition)}
+            file = self._write_file(attempt_path(directory, partition, 0, "t0"), mine)
+            parts.append(SubPartition(partition=partition, sub_partition=0, runs=() if file is None else ((file,),)))
+        count = Entry(count=len(cells))
+        plan = plan_repush_free(self.store, PositionMap({**dict.fromkeys(self.ends(), 0), **start}))
+        return self.seal(plan, Built(tuple(parts), Ledger(read=count, written=count), (), ()), directory)
+
+    def seal(self, plan: Plan, built: Built, directory: str) -> Manifest:
+        """Commit what was built as a version that is current."""
+        manifest = Manifest(
+            store=self.store.name,
+            store_uid=self.store.uid,
+            version=plan.target.version,
+            kind=plan.kind,
+            rebuild=directory,
+            epoch=1,
+            source_version=plan.source.version,
+            key_schema=self.store.key_schema,
+            schemas=self.store.schemas,
+            config=plan.target.config,
+            config_hash=plan.target.config.hash,
+            feeds=self.store.feeds,
+            start=plan.target.start,
+            created_at_ms=self.clock(),
+            ledger=built.ledger,
+            sub_partitions=built.sub_partitions,
+        )
+        path = manifest_path(directory)
+        open_deep_store(self.deep_store).put(path, manifest.to_bytes())
+        self.manifests[manifest.version] = manifest
+        version = a_version(
+            manifest.version,
+            VersionStatus.CURRENT,
+            config=manifest.config,
+            config_hash=manifest.config_hash,
+            feeds=(self.feed.id,),
+            start=manifest.start,
+            manifest=manifest.ref(path),
+        )
+        self.store = self.store.model_copy(
+            update={
+                "versions": (*self.store.versions, version),
+                "current": {FABRIC: version.number},
+                "next_version": version.number + 1,
+            }
+        )
+        return manifest
+
+    # -- what a version holds ------------------------------------------------------------------------------------------
+
+    def stored(self, manifest: Manifest) -> dict[int, list[tuple[bytes, Cell]]]:
+        """Each partition's cells in the order of its files, values as they are stored."""
+        store = open_deep_store(self.deep_store)
+        return {
+            part.partition: [
+                cell for file in part.files for rows in read_rows(store.absolute(file.path)) for cell in cells_of(rows)
+            ]
+            for part in manifest.sub_partitions
+        }
+
+    def cells(self, manifest: Manifest) -> dict[bytes, Cell]:
+        """All cells of a version, values decoded; no key comes twice."""
+        codec = compressor(manifest.config.compression)
+        pairs = [pair for part in self.stored(manifest).values() for pair in part]
+        found = {key: _decoded(cell, codec.decompress) for key, cell in pairs}
+        assert len(found) == len(pairs)
+        return found
+
+    def values(self, manifest: Manifest) -> dict[bytes, bytes | None]:
+        """Key → decoded value; None for a kept tombstone."""
+        return {key: cell.value for key, cell in self.cells(manifest).items()}
+
+    def files(self, directory: str) -> list[str]:
+        """The paths below a version's directory."""
+        return [file.path for file in open_deep_store(self.deep_store).list(directory)]
+
+    def _write_file(self, path: str, cells: Mapping[bytes, Cell]) -> BaseFile | None:
+        writer = BaseFileWriter.open(open_deep_store(self.deep_store), path)
+        if cells:
+            writer.write(sort_rows(rows_of(cells)))
+        return writer.close()
+
+
+def plan_repush_free(store: Store, start: PositionMap) -> Plan:
+    """The plan under which a version that no Spark job made is sealed."""
+    snapshot = Snapshot(store, {}, {}, {}, None, NOON_MS)
+    files = find_input(PushRequest((__file__,), ("id",), input_format="csv")).push
+    plan = plan_push(snapshot, files, 0, NOWHERE)
+    target = plan.target.model_copy(update={"start": start})
+    return plan.model_copy(update={"kind": RebuildKind.FULL_PUSH, "target": target})
+
+
+def cells_of(rows: pa.RecordBatch) -> list[tuple[bytes, Cell]]:
+    """Key and cell of each row."""
+    return [
+        (
+            row["key"],
+            Cell(
+                Stamp(
+                    row["time"],
+                    row["origin"],
+                    row["append_timed"],
+                    row["incarnation"],
+                    row["feed_partition"],
+                    row["offset"],
+                ),
+                row["value"],
+                row["schema_id"],
+            ),
+        )
+        for row in rows.to_pylist()
+    ]
+
+
+def rows_of(cells: Mapping[bytes, Cell]) -> pa.RecordBatch:
+    """The rows of cells, with hashes, unsorted."""
+    rows = [
+        {
+            "key": key,
+            "value": cell.value,
+            "schema_id": cell.schema_id,
+            "time": cell.stamp.time_ms,
+            "origin": cell.stamp.origin,
+            "append_timed": cell.stamp.append_timed,
+            "incarnation": cell.stamp.incarnation,
+            "feed_partition": cell.stamp.partition,
+            "offset": cell.stamp.offset,
+            "hash": 0,
+        }
+        for key, cell in cells.items()
+    ]
+    return with_hashes(pa.RecordBatch.from_pylist(rows, schema=ROWS))
+
+
+def _decoded(cell: Cell, decompress: Callable[[bytes], bytes]) -> Cell:
+    return cell if cell.value is None else Cell(cell.stamp, decompress(cell.value), cell.schema_id)
+
+
+def _silent_controller() -> ControllerClient:
+    """The lease of these builds is never started, so that nobody is asked."""
+    return ControllerClient("http://nobody", transport=httpx.MockTransport(lambda _: httpx.Response(500)))

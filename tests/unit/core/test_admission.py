@@ -1,0 +1,114 @@
+"""What a reader of a feed lets in, record by record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from anew.core.admission import NO_SCHEMA, TIME_OUT_OF_RANGE, WRONG_PARTITION, Admitted, admit, with_hashes
+from anew.core.feed import Feed
+from anew.core.hashing import key_hash, row_hashes
+from anew.core.partition import XxHash64Partitioner
+from anew.core.rows import ROWS
+from anew.log.interface import LOG_RECORDS
+from anew.testing.builders import ORIGIN, a_feed
+
+_FEED = a_feed(partitions=1, incarnation=3)
+_APPENDED_MS = 1_000_000
+_SKEW_MS = _FEED.skew_limit_ms
+
+
+def _records(**columns: list[Any]) -> pa.RecordBatch:
+    count = len(next(iter(columns.values())))
+    values: dict[str, list[Any]] = {
+        "offset": list(range(count)),
+        "appended_ms": [_APPENDED_MS] * count,
+        "written_ms": [None] * count,
+        "origin": [ORIGIN] * count,
+        "key": [b"key-%d" % n for n in range(count)],
+        "schema_id": [1] * count,
+        "value": [b"value"] * count,
+    }
+    return pa.RecordBatch.from_pydict({**values, **columns}, schema=LOG_RECORDS)
+
+
+def _admit(records: pa.RecordBatch, start: int = 0, feed: Feed = _FEED) -> Admitted:
+    return admit(feed, 0, start, records)
+
+
+@pytest.mark.case("rules:R1")
+def test_records_below_start_are_passed_over() -> None:
+    """A seek may be early, an apply never: nothing below the version's start comes through, nor as a dead letter."""
+    records = _records(offset=[3, 5, 6, 9], written_ms=[0, None, None, None])
+    admitted = _admit(records, start=6)
+    assert admitted.rows.column("offset").to_pylist() == [6, 9]
+    assert admitted.rejected == ()
+    assert _admit(records, start=10).rows.num_rows == 0
+
+
+@pytest.mark.case("rules:R6", "stores:I6")
+@pytest.mark.parametrize(
+    ("written_ms", "accepted"),
+    [
+        (1, True),
+        (0, False),
+        (-1, False),
+        (_APPENDED_MS, True),
+        (_APPENDED_MS + _SKEW_MS, True),
+        (_APPENDED_MS + _SKEW_MS + 1, False),
+    ],
+)
+def test_given_times_are_judged_by_the_append_time(written_ms: int, accepted: bool) -> None:  # noqa: FBT001 - a case
+    """A given time in (0, append time + skew limit] is taken; any other is a dead letter, and the rest goes on."""
+    admitted = _admit(_records(written_ms=[None, written_ms, None]))
+    assert admitted.rows.column("offset").to_pylist() == ([0, 1, 2] if accepted else [0, 2])
+    found = [(r.feed, r.partition, r.offset, r.reason) for r in admitted.rejected]
+    assert found == ([] if accepted else [(_FEED.id, 0, 1, TIME_OUT_OF_RANGE)])
+
+
+@pytest.mark.case("rules:R8")
+def test_a_record_where_nobody_would_look_for_it_is_a_dead_letter() -> None:
+    """A key in another partition than its hash names is turned away; with producers' own placing everybody reads it."""
+    feed = a_feed(partitions=4)
+    keys = [b"key-%d" % n for n in range(40)]
+    here = [n for n, key in enumerate(keys) if XxHash64Partitioner(4).of(key) == 0]
+    admitted = admit(feed, 0, 0, _records(key=keys))
+    assert admitted.rows.column("offset").to_pylist() == here
+    assert {(r.offset, r.reason) for r in admitted.rejected} == {
+        (n, WRONG_PARTITION) for n in range(40) if n not in here
+    }
+    own_placing = feed.model_copy(update={"partitioner": "any"})
+    assert admit(own_placing, 0, 0, _records(key=keys)).rows.num_rows == 40
+
+
+def test_a_value_without_a_schema_is_a_dead_letter() -> None:
+    """Nobody could ever read it; a tombstone needs none, and carries none whatever its producer wrote."""
+    admitted = _admit(_records(schema_id=[0, 7, 7], value=[b"x", None, b"y"]))
+    assert [(r.offset, r.reason) for r in admitted.rejected] == [(0, NO_SCHEMA)]
+    assert admitted.rows.column("schema_id").to_pylist() == [0, 7]
+
+
+def test_what_is_let_in_carries_its_stamp() -> None:
+    """Append-timed records get the log's time, others their own; incarnation, partition and hashes are filled in."""
+    admitted = _admit(_records(written_ms=[None, 5]))
+    assert admitted.rows.schema == ROWS
+    assert admitted.rows.column("time").to_pylist() == [_APPENDED_MS, 5]
+    assert admitted.rows.column("append_timed").to_pylist() == [True, False]
+    assert admitted.rows.column("incarnation").to_pylist() == [3, 3]
+    assert admitted.key_hashes.tolist() == [key_hash(b"key-0"), key_hash(b"key-1")]
+    hashed = with_hashes(admitted.rows)
+    assert hashed.column("hash").to_numpy().view("uint64").tolist() == row_hashes(admitted.rows).tolist()
+
+
+@pytest.mark.case("rules:R21")
+def test_everybody_decides_alike() -> None:
+    """The same records give the same rejections however they are cut into reads and wherever a reader begins."""
+    records = _records(written_ms=[None, 0, 5, _APPENDED_MS * 9, None, 0], schema_id=[1, 1, 0, 1, 0, 1])
+    whole = {(r.offset, r.reason) for r in _admit(records).rejected}
+    cut = [_admit(records.slice(at, 1)).rejected for at in range(records.num_rows)]
+    assert {(r.offset, r.reason) for part in cut for r in part} == whole
+    late = {(r.offset, r.reason) for r in _admit(records, start=3).rejected}
+    assert late == {(offset, reason) for offset, reason in whole if offset >= 3}
+    assert len(whole) == 5

@@ -1,0 +1,172 @@
+"""Each refusal of the life cycle, and what it leaves behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anew.core import lifecycle
+from anew.core.errors import NotFound, Refused
+from anew.core.feed import PositionMap
+from anew.core.plan import Plan, Source
+from anew.core.store import ManifestRef, Store, VersionStatus
+from anew.testing.builders import FABRIC, a_config, a_feed, a_plan, a_store, a_version
+from anew.testing.clock import NOON_MS
+
+S = VersionStatus
+_FEED = a_feed(partitions=2)
+_MANIFEST = ManifestRef(path="m", checksum="c", files=1, rows=1, tombstones=0, bytes=1, fingerprint=1)
+
+
+def _at(offset: int) -> PositionMap:
+    return PositionMap(dict.fromkeys(_FEED.feed_partitions(), offset))
+
+
+def _hybrid(*low_water: int) -> Store:
+    feed = _FEED.model_copy(update={"low_water": low_water if low_water else (0, 0)})
+    return a_store(config=a_config(hybrid=True), feeds=(feed,))
+
+
+def _plan_of(store: Store, **changes: Any) -> Plan:
+    plan = a_plan(store, store.next_version, **changes)
+    feeds = tuple(feed.id for feed in store.feeds)
+    return plan.model_copy(update={"fence": plan.fence.model_copy(update={"feeds": feeds})}).sealed()
+
+
+def _refusal(store: Store, plan: Plan) -> str:
+    with pytest.raises(Refused) as caught:
+        lifecycle.begin(store, plan, a_version(plan.target.version, S.BUILDING))
+    assert caught.value.found is not None or caught.value.expected is not None
+    return caught.value.code
+
+
+def test_a_plan_begins_where_nothing_moved() -> None:
+    """The version is added in status building and its number is never given again."""
+    store = _hybrid()
+    after = lifecycle.begin(store, _plan_of(store), a_version(1, S.BUILDING))
+    assert [(v.number, v.status) for v in after.versions] == [(1, S.BUILDING)]
+    assert after.next_version == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"uid": "another"},
+        {"current": {FABRIC: 3}},
+        {"next_version": 2},
+        {"config": a_config(hybrid=True, partitions=8)},
+        {"feeds": (a_feed(partitions=2, incarnation=2),)},
+    ],
+)
+def test_a_plan_is_outdated_when_anything_moved(change: dict[str, Any]) -> None:
+    """Another store, pointer, number, configuration or feed: the plan is refused, naming both sides."""
+    store = _hybrid()
+    assert _refusal(store.model_copy(update=change), _plan_of(store)) == "plan_outdated"
+
+
+def test_live_settings_do_not_outdate_a_plan() -> None:
+    """A change that no version freezes leaves the plan valid."""
+    store = _hybrid()
+    changed = store.model_copy(update={"config": a_config(hybrid=True, owner="somebody", max_value_bytes=5)})
+    assert lifecycle.begin(changed, _plan_of(store), a_version(1, S.BUILDING)).next_version == 2
+
+
+def test_a_store_whose_writes_are_off_takes_no_push() -> None:
+    """Nothing is begun in a store that takes no writes."""
+    store = a_store(config=a_config(writes=False))
+    assert _refusal(store, _plan_of(store)) == "writes_disabled"
+
+
+def test_one_rebuild_at_a_time() -> None:
+    """While a version is in the making another one is refused, and the refusal names the rebuild."""
+    store = a_store(versions=(a_version(1, S.LOADING),), next_version=2)
+    with pytest.raises(Refused) as caught:
+        lifecycle.begin(store, _plan_of(store), a_version(2, S.BUILDING))
+    assert (caught.value.code, caught.value.hint) == (
+        "rebuild_running",
+        "wait for it, or: anew rebuild kill rebuild-1",
+    )
+
+
+@pytest.mark.case("rules:R2")
+@pytest.mark.parametrize("low_water", [(6, 0), (0, 6)])
+def test_a_start_below_low_water_is_refused(low_water: tuple[int, int]) -> None:
+    """A plan that starts below a feed's mark in any partition is refused; at the mark it begins."""
+    store = _hybrid(*low_water)
+    assert _refusal(store, _plan_of(store, start=_at(5))) == "truncated_above_start"
+    begun = lifecycle.begin(store, _plan_of(store, start=_at(6)), a_version(1, S.BUILDING))
+    assert begun.next_version == 2
+
+
+@pytest.mark.case("rules:R15")
+@pytest.mark.parametrize("status", [S.RETIRED, S.RECLAIMED, S.FAILED])
+def test_a_source_that_is_being_reclaimed_is_refused(status: VersionStatus) -> None:
+    """A plan made while its source was kept does not begin once the source's reclaim has begun."""
+    source = a_version(1, S.ROLLED_BACK, manifest=_MANIFEST)
+    store = a_store(versions=(source, a_version(2)), next_version=3, current={FABRIC: 2})
+    plan = _plan_of(store, source=Source(version=1, topic="flights_v1", manifest=_MANIFEST))
+    assert lifecycle.begin(store, plan, a_version(3, S.BUILDING)).next_version == 4
+    gone = source.model_copy(update={"statuses": {FABRIC: status}})
+    assert _refusal(store.model_copy(update={"versions": (gone, a_version(2))}), plan) == "plan_outdated"
+
+
+@pytest.mark.case("rules:R9")
+def test_a_swap_needs_all_feeds_of_the_current_version() -> None:
+    """A version that would forget a feed of the one that serves is not swapped in, forwards or back."""
+    serving = a_version(1, feeds=("dc-0/s_rt#1", "dc-1/s_rt#1"))
+    backup = a_version(2, S.BACKUP, feeds=("dc-0/s_rt#1",))
+    store = a_store(versions=(serving, backup), current={FABRIC: 1})
+    for move in (lifecycle.swap, lifecycle.roll_back):
+        with pytest.raises(Refused) as caught:
+            move(store, 2, FABRIC, NOON_MS)
+        assert (caught.value.code, caught.value.expected) == ("feeds_missing", ["dc-0/s_rt#1", "dc-1/s_rt#1"])
+
+
+@pytest.mark.case("rules:R9")
+def test_a_rebuild_that_lacks_a_feed_is_deferred() -> None:
+    """A version that got ready without a feed of the one that serves stays deferred and says which feed."""
+    serving = a_version(1, feeds=("dc-0/s_rt#1", "dc-1/s_rt#1"))
+    ready = a_version(2, S.READY, feeds=("dc-0/s_rt#1",), swap_from={FABRIC: 1})
+    store = a_store(versions=(serving, ready), current={FABRIC: 1})
+    after = lifecycle.existing(lifecycle.swap_when_ready(store, 2, FABRIC, NOON_MS), 2)
+    assert (after.status, "dc-1/s_rt#1" in str(after.error)) == (S.DEFERRED, True)
+
+
+@pytest.mark.case("rules:R17")
+def test_the_target_is_frozen_once() -> None:
+    """A second aim, by another controller, does not move the target that replicas are already judged by."""
+    store = a_store(versions=(a_version(1, S.LOADING),))
+    aimed = lifecycle.aim(store, 1, _at(5))
+    assert lifecycle.aim(aimed, 1, _at(9)) == aimed
+
+
+@pytest.mark.parametrize("status", [S.BUILDING, S.LOADING, S.FAILED, S.KILLED, S.RETIRED, S.RECLAIMED])
+def test_what_is_not_complete_never_serves(status: VersionStatus) -> None:
+    """A version that is not sealed and ready, or is gone, cannot be swapped in."""
+    store = a_store(versions=(a_version(1, status),))
+    with pytest.raises(Refused) as caught:
+        lifecycle.swap(store, 1, FABRIC, NOON_MS)
+    assert (caught.value.code, caught.value.found) == ("bad_transition", status.value)
+
+
+def test_unknown_and_current_versions_are_refused() -> None:
+    """A version that is not there is not found; the one that serves is not swapped again; no backup, no rollback."""
+    store = a_store(versions=(a_version(1),), current={FABRIC: 1})
+    with pytest.raises(NotFound) as missing:
+        lifecycle.swap(store, 9, FABRIC, NOON_MS)
+    with pytest.raises(Refused) as again:
+        lifecycle.swap(store, 1, FABRIC, NOON_MS)
+    with pytest.raises(Refused) as back:
+        lifecycle.rollback_target(store, FABRIC)
+    assert (missing.value.code, missing.value.expected) == ("unknown_version", "1")
+    assert (again.value.code, back.value.code) == ("already_current", "no_backup")
+
+
+def test_sealing_twice_alike_is_sealing_once() -> None:
+    """The same manifest again changes nothing; what serves elsewhere is not failed by a late end."""
+    store = a_store(versions=(a_version(1, S.BUILDING),))
+    sealed = lifecycle.seal(store, 1, _MANIFEST, NOON_MS)
+    assert lifecycle.seal(sealed, 1, _MANIFEST, NOON_MS + 5) == sealed
+    serving = a_store(versions=(a_version(1),), current={FABRIC: 1})
+    assert lifecycle.end_badly(serving, 1, lifecycle.VersionEvent.FAIL, "late", NOON_MS) == serving
