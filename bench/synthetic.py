@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from anew.api.models import LogLocation
 from anew.core.admission import admit, with_hashes
+from anew.core.arrow import bytes_list
 from anew.core.feed import Feed, PositionMap
 from anew.core.ledger import Entry, Ledger
 from anew.core.partition import XxHash64Partitioner
@@ -77,7 +79,7 @@ def make_bench_store(folder: Path, records: int, updates_share: float = UPDATES_
     manifest = write_base(open_deep_store(deep_store), keys, random)
     log = EmbeddedLog(log_folder, clock=ManualClock(), durable=False)
     log.create_topic(TopicSpec(feed.topic, feed.topic_uid, feed.partitions))
-    chosen = keys.take(pa.array(random.permutation(len(keys))[:updates]))
+    chosen = _taken(keys, random.permutation(len(keys))[:updates])
     append_all(log, feed, chosen, random_bytes(random, updates, VALUE_BYTES))
     log.close()
     ref = manifest.ref(manifest_path("v1"))
@@ -100,7 +102,8 @@ def random_bytes(random: np.random.Generator, count: int, size_bytes: int) -> pa
         pa.binary(size_bytes), count, [None, pa.py_buffer(random.bytes(count * size_bytes))]
     )
     cast: Any = fixed.cast(pa.binary())
-    return cast
+    result: pa.BinaryArray = cast
+    return result
 
 
 def write_base(store: DeepStore, keys: pa.BinaryArray, random: np.random.Generator) -> Manifest:
@@ -108,7 +111,7 @@ def write_base(store: DeepStore, keys: pa.BinaryArray, random: np.random.Generat
     partitions = XxHash64Partitioner(PARTITIONS).of_all(keys)
     parts = []
     for partition in range(PARTITIONS):
-        mine: Any = keys.take(pa.array((partitions == partition).nonzero()[0]))
+        mine = _taken(keys, (partitions == partition).nonzero()[0])
         rows = sort_rows(batch_rows(mine, random_bytes(random, len(mine), VALUE_BYTES)))
         writer = BaseFileWriter.open(store, attempt_path("v1", partition, 0, "bench"))
         for first in range(0, rows.num_rows, _STEP_RECORDS):
@@ -161,9 +164,15 @@ def append_all(log: EmbeddedLog, feed: Feed, keys: pa.BinaryArray, values: pa.Bi
     for partition in range(feed.partitions):
         mine = (partitions == partition).nonzero()[0]
         for first in range(0, mine.size, _STEP_RECORDS):
-            chosen = pa.array(mine[first : first + _STEP_RECORDS])
-            records = append_records(keys.take(chosen).to_pylist(), values.take(chosen).to_pylist())
+            chosen = mine[first : first + _STEP_RECORDS]
+            records = append_records(bytes_list(_taken(keys, chosen)), bytes_list(_taken(values, chosen)))
             log.append(topic_partition(feed, partition), records)
+
+
+def _taken(column: pa.BinaryArray, indices: npt.NDArray[np.int64]) -> pa.BinaryArray:
+    taken: Any = column.take(indices)
+    result: pa.BinaryArray = taken
+    return result
 
 
 def topic_partition(feed: Feed, partition: int) -> TopicPartition:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,11 @@ from anew.core.merge import merge_all
 from tests.spark.world import World
 
 _KEYS = [f"key {number}" for number in range(150)]
-_SETTINGS = [{"partitions": 5, "compression": "zstd"}, {"partitions": 2, "compression": "gzip"}, {"partitions": 2}]
+_SETTINGS: list[dict[str, Any]] = [
+    {"partitions": 5, "compression": "zstd"},
+    {"partitions": 2, "compression": "gzip"},
+    {"partitions": 2},
+]
 _ROUND_RECORDS = 700
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import structlog
+
 from anew.api.models import CreateStore, RoutedVersion, Routing, SnapshotView, UpdateStore
 from anew.catalog.change import Change, PutReclaim, PutRequest, PutStore, Reclaim
 from anew.codec.avro import check_evolution, check_key_schema, parse_schema
@@ -24,6 +26,7 @@ from anew.core.store import (
 from anew.log.interface import TopicPartition, TopicSpec
 from anew.segments.layout import store_path
 
+_LOG = structlog.get_logger("anew.controller")
 _OFFSET_ATTEMPTS = 3
 
 
@@ -36,10 +39,20 @@ def create_store(context: Context, request: CreateStore, actor: str) -> Store:
         Refused: ``store_exists``, ``topic_exists``.
     """
     body_hash = value_hash(request.model_dump(mode="json", exclude={"request_id"}))
-    if request.request_id is not None:
-        known = context.catalog.request(request.request_id)
-        if known is not None:
-            return _store_of_request(context, request.request_id, known.body_hash, body_hash, known.result)
+    made = _made_before(context, request.request_id, body_hash)
+    if made is not None:
+        return made
+    try:
+        return _make_store(context, request, body_hash, actor)
+    except Refused as error:
+        # The same request may have been under way twice, and the other one was faster.
+        made = None if error.code != "store_exists" else _made_before(context, request.request_id, body_hash)
+        if made is None:
+            raise
+        return made
+
+
+def _make_store(context: Context, request: CreateStore, body_hash: str, actor: str) -> Store:
     check_store_name(request.name)
     key_schema, value_schema = parse_schema(request.key_schema), parse_schema(request.value_schema)
     check_key_schema(key_schema)
@@ -64,7 +77,7 @@ def create_store(context: Context, request: CreateStore, actor: str) -> Store:
     operation = context.operation("create store", request.name, actor)
     known_request = () if request.request_id is None else (PutRequest(request.request_id, body_hash, store.uid),)
     context.catalog.commit(Change(operation, (PutStore(store, None), *known_request)))
-    return ensure_feeds(context, store.uid)
+    return _with_topics(context, store.uid)
 
 
 def update_store(context: Context, name: str, request: UpdateStore, actor: str) -> Store:
@@ -101,7 +114,7 @@ def update_store(context: Context, name: str, request: UpdateStore, actor: str) 
 
     detail = {"settings": dict(settings), "schema": schema_id is not None}
     changed = change_store(context, store.uid, context.operation("update store", name, actor, **detail), change)
-    return ensure_feeds(context, changed.uid)
+    return _with_topics(context, changed.uid)
 
 
 def delete_store(context: Context, name: str, actor: str) -> Store:
@@ -134,6 +147,18 @@ def delete_store(context: Context, name: str, actor: str) -> Store:
 
     store = store_named(context, name)
     return change_store(context, store.uid, context.operation("delete store", name, actor), change)
+
+
+def _with_topics(context: Context, uid: str) -> Store:
+    """The store with its topics, as far as the logs answer: what is announced is made by the next rounds."""
+    try:
+        return ensure_feeds(context, uid)
+    except Unreachable as error:
+        _LOG.warning("topics_wait", **error.to_json())
+    store = context.catalog.store_by_uid(uid)
+    if store is None:
+        raise NotFound("unknown_store", "the store is gone", found=uid)
+    return store
 
 
 def ensure_feeds(context: Context, uid: str) -> Store:
@@ -320,9 +345,17 @@ def _with_settings(context: Context, store: Store, settings: Mapping[str, Settin
     return with_real_time_feeds(context, changed) if config.hybrid and not store.feeds else changed
 
 
-def _store_of_request(context: Context, request_id: str, known: str, asked: str, uid: str) -> Store:
-    store = context.catalog.store_by_uid(uid)
-    if known != asked or store is None:
+def _made_before(context: Context, request_id: str | None, body_hash: str) -> Store | None:
+    """The store that a request id made; None for a new request.
+
+    Raises:
+        InvalidRequest: ``request_id_reused``.
+    """
+    known = None if request_id is None else context.catalog.request(request_id)
+    if known is None:
+        return None
+    store = context.catalog.store_by_uid(known.result)
+    if known.body_hash != body_hash or store is None:
         raise InvalidRequest(
             "request_id_reused",
             "the request id was used before with another body",

@@ -135,7 +135,11 @@ def _node_problems(nodes: tuple[NodeView, ...], context: Context) -> list[Proble
 
 
 def _store_problems(store: Store, reports: dict[str, list[NodeReport]]) -> list[Problem]:
-    problems = []
+    problems = [
+        Problem(what=f"the topic of {feed.id} is not made yet", since_ms=None, hint="is the log there? anew doctor")
+        for feed in store.feeds
+        if not feed.ready
+    ]
     for version in store.versions:
         for fabric, status in version.statuses.items():
             if status in SERVABLE:

@@ -58,6 +58,27 @@ def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[Spark
         session.stop()
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold an interrupt (Ctrl-C) back until the block has ended.
+
+    A launch that is interrupted removes the file through which the JVM would say its port; the JVM then neither serves
+    nor ends, and outlives us.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread gets interrupts, and only it may say what becomes of them.
+        yield
+        return
+    held = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: held.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held.is_set():
+        signal.raise_signal(signal.SIGINT)
+
+
 def session_for_queries(session: SparkSession) -> SparkSession:
     """A session over the same context with the user's settings, and ours for what a rebuild's queries need."""
     ours = session.newSession()

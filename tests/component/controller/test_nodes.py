@@ -135,7 +135,6 @@ def test_never_ready_becomes_failed_with_the_rates(cluster: Cluster) -> None:
     assert (cluster.status(2), cluster.store().current) == ("failed", {"dc-0": 1})
 
 
-@pytest.mark.case("stores:G2")
 def test_a_replica_in_error_fails_the_version(cluster: Cluster) -> None:
     """A replica that gave up, such as on a checksum, fails the version with its reason; the old one serves on."""
     cluster.create()

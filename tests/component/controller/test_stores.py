@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,36 @@ def test_without_its_catalog_nothing_is_made(cluster: Cluster, tmp_path: Path) -
     assert (cluster.store(), cluster.client.rebuilds(), cluster.files()) == (before, [], [])
     assert (cluster.log.topic("other_rt"), len(cluster.client.stores())) == (None, 1)
     assert cluster.begin(plan).version == 1
+
+
+@pytest.mark.case("rules:R22")
+def test_a_topic_that_cannot_be_made_now_is_made_later(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic is announced before it is made: with the log away the store is there, says what waits, and gets it."""
+
+    def away(_spec: TopicSpec) -> None:
+        raise Unreachable("log_unreachable", "the log does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.log, "create_topic", away)
+        store = cluster.create()
+        cluster.round()
+        assert cluster.client.routing("flights").feed is None
+        assert [p.what for p in cluster.client.status().problems] == [
+            f"the topic of {store.feeds[0].id} is not made yet"
+        ]
+    cluster.round()
+    assert cluster.client.status().healthy
+    assert cluster.client.routing("flights").feed == cluster.store().feeds[0]
+    assert cluster.store().feeds[0].topic_uid == store.feeds[0].topic_uid
+
+
+@pytest.mark.case("rules:R22")
+def test_one_request_at_once_from_many_is_one_store(cluster: Cluster) -> None:
+    """A request that is under way several times makes one store, and everybody is told of it."""
+    with ThreadPoolExecutor(4) as pool:
+        views = list(pool.map(lambda _: cluster.client.create_store(_create(request_id="r-1")), range(8)))
+    assert len({view["uid"] for view in views}) == 1
+    assert len(cluster.client.stores()) == 1
 
 
 def test_requests_of_another_form_are_refused(cluster: Cluster) -> None:

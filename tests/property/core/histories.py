@@ -15,7 +15,7 @@ from anew.core.merge import Cell
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH, Origin, OriginKind, Stamp, fabric_origin
 
-MODEST = settings(derandomize=True, max_examples=150, deadline=None)
+MODEST = settings(derandomize=True, max_examples=100, deadline=None)
 
 ORIGINS = (
     fabric_origin("dc-0").encoded,

@@ -1,0 +1,62 @@
+"""The documents' commands run as they are written."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.commands import Anew
+
+_ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PORT = "7840"
+
+
+def _blocks(document: str) -> list[str]:
+    return _BLOCK.findall((_ROOT / document).read_text(encoding="utf-8"))
+
+
+@pytest.mark.timeout(400)
+def test_the_tour_runs_from_its_first_command_to_its_last(tmp_path: Path) -> None:
+    """Every bash block of the tour, in one shell that stops at the first failure."""
+    script = "set -euo pipefail\n" + "\n".join(_blocks("docs/tour.md"))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "ANEW_PORT": _PORT, "COLUMNS": "160"}
+    try:
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=380,
+            check=False,
+        )
+    finally:
+        Anew(tmp_path / "tour", {}).run("down")
+    assert done.returncode == 0, (done.stdout[-3_000:], done.stderr[-3_000:])
+    scans = [line for line in done.stdout.splitlines() if line.startswith('{"key"')]
+    assert len(scans) == 9, "three scans of three people each"
+    assert "Countess of Lovelace" in done.stdout
+
+
+def test_the_readme_names_only_targets_that_the_makefile_has() -> None:
+    """Whatever the README tells a newcomer to call exists; continuous integration calls it."""
+    makefile = (_ROOT / "Makefile").read_text(encoding="utf-8")
+    named = re.findall(r"^make (\w+)", "\n".join(_blocks("README.md")), re.MULTILINE)
+    assert named == ["demo", "test"]
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+        assert f"make {target}" in (_ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_documents_that_the_readme_points_to_exist() -> None:
+    """No link of the README leads nowhere."""
+    links = re.findall(r"\]\(([^)]+)\)", (_ROOT / "README.md").read_text(encoding="utf-8"))
+    assert links
+    assert [link for link in links if not (_ROOT / link).exists()] == []
