@@ -18,7 +18,7 @@ from typing import Any
 
 from anew.cli.main import run_command
 
-PERSON = {
+PERSON: dict[str, Any] = {
     "type": "record",
     "name": "Person",
     "fields": [{"name": "name", "type": "string"}, {"name": "age", "type": "int"}],

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from anew.segments.manifest import Manifest
 from anew.spark.session import SparkSession
 
 _POLL_SECONDS = 0.3
+_SEAL_SECONDS = 15.0
 
 SparkMaker = Callable[[], AbstractContextManager[SparkSession]]
 
@@ -158,11 +160,32 @@ def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run)
         fingerprint=Fingerprints(source=merged, target=ref.fingerprint),
         records_per_s=outcome.records_per_s,
     )
-    try:
-        run.controller.seal(rebuild.id, seal)
-    except (OutcomeUnknown, Unreachable):
-        # The same seal again is the same seal, so that a lost answer is looked up by asking once more.
-        run.controller.seal(rebuild.id, seal)
+    _commit_seal(rebuild, seal, run)
+
+
+def _commit_seal(rebuild: Rebuild, seal: Seal, run: Run) -> None:
+    """Commit the manifest; the same seal again is the same seal, so that a lost answer is looked up by asking again.
+
+    Raises:
+        OutcomeUnknown: ``seal_unknown``: the controller stopped answering. Nothing is given up: if the seal arrived, the
+            controller goes on alone; if not, the lease ends.
+    """
+    deadline, pause = time.monotonic() + _SEAL_SECONDS, threading.Event()
+    while True:
+        try:
+            run.controller.seal(rebuild.id, seal)
+        except (OutcomeUnknown, Unreachable) as error:
+            if time.monotonic() > deadline:
+                raise OutcomeUnknown(
+                    "seal_unknown",
+                    "the controller did not say whether the version was sealed",
+                    found=error.found,
+                    expected="an answer",
+                    hint=f"anew rebuild show {rebuild.id}",
+                ) from error
+            pause.wait(_POLL_SECONDS)
+        else:
+            return
 
 
 def _give_up(rebuild: Rebuild, lease: Lease, error: BaseException, run: Run) -> None:

@@ -24,11 +24,12 @@ from anew.rebuild.executor import Run, run_plan
 from anew.rebuild.inputs import PushRequest
 from anew.rebuild.observer import LogObserver, Observer
 from anew.rebuild.planner import make_push_plan, make_repush_plan
+from anew.rebuild.reading import read_store
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import Home
 from anew.runtime.java import check_java
 from anew.runtime.settings import ProcessSettings, resolve
-from anew.spark.session import SparkSession, spark_session
+from anew.spark.session import DataFrame, SparkSession, spark_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,15 @@ class Cluster:
             Failed: It ran and failed; nothing serves the version.
         """
         return Outcome.model_validate(self.run_plan(plan, SparkChoice(session=spark), observer, None))
+
+    def read_store(self, spark: SparkSession, name: str) -> DataFrame:
+        """A store as a DataFrame: columns ``key``, ``value`` and ``written_at`` (ms), all writes up to now included.
+
+        Raises:
+            NotFound: ``unknown_store``.
+            Refused: ``nothing_to_repush``: there is no version yet.
+        """
+        return read_store(self.controller, spark, name)
 
     def run_plan(
         self, plan: Plan, spark: SparkChoice, observer: Observer | None, request_id: str | None

@@ -1,0 +1,120 @@
+"""A store as a DataFrame: the current version's base merged with its feeds, decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
+from anew.codec.compression import compressor
+from anew.codec.vector import arrow_schema, decode_table
+from anew.core.arrow import bytes_list, take
+from anew.core.feed import Feed
+from anew.core.plan import Plan
+from anew.core.reduce import WinnerReducer
+from anew.segments.manifest import Manifest
+from anew.spark.build import Place, repush_rows
+from anew.spark.frames import Kind, partitioned_and_sorted
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeTask:
+    """What crosses to the executors: schemas as texts, the base's codec, the newest value schema's id."""
+
+    key_schema: str
+    schemas: dict[int, str]
+    codec: str
+
+    @property
+    def newest(self) -> int:
+        """The id of the schema that all values are shown in."""
+        return max(self.schemas)
+
+
+def read_rows(
+    spark: SparkSession, plan: Plan, place: Place, source: Manifest, feeds: tuple[Feed, ...], task: DecodeTask
+) -> DataFrame:
+    """Columns ``key``, ``value`` (structs for record schemas) and ``written_at`` (ms): what the plan's source holds.
+
+    Args:
+        spark: The session to read with.
+        plan: A repush's plan: its source says what is read.
+        place: Where the source lies; nothing is written.
+        source: The manifest of the plan's source version.
+        feeds: The feeds that it applies.
+        task: How to decode.
+    """
+    ordered = partitioned_and_sorted(repush_rows(spark, plan, place, source, feeds), plan.target.config)
+    return ordered.mapInArrow(_decoder(task), from_arrow_schema(output_schema(task)))
+
+
+def output_schema(task: DecodeTask) -> pa.Schema:
+    """The Arrow schema of what `read_rows` gives."""
+    fields: list[Any] = [
+        pa.field("key", _type_of(parse_schema(task.key_schema)), nullable=False),
+        pa.field("value", _type_of(parse_schema(task.schemas[task.newest]))),
+        pa.field("written_at", pa.int64(), nullable=False),
+    ]
+    return pa.schema(fields)
+
+
+def _type_of(schema: AvroSchema) -> pa.DataType:
+    columns = arrow_schema(schema)
+    fields: list[Any] = list(columns)
+    return pa.struct(fields) if schema.fields else columns.field(0).type
+
+
+def _decoder(task: DecodeTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reducer = WinnerReducer(rehash=_no_hashes)
+        for batch in batches:
+            records = (batch.column("kind").to_numpy() != int(Kind.REPORT)).nonzero()[0]
+            yield _decoded(reducer.feed(take(batch, records)), task)
+        yield _decoded(reducer.finish(), task)
+
+    return run
+
+
+def _decoded(rows: pa.RecordBatch, task: DecodeTask) -> pa.RecordBatch:
+    live = take(rows, rows.column("value").is_valid().to_numpy(zero_copy_only=False).nonzero()[0])
+    schema = output_schema(task)
+    if live.num_rows == 0:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    newest = parse_schema(task.schemas[task.newest])
+    columns: list[Any] = [
+        _column(parse_schema(task.key_schema), live.column("key")),
+        _column(newest, _bodies(live, task, newest)),
+        live.column("time"),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(schema: AvroSchema, bodies: Any) -> Any:
+    table = decode_table(schema, bodies)
+    return table.to_struct_array() if schema.fields else table.column(0)
+
+
+def _bodies(rows: pa.RecordBatch, task: DecodeTask, newest: AvroSchema) -> Any:
+    """The values as bodies of the newest schema: uncompressed, and written again where an older schema wrote them."""
+    codec = compressor(task.codec)
+    schemas = {number: parse_schema(text) for number, text in task.schemas.items()}
+    base = rows.column("kind").to_numpy() == int(Kind.BASE)
+    bodies: list[bytes] = []
+    numbers: list[Any] = rows.column("schema_id").to_pylist()
+    for value, number, compressed in zip(bytes_list(rows.column("value")), numbers, base, strict=True):
+        body = codec.decompress(value) if compressed else value
+        if number != task.newest:
+            body = encode_datum(newest, decode_datum(schemas[number], body, newest))
+        bodies.append(body)
+    return pa.array(bodies, pa.binary())
+
+
+def _no_hashes(rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """A read keeps no account, so that raised winners need no new hash."""
+    return np.zeros(rows.num_rows, dtype=np.uint64)
