@@ -20,6 +20,7 @@ from anew.api.models import (
     EndRebuild,
     Heartbeat,
     HeartbeatAnswer,
+    HoldVersion,
     NodeReport,
     NodeView,
     RollBack,
@@ -119,6 +120,10 @@ class ControllerClient:
         """Up to where every replica of the current version has applied each feed partition."""
         call = _Call("GET", _path("stores", name, "position"), query={"fabric": fabric})
         return PositionMap.from_json(self._row(call))
+
+    def hold_version(self, name: str, request: HoldVersion) -> None:
+        """Keep a version for a long read; asking again is harmless."""
+        self._send(_Call("POST", _path("stores", name, "hold"), request))
 
     def swap(self, name: str, request: Swap) -> _Row:
         """Make a version current."""

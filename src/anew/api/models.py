@@ -13,6 +13,8 @@ from anew.core.plan import Plan
 from anew.core.rebuild import Fingerprints, Progress, Stage
 from anew.core.store import Frozen, ManifestRef, Store
 
+MAX_HOLD_SECONDS = 600
+
 
 class Wire(BaseModel):
     """The root of all wire models: immutable, and unknown fields are passed over so that fields may be added."""
@@ -60,6 +62,13 @@ class RollBack(Request):
     to: int | None = None
     fabrics: tuple[str, ...] = ()
     dry_run: bool = False
+
+
+class HoldVersion(Request):
+    """Keep a version for a long read: for so long from now, at most `MAX_HOLD_SECONDS` at a time; renew it to go on."""
+
+    version: int
+    seconds: int = Field(ge=1, le=MAX_HOLD_SECONDS)
 
 
 class SnapshotView(Wire):

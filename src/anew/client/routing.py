@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
 from anew.api.http import ControllerClient
-from anew.api.models import Routing
+from anew.api.models import HoldVersion, Routing
 from anew.core.errors import Unreachable
 
 _FRESH_SECONDS = 5.0
@@ -51,6 +52,15 @@ class RoutingCache:
                 self._routing = found
             self._loaded_at = time.monotonic()
             return self._routing if self._routing is not None else found
+
+    def hold(self, version: int, seconds: int) -> None:
+        """Ask that a version be kept for a long read; without the controller the read goes on without.
+
+        Raises:
+            Refused: ``version_gone``.
+        """
+        with contextlib.suppress(Unreachable):
+            self._controller.hold_version(self._name, HoldVersion(version=version, seconds=seconds))
 
     def notice(self, current: int, revision: int) -> None:
         """A node said what is current there: when it knows more than we do, ask the controller at the next read."""

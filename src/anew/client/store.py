@@ -23,6 +23,7 @@ _RETRY_SECONDS = 10.0
 _PAUSE_SECONDS = 0.05
 _SUSPECT_SECONDS = 2.0
 _BATCH_KEYS = 2_000
+_HOLD_SECONDS = 120
 _MOVED = frozenset({"not_here", "version_gone", "unknown_store", "node_unreachable", "not_ready"})
 """Answers after which another replica, or newer routing, may do better."""
 
@@ -104,16 +105,21 @@ class Store:
     def scan(self, *, version: int | None = None) -> Iterator[Scanned]:
         """All records of one version, partition by partition, each in key order.
 
-        A page that cannot be had from one replica is asked of the next; a swap in the middle changes nothing.
+        A page that cannot be had from one replica is asked of the next; a swap in the middle changes nothing, and the
+        version is kept as long as the scan goes on.
 
         Raises:
             As `get`.
         """
         number = self._retrying(lambda _routing, chosen: chosen, version)
         partitions = self._version(self._routing.get(), number).partitions
+        held_until = 0.0
         for partition in range(partitions):
             after: bytes | None = None
             while True:
+                if time.monotonic() > held_until - _HOLD_SECONDS / 2:
+                    self._routing.hold(number, _HOLD_SECONDS)
+                    held_until = time.monotonic() + _HOLD_SECONDS
                 page = self._page(number, partition, after)
                 yield from (self._scanned(item) for item in page.items)
                 if page.next_after is None:

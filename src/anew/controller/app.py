@@ -17,6 +17,7 @@ from anew.api.models import (
     EndRebuild,
     Heartbeat,
     HeartbeatAnswer,
+    HoldVersion,
     NodeReport,
     NodeView,
     RollBack,
@@ -97,6 +98,11 @@ def _add_stores(app: FastAPI, context: Context, watch: Watch) -> None:
         """Up to where every replica of the current version has applied each feed partition."""
         chosen = stores.fabric_named(context, fabric)
         return reached_position(context, store_named(context, name), chosen.name).to_json()
+
+    @app.post("/v1/stores/{name}/hold", status_code=204, tags=["stores"])
+    def hold(name: str, request: HoldVersion, actor: Actor = "anonymous") -> None:
+        """Keep a version while a long read goes through it."""
+        stores.hold_version(context, name, request, actor)
 
     @app.post("/v1/stores/{name}/swap", tags=["stores"])
     def swap(name: str, request: Swap, actor: Actor = "anonymous") -> dict[str, Any]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import structlog
 
-from anew.api.models import CreateStore, RoutedVersion, Routing, SnapshotView, UpdateStore
+from anew.api.models import CreateStore, HoldVersion, RoutedVersion, Routing, SnapshotView, UpdateStore
 from anew.catalog.change import Change, PutReclaim, PutRequest, PutStore, Reclaim
 from anew.codec.avro import check_evolution, check_key_schema, parse_schema
 from anew.controller.context import Context, Fabric, change_store, store_named
 from anew.controller.nodes import node_urls
+from anew.core import lifecycle
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
 from anew.core.feed import Feed, PositionMap
@@ -159,6 +160,19 @@ def _with_topics(context: Context, uid: str) -> Store:
     if store is None:
         raise NotFound("unknown_store", "the store is gone", found=uid)
     return store
+
+
+def hold_version(context: Context, name: str, request: HoldVersion, actor: str) -> Store:
+    """Keep a version for a long read (rule R15).
+
+    Raises:
+        NotFound: ``unknown_version``.
+        Refused: ``version_gone``.
+    """
+    store = store_named(context, name)
+    until_ms = context.clock() + request.seconds * 1000
+    operation = context.operation("hold version", name, actor, version=request.version, until_ms=until_ms)
+    return change_store(context, store.uid, operation, lambda s: (lifecycle.hold(s, request.version, until_ms), ()))
 
 
 def ensure_feeds(context: Context, uid: str) -> Store:

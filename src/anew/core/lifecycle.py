@@ -232,13 +232,34 @@ def end_badly(store: Store, number: int, event: VersionEvent, error: str, now_ms
 def retire(store: Store, number: int, now_ms: int) -> Store:
     """First step of reclaim: from now on no rollback can choose the version (rule R15)."""
     version = existing(store, number)
-    return _replace(store, _moved(version, _E.RETIRE, version.statuses, now_ms))
+    held = {n: until_ms for n, until_ms in store.read_until_ms.items() if n != number}
+    retired = _replace(store, _moved(version, _E.RETIRE, version.statuses, now_ms))
+    return retired.model_copy(update={"read_until_ms": held})
 
 
 def reclaimed(store: Store, number: int, now_ms: int) -> Store:
     """Second step of reclaim: its files are gone."""
     version = existing(store, number)
     return _replace(store, _moved(version, _E.RECLAIM, version.statuses, now_ms))
+
+
+def hold(store: Store, number: int, until_ms: int) -> Store:
+    """Keep a version for a long read until then (rule R15); holding it for less changes nothing.
+
+    Raises:
+        NotFound: ``unknown_version``.
+        Refused: ``version_gone``: it is retired or was never sealed.
+    """
+    version = existing(store, number)
+    if not readable(version):
+        raise Refused(
+            "version_gone",
+            f"version {number} of {store.name} cannot be read",
+            found=version.status.value,
+            expected="a version that is kept",
+        )
+    held = {**store.read_until_ms, number: max(until_ms, store.read_until_ms.get(number, 0))}
+    return store.model_copy(update={"read_until_ms": held})
 
 
 def reassign(store: Store, number: int, fabric: str, assignment: dict[int, tuple[str, ...]]) -> Store:

@@ -26,7 +26,7 @@ def retirable(store: Store, now_ms: int) -> dict[int, str]:
     """Versions that may be retired now, with the reason.
 
     Failed and killed versions go at once; backups and rolled-back ones when their retention has ended. Never a
-    version that is current in any fabric, nor the source of one in the making.
+    version that is current in any fabric, nor the source of one in the making, nor one that a long read holds.
     """
     making = store.in_the_making()
     source = None if making is None else making.source_version
@@ -42,6 +42,8 @@ def _reason(store: Store, version: Version, now_ms: int) -> str | None:
         return None
     kept_until_ms = max(version.since_ms.values()) + store.config.backup_retention_seconds * 1000
     if now_ms < kept_until_ms:
+        return None
+    if now_ms < store.read_until_ms.get(version.number, 0):
         return None
     return f"its retention of {store.config.backup_retention_seconds} s has ended"
 

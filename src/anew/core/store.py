@@ -179,6 +179,7 @@ class Store(BaseModel):
         schemas: Value schema id → Avro schema text; the greatest id is the newest.
         current: Fabric → number of the version that it serves; 0 before the first.
         next_version: The number that the next version gets.
+        read_until_ms: Version → until when a long read holds it (rule R15); it is not retired before.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -195,6 +196,7 @@ class Store(BaseModel):
     feeds: tuple[Feed, ...] = ()
     versions: tuple[Version, ...] = ()
     next_version: int = 1
+    read_until_ms: dict[int, int] = {}
     deleted_at_ms: int | None = None
 
     @property

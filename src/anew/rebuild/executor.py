@@ -167,8 +167,8 @@ def _commit_seal(rebuild: Rebuild, seal: Seal, run: Run) -> None:
     """Commit the manifest; the same seal again is the same seal, so that a lost answer is looked up by asking again.
 
     Raises:
-        OutcomeUnknown: ``seal_unknown``: the controller stopped answering. Nothing is given up: if the seal arrived, the
-            controller goes on alone; if not, the lease ends.
+        OutcomeUnknown: ``seal_unknown``: the controller stopped answering. Nothing is given up: if the seal arrived,
+            the controller goes on alone; if not, the lease ends.
     """
     deadline, pause = time.monotonic() + _SEAL_SECONDS, threading.Event()
     while True:

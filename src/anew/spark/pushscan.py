@@ -19,7 +19,6 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from anew.codec.arrow_types import SINGLE_COLUMN
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.codec.container import container_columns
 from anew.codec.vector import Cast, Misfit, arrow_schema, cast_columns, encode_table
@@ -323,15 +322,6 @@ def cast_selected(schema: AvroSchema, batch: pa.RecordBatch, columns: tuple[str,
         return cast_columns(schema, chosen)
     cast = cast_columns(schema, chosen.rename_columns(arrow_schema(schema).names))
     return replace(cast, misfits=[replace(misfit, column=columns[0]) for misfit in cast.misfits])
-
-
-def cast_named(schema: AvroSchema, columns: pa.RecordBatch) -> Cast:
-    """`cast_columns`, where a schema that is no record takes its one column under any name."""
-    single = arrow_schema(schema).names
-    if single != [SINGLE_COLUMN] or columns.num_columns != 1 or columns.schema.names == single:
-        return cast_columns(schema, columns)
-    cast = cast_columns(schema, columns.rename_columns(single))
-    return replace(cast, misfits=[replace(misfit, column=columns.schema.names[0]) for misfit in cast.misfits])
 
 
 def written_times(column: pa.Array[Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

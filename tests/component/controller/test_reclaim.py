@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.models import RollBack
+from anew.api.models import HoldVersion, RollBack
 from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.controller.reclaim import collect
 from anew.core.errors import Refused
@@ -188,3 +188,19 @@ def test_a_topic_that_is_gone_needs_no_truncation(cluster: Cluster) -> None:
     cluster.context.catalog.commit(Change(operation, (note,)))
     cluster.round()
     assert cluster.client.reclaims() == []
+
+
+@pytest.mark.case("rules:R15")
+def test_a_long_read_holds_its_version_for_a_while(cluster: Cluster) -> None:
+    """A held backup outlives its retention until the hold ends; a retired one cannot be held any more."""
+    _two_versions(cluster)
+    cluster.pass_seconds(_WEEK_SECONDS - 60)
+    cluster.client.hold_version("flights", HoldVersion(version=1, seconds=600))
+    cluster.pass_seconds(599)
+    cluster.settle(2)
+    assert cluster.status(1) == "backup"
+    cluster.pass_seconds(1)
+    cluster.settle(1)
+    assert cluster.status(1) == "retired"
+    again = refused(Refused, lambda: cluster.client.hold_version("flights", HoldVersion(version=1, seconds=600)))
+    assert again.code == "version_gone"

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import httpx
-import psutil  # type: ignore[import-untyped]  # it has no types of its own
+import psutil
 import pytest
 
 from anew.node.engine import save_desired
