@@ -147,6 +147,18 @@ def test_an_interrupted_repush_is_killed_and_exits_130(anew: Anew, people: Path)
     assert _current(anew, "interrupted") == 1
 
 
+def test_a_detached_repush_goes_on_without_its_terminal(anew: Anew, people: Path) -> None:
+    """The command returns once the rebuild has begun, and the version is put into service all the same."""
+    anew.create("detached", "hybrid=true", "rt_partitions=2")
+    anew.push("detached", people)
+    begun = anew.done("repush", "detached", "--detach")
+    assert (begun["kind"], begun["version"]) == ("repush", 2)
+    watched = anew.run("rebuild", "watch", begun["id"])
+    assert watched.code == 0
+    assert json.loads(watched.out.splitlines()[-1])["status"] == "succeeded"
+    assert _current(anew, "detached") == 2
+
+
 def _running(anew: Anew, store: str) -> str | None:
     running = [r["id"] for r in anew.done("rebuild", "list", "--store", store) if r["status"] == "running"]
     return running[0] if running else None

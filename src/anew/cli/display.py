@@ -58,9 +58,9 @@ class TerminalObserver:
     def planned(self, plan: Plan) -> None:
         """See `Observer.planned`."""
         source = plan.source.topic if plan.source.topic is not None else "files"
+        records = f"about {plan.estimate.records} records, " if plan.source.input is None else ""
         self._console.print(
-            f"plan {plan.id}: {source} → {plan.store}_v{plan.target.version}, "
-            f"about {plan.estimate.records} records, {plan.estimate.bytes} bytes"
+            f"plan {plan.id}: {source} → {plan.store}_v{plan.target.version}, {records}{plan.estimate.bytes} bytes"
         )
         for why in plan.why:
             self._console.print(f"  {why}")

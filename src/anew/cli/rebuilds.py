@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from anew.cli.display import TerminalObserver, ledger_line
 from anew.cli.output import Json, out, print_json, print_line, print_table
-from anew.cli.session import Conf, Defines, Master, Properties, RequestId, cluster, comma_list, pairs
+from anew.cli.session import Conf, Defines, Detach, Jars, Master, Properties, RequestId, cluster, comma_list, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.plan import Plan
 from anew.core.planning import RepushRequest
@@ -21,7 +21,10 @@ from anew.core.settings import not_supported_yet
 from anew.core.store import RebuildKind
 from anew.rebuild.inputs import PushRequest
 from anew.rebuild.planner import make_push_plan, make_repush_plan
+from anew.runtime.clock import new_id
 from anew.runtime.connect import Cluster, SparkChoice
+from anew.runtime.drive import start_driver
+from anew.runtime.settings import resolve
 
 rebuilds_app = typer.Typer(help="Rebuilds: the makings of versions.", no_args_is_help=True)
 
@@ -57,12 +60,14 @@ def push(
     request_id: RequestId = None,
     master: Master = None,
     conf: Conf = None,
+    jars: Jars = None,
+    detach: Detach = False,
     json_output: Json = False,
 ) -> int:
     """Make a new version from files (CSV, Parquet, JSON lines, Avro) and put it into service."""
     given = _properties(properties, define)
     _refuse_deferred(defer_swap)
-    spark = SparkChoice(master=master, conf=pairs(conf, "--conf"))
+    spark = _spark(master, conf, jars)
     with cluster() as connected:
         if parse_properties(given).source_kafka and not inputs:
             plan = make_repush_plan(connected.controller, name, RepushRequest(parse_properties(given)))
@@ -78,7 +83,7 @@ def push(
                 bad_rows_to=None if bad_rows_to is None else str(bad_rows_to.absolute()),
             )
             plan = make_push_plan(connected.controller, name, request, parse_properties(given))
-        return _run(connected, plan, spark, _Asked(dry_run, json_output, request_id))
+        return _run(connected, plan, spark, _Asked(dry_run, json_output, request_id, detach))
 
 
 def repush(
@@ -96,12 +101,14 @@ def repush(
     request_id: RequestId = None,
     master: Master = None,
     conf: Conf = None,
+    jars: Jars = None,
+    detach: Detach = False,
     json_output: Json = False,
 ) -> int:
     """Make a new version from the store's own data, with the configuration that is wanted now."""
     _refuse_deferred(defer_swap)
     given = _properties(properties, define)
-    spark = SparkChoice(master=master, conf=pairs(conf, "--conf"))
+    spark = _spark(master, conf, jars)
     with cluster() as connected:
         if plan_file is not None:
             if dry_run or given or allow_not_serving or target_fabrics is not None:
@@ -110,7 +117,7 @@ def repush(
         else:
             request = RepushRequest(parse_properties(given), allow_not_serving, comma_list(target_fabrics))
             plan = make_repush_plan(connected.controller, name, request)
-        return _run(connected, plan, spark, _Asked(dry_run, json_output, request_id))
+        return _run(connected, plan, spark, _Asked(dry_run, json_output, request_id, detach))
 
 
 @rebuilds_app.command("list")
@@ -188,11 +195,30 @@ class _Asked:
     dry_run: bool
     as_json: bool
     request_id: str | None
+    detach: bool
+
+
+def _spark(master: str | None, conf: list[str] | None, jars: str | None) -> SparkChoice:
+    """``--jars`` is Spark's own setting under another name; a ``--conf spark.jars=…`` beside it is a contradiction."""
+    settings = pairs(conf, "--conf")
+    if jars is not None:
+        if "spark.jars" in settings:
+            raise InvalidRequest("contradiction", "jars are named twice", found="--jars and --conf spark.jars")
+        settings["spark.jars"] = jars
+    return SparkChoice(master=master, conf=settings)
 
 
 def _run(connected: Cluster, plan: Plan, spark: SparkChoice, asked: _Asked) -> int:
     if asked.dry_run:
         _print_plan(plan, as_json=asked.as_json)
+        return 0
+    if asked.detach:
+        request_id = new_id() if asked.request_id is None else asked.request_id
+        view = start_driver(connected, plan, spark, request_id, resolve({}).home / "logs")
+        if asked.as_json:
+            print_json(view)
+        else:
+            out().print(f"rebuild {view['id']} runs; follow it: anew rebuild watch {view['id']}")
         return 0
     with TerminalObserver() as observer:
         view = connected.run_plan(plan, spark, observer, asked.request_id)

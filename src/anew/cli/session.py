@@ -23,6 +23,8 @@ Defines = Annotated[list[str] | None, typer.Option("-D", metavar="KEY=VALUE", he
 RequestId = Annotated[str | None, typer.Option("--request-id", help="The same id twice is the same thing.")]
 Master = Annotated[str | None, typer.Option("--master", help="Spark's master, e.g. local[4] or spark://…")]
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting; may be repeated.")]
+Jars = Annotated[str | None, typer.Option("--jars", help="JAR,…: jars for Spark.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Run in a process of its own; return once it has begun.")]
 Fabrics = Annotated[list[str] | None, typer.Option("--fabric", help="A fabric; may be repeated.")]
 
 
