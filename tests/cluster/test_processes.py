@@ -9,7 +9,6 @@ import socket
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tests.cluster.commands import Anew, wait_until
 
@@ -72,7 +71,6 @@ def test_down_ends_every_process_and_up_serves_the_same_data_again(lone: Anew, p
     assert lone.scan("kept") == before
 
 
-@pytest.mark.case("stores:G4")
 def test_a_killed_supervisor_takes_its_processes_along(lone: Anew) -> None:
     """After SIGKILL of the supervisor nothing of the cluster lives on, and the home can be taken again."""
     lone.done("up", "--detach", "--nodes", "1", "--port", "7975")

@@ -23,7 +23,7 @@ def _status(anew: Anew, store: str, number: int) -> Any:
     return next(version["status"] for version in versions if version["number"] == number)
 
 
-@pytest.mark.case("stores:A1", "stores:H6", "stores:H9", "stores:I2", "stores:C3", "stores:H4")
+@pytest.mark.case("stores:A1", "stores:H9", "stores:C3", "stores:H4")
 def test_a_store_lives_through_push_write_repush_rollback_and_swap(anew: Anew, people: Path) -> None:
     """Writes before, during and after a repush are in every version that keeps applying the log."""
     anew.create("life", "hybrid=true", "partitions=2", "rt_partitions=4")
@@ -91,7 +91,6 @@ def test_the_same_request_id_is_the_same_rebuild(anew: Anew, people: Path, tmp_p
     assert _current(anew, "once") == 2
 
 
-@pytest.mark.case("stores:J7")
 def test_a_killed_driver_leaves_the_store_serving_and_is_cleaned_up(anew: Anew, people: Path) -> None:
     """SIGKILL in the middle of a repush: reads go on, the next repush works, the first one's files are reclaimed."""
     anew.create("killed", "hybrid=true", "rt_partitions=2")

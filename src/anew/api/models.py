@@ -28,11 +28,50 @@ class Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _example(**fields: Any) -> ConfigDict:
+    """An example for the OpenAPI document."""
+    return ConfigDict(json_schema_extra={"examples": [fields]})
+
+
+class ErrorDetail(Wire):
+    """Why a request was not carried out: ``code`` is for programs and never changes, the rest is for people."""
+
+    code: str
+    message: str
+    found: Any = None
+    expected: Any = None
+    hint: str | None = None
+
+
+class ErrorAnswer(Wire):
+    """What every request that is not carried out is answered with."""
+
+    model_config = _example(
+        error={
+            "code": "unknown_store",
+            "message": "there is no store flihgts",
+            "found": "flihgts",
+            "expected": "flights",
+            "hint": "anew store list",
+        }
+    )
+
+    error: ErrorDetail
+
+
 # -- stores ----------------------------------------------------------------------------------------------------------
 
 
 class CreateStore(Request):
     """Make a store. Schemas are Avro texts; the same ``request_id`` with the same body is the same store."""
+
+    model_config = _example(
+        name="flights",
+        key_schema='"string"',
+        value_schema='{"type": "record", "name": "Flight", "fields": [{"name": "delay", "type": "int"}]}',
+        settings={"partitions": 8, "hybrid": True},
+        request_id="create-flights-1",
+    )
 
     name: str
     key_schema: str
@@ -44,12 +83,16 @@ class CreateStore(Request):
 class UpdateStore(Request):
     """Change settings, or add a value schema."""
 
+    model_config = _example(settings={"compression": "zstd", "owner": "data-platform"})
+
     settings: dict[str, str | int | bool | None] = {}
     value_schema: str | None = None
 
 
 class Swap(Request):
     """Make a version current; no fabrics means all of the store's."""
+
+    model_config = _example(version=8, fabrics=["dc-0"], dry_run=True)
 
     version: int
     fabrics: tuple[str, ...] = ()
@@ -59,6 +102,8 @@ class Swap(Request):
 class RollBack(Request):
     """Go back to a version; None means the newest backup."""
 
+    model_config = _example(to=7, dry_run=False)
+
     to: int | None = None
     fabrics: tuple[str, ...] = ()
     dry_run: bool = False
@@ -66,6 +111,8 @@ class RollBack(Request):
 
 class HoldVersion(Request):
     """Keep a version for a long read: for so long from now, at most `MAX_HOLD_SECONDS` at a time; renew it to go on."""
+
+    model_config = _example(version=7, seconds=120)
 
     version: int
     seconds: int = Field(ge=1, le=MAX_HOLD_SECONDS)
@@ -131,6 +178,10 @@ class BeginRebuild(Request):
 class Heartbeat(Request):
     """A driver's sign of life; its stage only moves forward."""
 
+    model_config = _example(
+        epoch=1, stage="build", progress={"done": 3, "total": 24, "unit": "tasks", "records": 1_500_000}
+    )
+
     epoch: int
     stage: Stage
     progress: Progress = Progress()
@@ -155,6 +206,8 @@ class Seal(Request):
 
 class EndRebuild(Request):
     """The driver gives up (``error``), or somebody asks for the rebuild to be killed (error None)."""
+
+    model_config = _example(epoch=1, error="the input file has no column key")
 
     epoch: int | None = None
     error: str | None = None

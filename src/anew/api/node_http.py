@@ -20,9 +20,13 @@ from anew.api.node_wire import (
     decode_page,
     encode_keys,
 )
-from anew.core.errors import AnewError, Failed, Unreachable, error_from_json
+from anew.core.errors import Failed, Refused, Unreachable, error_from_json
 
 _OK = 200
+_NOT_FOUND = 404
+_SERVER_ERRORS = 500
+_REFUSALS = frozenset({403, 410, 421})
+"""What a node refuses for reasons of its own: reads are disabled, the version is gone, it is not held here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +49,46 @@ class Seen:
 class NodeClient:
     """Reads from any node, over kept connections; safe to use from several threads.
 
-    Errors common to all methods: `Unreachable` code ``node_unreachable``; what the node says: ``not_here``,
-    ``version_gone``, ``unknown_store``, ``reads_disabled``.
+    Errors common to all methods: `Unreachable` code ``node_unreachable``; what the node says, such as
+    `Refused` codes ``not_here``, ``version_gone``, ``other_store``, ``reads_disabled``.
     """
 
-    def __init__(self, timeout_seconds: float = 10.0) -> None:
-        """Connect lazily."""
-        self._http = httpx.Client(timeout=timeout_seconds, limits=httpx.Limits(keepalive_expiry=4.0), trust_env=False)
+    def __init__(self, timeout_seconds: float = 10.0, *, transport: httpx.BaseTransport | None = None) -> None:
+        """Connect lazily.
+
+        Args:
+            timeout_seconds: How long each request may take.
+            transport: In place of the network.
+        """
+        limits = httpx.Limits(keepalive_expiry=4.0)
+        self._http = httpx.Client(timeout=timeout_seconds, limits=limits, trust_env=False, transport=transport)
 
     def batch(self, url: str, address: Address, keys: list[bytes]) -> tuple[BatchAnswer, Seen]:
         """The cells of many keys, all of the addressed version."""
         path = f"{_path(address)}/keys:batch"
         answer = self._send("POST", url, path, address, content=encode_keys(keys))
-        return decode_answer(answer.content), _seen(answer)
+        _check(answer)
+        batch = decode_answer(answer.content)
+        if len(batch.results) != len(keys):
+            raise _unexpected(f"{len(batch.results)} results for {len(keys)} keys")
+        return batch, _seen(answer)
 
     def page(self, url: str, address: Address, partition: int, after: bytes | None) -> tuple[ScanPage, Seen]:
         """The next page of a partition's records in key order."""
         query = {} if after is None else {"after": _encoded(after)}
         path = f"{_path(address)}/partitions/{partition}/scan"
         answer = self._send("GET", url, path, address, params=query)
+        _check(answer)
         return decode_page(answer.content), _seen(answer)
 
     def cell(self, url: str, address: Address, key: bytes) -> dict[str, Any]:
-        """All that a replica knows of one key: stamp, origin, tombstone, base or feed."""
+        """All that a replica knows of one key: stamp, origin, tombstone, base or feed; just that where it is absent."""
         answer = self._send("GET", url, f"{_path(address)}/keys/{_encoded(key)}/cell", address)
-        found: dict[str, Any] = answer.json()
-        return found
+        body = _json(answer)
+        if answer.status_code == _NOT_FOUND and "found" in body:
+            return body
+        _check(answer)
+        return body
 
     def close(self) -> None:
         """Let go of connections."""
@@ -79,18 +97,9 @@ class NodeClient:
     def _send(self, method: str, url: str, path: str, address: Address, **request: Any) -> httpx.Response:
         headers = {HEADER_STORE_UID: address.uid, "accept": AVRO_TYPE}
         try:
-            answer = self._http.request(method, url + path, headers=headers, **request)
-        except httpx.HTTPError as error:
-            raise Unreachable(
-                "node_unreachable",
-                "the node does not answer",
-                found=f"{url}: {type(error).__name__}: {error}",
-                expected="an answer within the timeout",
-                hint="anew node list",
-            ) from error
-        if answer.status_code != _OK:
-            raise _error(answer)
-        return answer
+            return self._http.request(method, url + path, headers=headers, **request)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _unreachable(f"{url}: {type(error).__name__}: {error}") from error
 
 
 def _path(address: Address) -> str:
@@ -106,9 +115,47 @@ def _seen(answer: httpx.Response) -> Seen:
     return Seen(int(headers.get(HEADER_CURRENT_VERSION, 0)), int(headers.get(HEADER_STORE_REVISION, 0)))
 
 
-def _error(answer: httpx.Response) -> AnewError:
+def _check(answer: httpx.Response) -> None:
+    """Raise unless the node did what was asked.
+
+    Raises:
+        AnewError: What the node says, as the same class here.
+        Unreachable: ``node_unreachable``: something answered in its place that it cannot.
+        Failed: ``unexpected_answer``: not the answer of a node.
+    """
+    status = answer.status_code
+    if status == _OK:
+        return
+    error = _json(answer).get("error")
+    if isinstance(error, dict):
+        raise error_from_json(Refused.http_status if status in _REFUSALS else status, error)
+    found = f"{answer.request.url}: {status} {answer.text[:200]}"
+    raise _unreachable(found) if status >= _SERVER_ERRORS else _unexpected(found)
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
     try:
-        body = answer.json()["error"]
-    except (ValueError, KeyError, TypeError):
-        return Failed("unexpected_answer", "this is not the answer of a node", found=answer.text[:200])
-    return error_from_json(answer.status_code, body)
+        body = answer.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _unexpected(found: str) -> Failed:
+    return Failed(
+        "unexpected_answer",
+        "this is not the answer of a node",
+        found=found,
+        expected="an answer of the same release",
+        hint="anew node list",
+    )
+
+
+def _unreachable(found: str) -> Unreachable:
+    return Unreachable(
+        "node_unreachable",
+        "the node does not answer",
+        found=found,
+        expected="an answer within the timeout",
+        hint="anew node list",
+    )

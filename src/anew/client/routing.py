@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
+from collections.abc import Callable
 
 from anew.api.http import ControllerClient
 from anew.api.models import HoldVersion, Routing
@@ -16,14 +18,28 @@ _FRESH_SECONDS = 5.0
 class RoutingCache:
     """One store's routing; safe to use from several threads."""
 
-    def __init__(self, controller: ControllerClient, name: str, fabric: str | None) -> None:
-        """Load lazily."""
+    def __init__(
+        self,
+        controller: ControllerClient,
+        name: str,
+        fabric: str | None,
+        clock_seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Load lazily.
+
+        Args:
+            controller: Who is asked.
+            name: The store's.
+            fabric: Whose nodes and log; None: the cluster's first.
+            clock_seconds: A monotonic clock.
+        """
         self._controller = controller
         self._name = name
         self._fabric = fabric
+        self._clock_seconds = clock_seconds
         self._lock = threading.Lock()
         self._routing: Routing | None = None
-        self._loaded_at = 0.0
+        self._loaded_at = -math.inf
 
     def get(self) -> Routing:
         """The routing; asked for again when it is some seconds old, kept when the controller is away.
@@ -33,7 +49,7 @@ class RoutingCache:
             Unreachable: The controller never answered.
         """
         routing = self._routing
-        if routing is None or time.monotonic() - self._loaded_at > _FRESH_SECONDS:
+        if routing is None or self._clock_seconds() - self._loaded_at > _FRESH_SECONDS:
             return self.refresh()
         return routing
 
@@ -45,12 +61,12 @@ class RoutingCache:
             except Unreachable:
                 if self._routing is None:
                     raise
-                self._loaded_at = time.monotonic()
+                self._loaded_at = self._clock_seconds()
                 return self._routing
             present = self._routing
             if present is None or found.uid != present.uid or found.revision >= present.revision:
                 self._routing = found
-            self._loaded_at = time.monotonic()
+            self._loaded_at = self._clock_seconds()
             return self._routing if self._routing is not None else found
 
     def hold(self, version: int, seconds: int) -> None:
@@ -66,4 +82,4 @@ class RoutingCache:
         """A node said what is current there: when it knows more than we do, ask the controller at the next read."""
         routing = self._routing
         if routing is not None and revision > routing.revision and current != routing.current:
-            self._loaded_at = 0.0
+            self._loaded_at = -math.inf

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from anew.api.models import RoutedVersion, Routing
-from anew.api.node_http import Address, NodeClient
+from anew.api.node_http import Address, NodeClient, Seen
 from anew.api.node_wire import KeyResult, KeyState, ScanItem, ScanPage
 from anew.client.routing import RoutingCache
 from anew.client.writer import Writer
 from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
-from anew.core.errors import AnewError, NotFound, Refused, Unreachable
+from anew.core.errors import AnewError, Refused, Unreachable
 from anew.core.partition import partitioner_named
 from anew.log.interface import Log
 
@@ -24,7 +25,9 @@ _PAUSE_SECONDS = 0.05
 _SUSPECT_SECONDS = 2.0
 _BATCH_KEYS = 2_000
 _HOLD_SECONDS = 120
-_MOVED = frozenset({"not_here", "version_gone", "unknown_store", "node_unreachable", "not_ready"})
+_MOVED = frozenset(
+    {"not_here", "version_gone", "unknown_store", "other_store", "node_unreachable", "not_ready", "unknown_schema"}
+)
 """Answers after which another replica, or newer routing, may do better."""
 
 
@@ -49,14 +52,21 @@ class Scanned:
 class Store:
     """Reads and writes of one store. Made by ``Cluster.store``; safe to use from several threads."""
 
-    def __init__(self, routing: RoutingCache, nodes: NodeClient, open_log: Callable[[Routing], Log]) -> None:
-        """Use the cluster's connections."""
+    def __init__(
+        self,
+        routing: RoutingCache,
+        nodes: NodeClient,
+        open_log: Callable[[Routing], Log],
+        clock_seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Use the cluster's connections; the clock is a monotonic one."""
         self._routing = routing
         self._nodes = nodes
         self._open_log = open_log
+        self._clock_seconds = clock_seconds
         self._schemas: dict[str, AvroSchema] = {}
         self._turn = 0
-        self._suspect_until: dict[str, float] = {}
+        self._suspect_until: dict[tuple[str, int | None], float] = {}
 
     @property
     def name(self) -> str:
@@ -94,10 +104,10 @@ class Store:
         Raises:
             As `get`.
         """
-        encoded = [encode_datum(self.key_schema, key) for key in keys]
 
         def attempt(routing: Routing, number: int) -> list[Found | None]:
-            results = self._gather(routing, number, encoded)
+            key_schema = self._schema(routing.key_schema)
+            results = self._gather(routing, number, [encode_datum(key_schema, key) for key in keys])
             return [self._found(routing, number, result) for result in results]
 
         return self._retrying(attempt, version)
@@ -113,13 +123,13 @@ class Store:
         """
         number = self._retrying(lambda _routing, chosen: chosen, version)
         partitions = self._version(self._routing.get(), number).partitions
-        held_until = 0.0
+        hold_again_at = self._clock_seconds()
         for partition in range(partitions):
             after: bytes | None = None
             while True:
-                if time.monotonic() > held_until - _HOLD_SECONDS / 2:
+                if self._clock_seconds() >= hold_again_at:
                     self._routing.hold(number, _HOLD_SECONDS)
-                    held_until = time.monotonic() + _HOLD_SECONDS
+                    hold_again_at = self._clock_seconds() + _HOLD_SECONDS / 2
                 page = self._page(number, partition, after)
                 yield from (self._scanned(item) for item in page.items)
                 if page.next_after is None:
@@ -128,8 +138,8 @@ class Store:
 
     def explain(self, key: Any, *, version: int | None = None) -> dict[str, Any]:
         """What every replica of a key's partition holds of it: stamp, origin, tombstone, base or feed."""
-        encoded = encode_datum(self.key_schema, key)
         routing = self._routing.refresh()
+        encoded = encode_datum(self._schema(routing.key_schema), key)
         number = _number(routing, version)
         routed = self._version(routing, number)
         partition = partitioner_named(routed.partitioner, routed.partitions).of(encoded)
@@ -149,17 +159,25 @@ class Store:
             Refused: ``not_hybrid``, ``writes_disabled``.
         """
         routing = self._routing.refresh()
-        return Writer(routing, self._open_log(routing))
+        log = self._open_log(routing)
+        try:
+            return Writer(routing, log)
+        except Refused:
+            log.close()
+            raise
 
     def _retrying(self, attempt: Callable[[Routing, int], _T], version: int | None) -> _T:
         """Try until it works or the time is over: all of it again with newer routing, so that versions never mix."""
-        deadline, pause, routing = time.monotonic() + _RETRY_SECONDS, threading.Event(), self._routing.get()
+        deadline, pause, routing = self._clock_seconds() + _RETRY_SECONDS, threading.Event(), self._routing.get()
+        if version is not None and version not in routing.versions:
+            # It may be younger than what is known here.
+            routing = self._routing.refresh()
         while True:
             try:
                 return attempt(routing, _number(routing, version))
             except AnewError as error:
                 gone = error.code == "version_gone" and version is not None
-                if error.code not in _MOVED or gone or time.monotonic() > deadline:
+                if error.code not in _MOVED or gone or self._clock_seconds() > deadline:
                     raise
             pause.wait(_PAUSE_SECONDS)
             routing = self._routing.refresh()
@@ -167,22 +185,28 @@ class Store:
     def _gather(self, routing: Routing, number: int, keys: list[bytes]) -> list[KeyResult]:
         routed = self._version(routing, number)
         partitioner = partitioner_named(routed.partitioner, routed.partitions)
+        partitions = [partitioner.of(key) for key in keys]
         by_node: dict[str, list[int]] = {}
-        for index, key in enumerate(keys):
-            by_node.setdefault(self._choose(routing, routed, partitioner.of(key)), []).append(index)
+        for index, partition in enumerate(partitions):
+            by_node.setdefault(self._choose(routing, routed, partition), []).append(index)
         results: dict[int, KeyResult] = {}
         for node, indices in by_node.items():
             for begin in range(0, len(indices), _BATCH_KEYS):
                 part = indices[begin : begin + _BATCH_KEYS]
-                results.update(zip(part, self._batch(routing, number, node, [keys[i] for i in part]), strict=True))
+                asked = [(partitions[index], keys[index]) for index in part]
+                results.update(zip(part, self._batch(routing, number, node, asked), strict=True))
         return [results[index] for index in range(len(keys))]
 
-    def _batch(self, routing: Routing, number: int, node: str, keys: list[bytes]) -> tuple[KeyResult, ...]:
-        address = Address(routing.name, routing.uid, number)
-        url = routing.nodes[node]
-        answer, seen = self._ask(node, lambda: self._nodes.batch(url, address, keys))
-        self._routing.notice(seen.current, seen.revision)
-        if answer.version != number or any(result.state is KeyState.ELSEWHERE for result in answer.results):
+    def _batch(self, routing: Routing, number: int, node: str, asked: list[tuple[int, bytes]]) -> tuple[KeyResult, ...]:
+        """The answers of one node for keys with their partitions."""
+        address, keys = Address(routing.name, routing.uid, number), [key for _, key in asked]
+        answer = self._ask(
+            routing, node, {partition for partition, _ in asked}, lambda url: self._nodes.batch(url, address, keys)
+        )
+        pairs = zip(asked, answer.results, strict=True)
+        missing = {partition for (partition, _), result in pairs if result.state is KeyState.ELSEWHERE}
+        if missing or answer.version != number:
+            self._avoid(node, missing)
             raise Refused("not_here", f"{node} does not hold all that was asked of it", found=answer.version)
         return answer.results
 
@@ -191,36 +215,45 @@ class Store:
         nodes = [node for node in routed.replicas.get(partition, ()) if node in routing.nodes]
         if not nodes:
             raise Unreachable("node_unreachable", f"no node holds partition {partition}", found=routed.replicas)
-        now = time.monotonic()
-        well = [node for node in nodes if self._suspect_until.get(node, 0.0) < now]
+        now = self._clock_seconds()
+        well = [
+            node
+            for node in nodes
+            if all(self._suspect_until.get((node, part), -math.inf) <= now for part in (None, partition))
+        ]
         chosen = well if well else nodes
         return chosen[(partition + self._turn) % len(chosen)]
 
-    def _ask(self, node: str, request: Callable[[], _T]) -> _T:
-        """Ask a node; one that does not answer is avoided for a while."""
+    def _ask(
+        self, routing: Routing, node: str, partitions: Collection[int], request: Callable[[str], tuple[_T, Seen]]
+    ) -> _T:
+        """Ask a node; one that does not answer, or does not hold the partitions, is avoided for a while."""
         try:
-            return request()
+            answer, seen = request(routing.nodes[node])
         except AnewError as error:
-            self._turn += 1
-            if isinstance(error, Unreachable):
-                self._suspect_until[node] = time.monotonic() + _SUSPECT_SECONDS
+            self._avoid(node, (None,) if isinstance(error, Unreachable) else partitions)
             raise
+        self._routing.notice(seen.current, seen.revision)
+        return answer
+
+    def _avoid(self, node: str, partitions: Collection[int | None]) -> None:
+        """Ask others of these partitions for a while; None stands for all that the node holds."""
+        self._turn += 1
+        until = self._clock_seconds() + _SUSPECT_SECONDS
+        self._suspect_until.update({(node, partition): until for partition in partitions})
 
     def _page(self, number: int, partition: int, after: bytes | None) -> ScanPage:
         def attempt(routing: Routing, chosen: int) -> ScanPage:
             node = self._choose(routing, self._version(routing, chosen), partition)
             address = Address(routing.name, routing.uid, chosen)
-            url = routing.nodes[node]
-            page, seen = self._ask(node, lambda: self._nodes.page(url, address, partition, after))
-            self._routing.notice(seen.current, seen.revision)
-            return page
+            return self._ask(routing, node, (partition,), lambda url: self._nodes.page(url, address, partition, after))
 
         return self._retrying(attempt, number)
 
     def _version(self, routing: Routing, number: int) -> RoutedVersion:
         routed = routing.versions.get(number)
         if routed is None:
-            raise NotFound(
+            raise Refused(
                 "version_gone",
                 f"{routing.name} does not serve version {number}",
                 found=number,
@@ -236,13 +269,25 @@ class Store:
 
     def _scanned(self, item: ScanItem) -> Scanned:
         routing = self._routing.get()
+        if item.schema_id not in routing.schemas:
+            routing = self._routing.refresh()
         value = self._value(routing, item.schema_id, item.value)
-        return Scanned(decode_datum(self.key_schema, item.key), value, item.written_at_ms)
+        return Scanned(decode_datum(self._schema(routing.key_schema), item.key), value, item.written_at_ms)
 
     def _value(self, routing: Routing, schema_id: int, body: bytes) -> Any:
-        """The value as the newest schema reads it."""
+        """The value as the newest schema reads it.
+
+        Raises:
+            Unreachable: ``unknown_schema``: newer than what is known here (rule R21: wait).
+        """
         if schema_id not in routing.schemas:
-            routing = self._routing.refresh()
+            raise Unreachable(
+                "unknown_schema",
+                f"a value of {routing.name} was written by a schema that is not known here yet",
+                found=schema_id,
+                expected=sorted(routing.schemas),
+                hint="is the controller reachable? anew status",
+            )
         newest = routing.schemas[max(routing.schemas)]
         return decode_datum(self._schema(routing.schemas[schema_id]), body, self._schema(newest))
 

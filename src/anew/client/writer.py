@@ -12,9 +12,10 @@ from anew.codec.avro import encode_datum, parse_schema
 from anew.core.errors import InvalidRequest, OutcomeUnknown, Refused
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.partition import XxHash64Partitioner
-from anew.log.interface import APPEND_RECORDS, Log, TopicPartition
+from anew.log.interface import APPEND_RECORDS, Appended, Log, TopicPartition
 
 _BATCH_RECORDS = 1_000
+_GREATEST_MS = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -32,7 +33,8 @@ class Writer:
 
     What `put` and `delete` accepted is acknowledged once `flush` or `close` returned. After an error the records that
     were not acknowledged are still buffered, so that flushing again is safe: a record that comes twice changes nothing.
-    Not safe to use from several threads: make one writer for each.
+    A batch that the log refuses is dropped whole, all others are still written. Not safe to use from several threads:
+    make one writer for each.
     """
 
     def __init__(self, routing: Routing, log: Log) -> None:
@@ -83,8 +85,8 @@ class Writer:
             written_at: When it was written, ms since the epoch; None: when the log appends it.
 
         Raises:
-            InvalidRequest: ``value_misfit`` (names the field), ``value_too_large``, ``written_at_out_of_range``;
-                nothing was written.
+            InvalidRequest: ``value_misfit`` (names the field), ``value_too_large``: nothing was written;
+                ``written_at_out_of_range``: this record or, when buffers are full, as `flush`.
         """
         body = encode_datum(self._value_schema, value)
         if len(body) > self._max_value_bytes:
@@ -108,13 +110,20 @@ class Writer:
         """Append all that is buffered; returns the position behind the last record of each feed partition.
 
         Raises:
-            InvalidRequest: ``written_at_out_of_range``: that batch was not written and is dropped.
+            InvalidRequest: ``written_at_out_of_range``: the batches of such records were not written and are dropped,
+                all others were written.
             Refused: ``clock_behind``.
             Unreachable: Nothing was written of the batch that failed.
             OutcomeUnknown: Flush again.
         """
+        refusal: InvalidRequest | None = None
         for partition in sorted(self._buffers):
-            self._append(partition)
+            try:
+                self._append(partition)
+            except InvalidRequest as error:
+                refusal = error if refusal is None else refusal
+        if refusal is not None:
+            raise refusal
         return self._position
 
     def close(self) -> PositionMap:
@@ -136,6 +145,13 @@ class Writer:
             self._log.close()
 
     def _add(self, key: bytes, value: bytes | None, written_at: int | None) -> None:
+        if written_at is not None and not 0 < written_at <= _GREATEST_MS:
+            raise InvalidRequest(
+                "written_at_out_of_range",
+                "written_at is no time",
+                found=written_at,
+                expected="ms since the epoch, greater than 0 and not beyond the skew limit",
+            )
         partition = self._partitioner.of(key)
         buffer = self._buffers.setdefault(partition, _Buffer())
         buffer.written_ms.append(written_at)
@@ -160,16 +176,20 @@ class Writer:
         records = pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS)
         at = TopicPartition(self._feed.topic, self._feed.topic_uid, partition)
         try:
-            appended = self._log.append(at, records)
+            appended = self._appended(at, records)
         except InvalidRequest:
             self._forget(partition, count)
             self.accepted -= count
             raise
-        except OutcomeUnknown:
-            # Appending the same records once more changes nothing: the merge is idempotent.
-            appended = self._log.append(at, records)
         self._position = self._position.with_offset(FeedPartition(self._feed.id, partition), appended.next_offset)
         self._forget(partition, count)
+
+    def _appended(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        try:
+            return self._log.append(at, records)
+        except OutcomeUnknown:
+            # Appending the same records once more changes nothing: the merge is idempotent.
+            return self._log.append(at, records)
 
     def _forget(self, partition: int, count: int) -> None:
         del self._buffers[partition]

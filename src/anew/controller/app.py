@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from anew.api.models import (
@@ -15,6 +17,7 @@ from anew.api.models import (
     CreateStore,
     DesiredState,
     EndRebuild,
+    ErrorAnswer,
     Heartbeat,
     HeartbeatAnswer,
     HoldVersion,
@@ -39,9 +42,31 @@ from anew.core.rebuild import Rebuild
 Actor = Annotated[str, Header(alias="anew-actor")]
 
 
+_ERRORS = {
+    404: "What the request names does not exist; nothing was changed.",
+    409: "Not allowed in the present state; nothing was changed.",
+    422: "The request is wrong; nothing was changed.",
+    503: "Something that is needed does not answer; nothing was changed.",
+}
+
+
+class _Route(APIRoute):
+    """A route whose docstring is its summary, with the error answers that requests of its kind may get."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        changes = {"POST", "PATCH", "DELETE"}.intersection(options["methods"])
+        never = {status for status, there in ((404, "{" in path), (409, changes)) if not there}
+        if path.startswith("/v1/"):
+            errors = {s: {"model": ErrorAnswer, "description": _ERRORS[s]} for s in _ERRORS if s not in never}
+            options["responses"] = errors | options["responses"]
+        options["summary"] = str(endpoint.__doc__).split(";")[0].rstrip(".")
+        super().__init__(path, endpoint, **options)
+
+
 def make_app(context: Context, watch: Watch) -> FastAPI:
     """The application over the controller's collaborators."""
     app = FastAPI(title="anew controller", version=context.release, docs_url="/docs")
+    app.router.route_class = _Route
     app.add_exception_handler(AnewError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     _add_stores(app, context, watch)
@@ -166,7 +191,12 @@ def _add_nodes(app: FastAPI, context: Context, watch: Watch) -> None:
         """All nodes."""
         return list(node_views(context))
 
-    @app.get("/v1/nodes/{node}/desired", tags=["nodes"], response_model=DesiredState)
+    @app.get(
+        "/v1/nodes/{node}/desired",
+        tags=["nodes"],
+        response_model=DesiredState,
+        responses={204: {"description": "Nothing is newer."}},
+    )
     def desired(node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> Any:
         """What a node should hold; 204 when nothing is newer than ``after`` within the wait."""
         if not watch.wait_beyond(after, min(wait_seconds, 30.0)):

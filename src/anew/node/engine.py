@@ -25,7 +25,7 @@ from anew.api.models import (
     ReplicaState,
 )
 from anew.codec.compression import compressor
-from anew.core.errors import AnewError, Failed
+from anew.core.errors import AnewError, Failed, Unreachable
 from anew.log.interface import Log
 from anew.node.feeds import FeedApplier
 from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of
@@ -304,7 +304,9 @@ class Engine:
     def _put_off(self, holding: Holding, error: AnewError) -> None:
         first, longest = _RETRY_SECONDS
         holding.load = None
-        holding.state, holding.error = ReplicaState.ERROR, str(error)
+        # What cannot be reached now may be reached soon: only an answer is a reason to give a version up.
+        holding.state = ReplicaState.PENDING if isinstance(error, Unreachable) else ReplicaState.ERROR
+        holding.error = str(error)
         holding.retry_at = time.monotonic() + min(longest, first * 2 ** min(holding.failures, 10))
         holding.failures += 1
         _log.error("replica_failed", replica=holding.name, code=error.code, error=str(error), tries=holding.failures)

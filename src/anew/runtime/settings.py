@@ -134,7 +134,7 @@ def resolve(flags: Mapping[str, str | SettingValue], environment: Mapping[str, s
         InvalidRequest: ``unknown_setting``, ``bad_setting``, ``bad_settings_file``.
     """
     environment = dict(os.environ) if environment is None else dict(environment)
-    given = {name: environment[_variable(name)] for name in PROCESS_SETTINGS if _variable(name) in environment}
+    given = {name: environment[variable_of(name)] for name in PROCESS_SETTINGS if variable_of(name) in environment}
     home = Path(str(flags.get("home", given.get("home", PROCESS_SETTINGS["home"].default)))).expanduser()
     file = _settings_file(home / "settings.toml")
     resolved: dict[str, Resolved] = {}
@@ -148,7 +148,8 @@ def resolve(flags: Mapping[str, str | SettingValue], environment: Mapping[str, s
     return ProcessSettings(resolved)
 
 
-def _variable(name: str) -> str:
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
     return f"ANEW_{name.upper()}"
 
 
@@ -159,13 +160,14 @@ def _settings_file(path: Path) -> dict[str, SettingValue]:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest("bad_settings_file", f"{path} is not TOML", found=str(error)) from error
+    known = [name for name in PROCESS_SETTINGS if name != "home"]
     for name in values:
-        if name not in PROCESS_SETTINGS or name == "home":
+        if name not in known:
             raise InvalidRequest(
                 "unknown_setting",
                 f"{path} names an unknown setting",
                 found=name,
-                expected=", ".join(n for n in PROCESS_SETTINGS if n != "home"),
-                hint=did_you_mean(name, PROCESS_SETTINGS),
+                expected=", ".join(known),
+                hint="it says where the file is: set ANEW_HOME" if name == "home" else did_you_mean(name, known),
             )
     return values

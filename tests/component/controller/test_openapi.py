@@ -1,0 +1,106 @@
+"""The controller's own description of itself: served, with examples that hold and errors that have one shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from anew.api import models
+from tests.component.controller.harness import Cluster
+
+_MADE_BY_DRIVERS_AND_NODES = {"BeginRebuild", "Seal", "NodeReport"}
+"""Bodies that nobody writes by hand: plans, manifests and reports."""
+
+
+@pytest.fixture
+def document(cluster: Cluster) -> dict[str, Any]:
+    """The OpenAPI document as the controller serves it."""
+    answer = cluster.http.get("/openapi.json")
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def _operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def _bodies(document: dict[str, Any]) -> dict[str, str]:
+    """Each operation with a body → the name of the body's model."""
+    return {
+        name: operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1]
+        for name, operation in _operations(document).items()
+        if "requestBody" in operation
+    }
+
+
+def _model(name: str) -> type[BaseModel]:
+    found: type[BaseModel] = getattr(models, name)
+    return found
+
+
+def test_the_page_for_people_is_served(cluster: Cluster) -> None:
+    """``/docs`` shows the document."""
+    answer = cluster.http.get("/docs")
+    assert (answer.status_code, "/openapi.json" in answer.text) == (200, True)
+
+
+def test_every_body_that_people_write_has_an_example_that_holds(document: dict[str, Any]) -> None:
+    """The examples in the document are requests that their own models accept, with the values as they were written."""
+    bodies = _bodies(document)
+    assert {"POST /v1/stores", "PATCH /v1/stores/{name}", "POST /v1/rebuilds"} <= bodies.keys()
+    for model in set(bodies.values()) - _MADE_BY_DRIVERS_AND_NODES:
+        examples = document["components"]["schemas"][model]["examples"]
+        assert examples, model
+        for example in examples:
+            dumped = _model(model).model_validate(example).model_dump(mode="json", exclude_unset=True)
+            assert dumped == example, model
+
+
+def test_an_example_with_a_typing_error_would_not_hold(document: dict[str, Any]) -> None:
+    """Requests refuse fields that they do not have, so that a wrong example is noticed."""
+    for model in set(_bodies(document).values()) - _MADE_BY_DRIVERS_AND_NODES:
+        example = document["components"]["schemas"][model]["examples"][0]
+        with pytest.raises(ValidationError):
+            _model(model).model_validate({**example, "no_such_field": 1})
+
+
+def test_the_example_of_a_store_makes_one(cluster: Cluster, document: dict[str, Any]) -> None:
+    """What the document shows for making a store can be sent as it is, and again."""
+    example = document["components"]["schemas"]["CreateStore"]["examples"][0]
+    made = cluster.http.post("/v1/stores", json=example)
+    again = cluster.http.post("/v1/stores", json=example)
+    assert (made.status_code, again.status_code) == (201, 201), made.text
+    assert made.json()["name"] == example["name"]
+
+
+def test_every_operation_says_what_it_does(document: dict[str, Any]) -> None:
+    """Every operation has a summary of its own: one sentence, without a full stop."""
+    summaries = {name: operation["summary"] for name, operation in _operations(document).items()}
+    assert {name for name, text in summaries.items() if not text or text.endswith(".") or "\n" in text} == set()
+    assert summaries["DELETE /v1/stores/{name}"] == "Delete a store"
+
+
+def test_errors_are_described_as_they_are_answered(cluster: Cluster, document: dict[str, Any]) -> None:
+    """The described shape is that of real refusals, and operations name the errors that they can give."""
+    for name, operation in _operations(document).items():
+        if " /v1/" not in name:
+            continue
+        errors = {status for status in operation["responses"] if status >= "400"}
+        wanted = {"422", "503"} | ({"404"} if "{" in name else set()) | (set() if name.startswith("GET") else {"409"})
+        assert errors == wanted, name
+        for status in errors:
+            schema = operation["responses"][status]["content"]["application/json"]["schema"]
+            assert schema == {"$ref": "#/components/schemas/ErrorAnswer"}, name
+    absent = cluster.http.get("/v1/stores/nobody")
+    misfit = cluster.http.post("/v1/stores", json={"name": 1})
+    for answer, status in ((absent, 404), (misfit, 422)):
+        assert answer.status_code == status
+        assert models.ErrorAnswer.model_validate(answer.json()).model_dump() == answer.json()
+    assert models.ErrorAnswer.model_validate(absent.json()).error.code == "unknown_store"
