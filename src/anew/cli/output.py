@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
+import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -28,13 +28,17 @@ def out() -> Console:
 
 def print_json(document: Any) -> None:
     """Write the one JSON document of an answer."""
-    sys.stdout.write(json.dumps(document, default=str) + "\n")
+    sys.stdout.write(_text(document))
     sys.stdout.flush()
 
 
 def print_line(document: Any) -> None:
     """Write one JSON line of a streaming command."""
-    sys.stdout.write(json.dumps(document, default=str) + "\n")
+    sys.stdout.write(_text(document))
+
+
+def _text(document: Any) -> str:
+    return orjson.dumps(document, default=str, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS).decode()
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -200,9 +200,8 @@ class Store:
     def _batch(self, routing: Routing, number: int, node: str, asked: list[tuple[int, bytes]]) -> tuple[KeyResult, ...]:
         """The answers of one node for keys with their partitions."""
         address, keys = Address(routing.name, routing.uid, number), [key for _, key in asked]
-        answer = self._ask(
-            routing, node, {partition for partition, _ in asked}, lambda url: self._nodes.batch(url, address, keys)
-        )
+        every = self._version(routing, number).replicas.keys()
+        answer = self._ask(routing, node, every, lambda url: self._nodes.batch(url, address, keys))
         pairs = zip(asked, answer.results, strict=True)
         missing = {partition for (partition, _), result in pairs if result.state is KeyState.ELSEWHERE}
         if missing or answer.version != number:
@@ -227,11 +226,12 @@ class Store:
     def _ask(
         self, routing: Routing, node: str, partitions: Collection[int], request: Callable[[str], tuple[_T, Seen]]
     ) -> _T:
-        """Ask a node; one that does not answer, or does not hold the partitions, is avoided for a while."""
+        """Ask a node; one that does not answer is avoided for a while, one that says not_here for these partitions."""
         try:
             answer, seen = request(routing.nodes[node])
         except AnewError as error:
-            self._avoid(node, (None,) if isinstance(error, Unreachable) else partitions)
+            lacking = partitions if error.code == "not_here" else ()
+            self._avoid(node, (None,) if isinstance(error, Unreachable) else lacking)
             raise
         self._routing.notice(seen.current, seen.revision)
         return answer

@@ -17,7 +17,7 @@ _HEAD = """\
 
 Every setting of this release. The tables are made from those that the program itself reads with
 `python -m anew.runtime.reference`; a test keeps this page current. A value that is not accepted is refused with what
-is, and an unknown name with the nearest known one; nothing is ever ignored.
+is; an unknown store setting, key or name in `settings.toml` is refused with the nearest known one, never ignored.
 """
 
 _STORES = """\
