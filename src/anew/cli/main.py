@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
 from importlib.metadata import version as release_of
 from typing import Annotated, Any
@@ -60,15 +60,20 @@ reads.add_to(app)
 
 def run(arguments: list[str] | None = None) -> None:
     """The console script: runs a command and ends with its exit code."""
-    sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))
+    code = run_command(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # A reader that closes the pipe (`anew scan … | head`) ends the command quietly. Never by the signal: it would
+        # also end a command that writes to a node which has just closed its connection.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def run_command(arguments: list[str]) -> int:
     """Run one command; returns the exit code of the face."""
     as_json = "--json" in arguments
     log_to_stderr("warning")
-    # A reader that closes the pipe (`anew scan … | head`) ends the command quietly.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         result = app(arguments, standalone_mode=False, prog_name="anew")
     except AnewError as error:

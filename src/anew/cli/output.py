@@ -13,6 +13,8 @@ from rich.table import Table
 
 from anew.core.errors import AnewError
 
+_PIPED_COLUMNS = 200
+
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
 
 
@@ -22,8 +24,8 @@ def err() -> Console:
 
 
 def out() -> Console:
-    """The console on stdout: answers."""
-    return Console(highlight=False, soft_wrap=True)
+    """The console on stdout: answers; wide where nobody looks, so that a table keeps one line for each row."""
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _PIPED_COLUMNS)
 
 
 def print_json(document: Any) -> None:

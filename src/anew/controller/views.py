@@ -169,10 +169,11 @@ def _replica_problems(store: Store, version: Version, fabric: str, reports: list
                     hint=f"anew store show {store.name}",
                 )
             )
-        if version.statuses[fabric] is VersionStatus.CURRENT and len(alive) < len(nodes):
+        wanted = max(len(nodes), version.config.replicas)
+        if version.statuses[fabric] is VersionStatus.CURRENT and len(alive) < wanted:
             problems.append(
                 Problem(
-                    what=f"{name}/{partition} has {len(alive)} of {len(nodes)} replicas",
+                    what=f"{name}/{partition} has {len(alive)} of {wanted} replicas",
                     since_ms=None,
                     hint="anew node list",
                 )

@@ -22,7 +22,6 @@ def test_routing_never_goes_back() -> None:
     assert cache.refresh().current == 1
 
 
-@pytest.mark.case("rules:R16")
 def test_another_store_of_the_same_name_starts_afresh() -> None:
     """Revisions are compared within one store: one that was made anew under the name is taken as it is."""
     fleet = a_fleet()
@@ -45,7 +44,6 @@ def test_routing_is_asked_for_again_when_it_is_old() -> None:
     assert fleet.routings == 2
 
 
-@pytest.mark.case("rules:R17")
 def test_routing_outlives_the_controller() -> None:
     """While the controller is away what is known holds, and it is not asked at every read."""
     fleet = a_fleet()

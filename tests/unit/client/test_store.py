@@ -238,7 +238,6 @@ def test_a_schema_that_is_younger_than_the_routing_is_asked_for(fleet: Fleet) ->
     assert {len(cell.value) for cell in found if cell is not None} == {2}
 
 
-@pytest.mark.case("rules:R21")
 def test_a_schema_that_cannot_be_had_is_said(fleet: Fleet) -> None:
     """With the controller away a value of an unknown schema is an error with its schema, not a guess."""
     store = fleet.store()

@@ -33,7 +33,7 @@ def test_the_command_prints_the_page() -> None:
 
 
 def test_every_name_has_its_row() -> None:
-    """Each setting and each key has exactly one row, in the order of the tables, and what is not offered has one too."""
+    """Each setting and each key has exactly one row, in the order of the tables; what is not offered has one too."""
     choices = [f"{s.name}={choice}" for s in STORE_SETTINGS.values() for choice in s.not_yet]
     expected = [*STORE_SETTINGS, *PROPERTIES, *PROCESS_SETTINGS, *choices, *NOT_YET_SETTINGS, *NOT_YET_PROPERTIES]
     assert [row[0].strip("`") for row in _rows(configuration_page())] == expected

@@ -30,7 +30,7 @@ def _refused(home: Path, **said: Any) -> InvalidRequest:
 
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
     """Each source counts where none before it says anything, and the answer names the source."""
-    port = {"environment": {"ANEW_PORT": "2"}, "file": "port = 3"}
+    port: dict[str, Any] = {"environment": {"ANEW_PORT": "2"}, "file": "port = 3"}
     found = [
         _resolved(tmp_path, flags={"port": 1}, **port),
         _resolved(tmp_path, **port),

@@ -1,0 +1,163 @@
+"""What commands print: one document for programs, a few lines for people."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from anew.cli.display import TerminalObserver, ledger_line
+from anew.cli.output import print_error, print_json, print_line, print_table
+from anew.core.errors import Refused
+from anew.core.plan import Change, Estimate, PushInput, Source
+from anew.core.rebuild import Progress, Stage
+from anew.testing.builders import a_plan, a_store
+
+_ERROR = Refused(
+    "writes_disabled",
+    "flights[x] takes no writes",
+    found=["writes = false", "[bold]"],
+    expected="writes = true",
+    hint="anew store update flights --set writes=true",
+)
+
+
+def test_an_error_for_programs_is_one_document_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    """Under ``--json`` an error has exactly the five fields of the face, and stderr is silent."""
+    print_error(_ERROR, as_json=True)
+    shown = capsys.readouterr()
+    assert (json.loads(shown.out), shown.err) == ({"error": _ERROR.to_json()}, "")
+    assert list(_ERROR.to_json()) == ["code", "message", "found", "expected", "hint"]
+
+
+def test_an_error_for_people_is_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    """Message and code, then what was found, expected and to do; lists line by line, brackets as they are."""
+    print_error(_ERROR, as_json=False)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.splitlines() == [
+        "error: flights[x] takes no writes (writes_disabled)",
+        "  found: ",
+        "    writes = false",
+        "    [bold]",
+        "  expected: writes = true",
+        "  hint: anew store update flights --set writes=true",
+    ]
+
+
+def test_an_error_for_people_leaves_out_what_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+    """Parts that are None are not shown; zero, false and an empty list are."""
+    print_error(Refused("a_code", "no", found=[], expected=0), as_json=False)
+    assert capsys.readouterr().err.splitlines() == ["error: no (a_code)", "  found: none", "  expected: 0"]
+
+
+def test_documents_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """Text with line ends stays within its line, and values that JSON lacks become text."""
+    print_json({"a": "x\ny", "b": b"z"})
+    print_line([1, None, True])
+    first, second = capsys.readouterr().out.splitlines()
+    assert json.loads(first)["a"] == "x\ny"
+    assert json.loads(second) == [1, None, True]
+
+
+def test_a_table_shows_numbers_to_the_right(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns of numbers are aligned at their last digit, None is empty, and no rows are no error."""
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table(["name", "rows"], [("a", 5), ("long", 1_000), (None, 20)])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["name  rows", "a        5", "long  1000", "        20"]
+    print_table(["name"], [])
+    assert capsys.readouterr().out.strip() == "name"
+
+
+# -- the display of a rebuild ----------------------------------------------------------------------------------------
+
+
+def _elsewhere() -> tuple[io.StringIO, TerminalObserver]:
+    """An observer that writes to something that is no terminal."""
+    written = io.StringIO()
+    return written, TerminalObserver(Console(file=written, width=200, force_terminal=False, highlight=False))
+
+
+def test_elsewhere_there_is_one_line_per_change() -> None:
+    """Without a terminal each stage and each new measure is one line without control characters; repeats are none."""
+    written, observer = _elsewhere()
+    with observer:
+        observer.began("r-1", 8)
+        observer.stage(Stage.BUILD)
+        for done in (1, 1, 2, 2, 2):
+            observer.progress(Stage.BUILD, Progress(done=done, total=4))
+        observer.stage(Stage.LOAD)
+        observer.progress(Stage.LOAD, Progress(done=1, total=4))
+        observer.stage(Stage.DONE)
+        observer.ended({})
+    text = written.getvalue()
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert [line.split("]")[-1].strip() for line in text.splitlines()] == [
+        "rebuild r-1 makes version 8",
+        "build: read, merge, write",
+        "1/4 tasks",
+        "2/4 tasks",
+        "load: nodes ingest and catch up",
+        "done",
+    ]
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+def test_every_stage_has_its_words(stage: Stage) -> None:
+    """No stage is unknown to the display."""
+    written, observer = _elsewhere()
+    observer.stage(stage)
+    assert stage.value in written.getvalue()
+
+
+def test_a_plan_is_shown_with_its_reasons() -> None:
+    """A repush names its source and how many records are expected; a push of files does not guess their number."""
+    written, observer = _elsewhere()
+    repush = a_plan(
+        a_store(),
+        8,
+        source=Source(version=7, topic="flights_v7"),
+        estimate=Estimate(records=300, bytes=9_000),
+        changes=(Change(setting="partitions", now=4, wanted=8),),
+        why=("partitions: 4 → 8",),
+    )
+    files = PushInput(paths=("/in.csv",), format="csv", key=("key",))
+    push = a_plan(a_store(), 9, source=Source(input=files), estimate=Estimate(records=0, bytes=70))
+    observer.planned(repush)
+    observer.planned(push)
+    assert written.getvalue().splitlines() == [
+        f"plan {repush.id}: flights_v7 → flights_v8, about 300 records, 9000 bytes",
+        "  partitions: 4 → 8",
+        f"plan {push.id}: files → flights_v9, 70 bytes",
+    ]
+
+
+def test_a_terminal_gets_a_live_display_that_ends() -> None:
+    """On a terminal the display is live, and leaving it gives the cursor back, after an error too."""
+    written = io.StringIO()
+    observer = TerminalObserver(Console(file=written, force_terminal=True, width=80))
+    with pytest.raises(ZeroDivisionError):
+        _fail_within(observer)
+    hidden, shown = (written.getvalue().rfind(f"\x1b[?25{letter}") for letter in "lh")
+    assert 0 <= hidden < shown
+
+
+def _fail_within(observer: TerminalObserver) -> None:
+    with observer:
+        observer.stage(Stage.BUILD)
+        observer.progress(Stage.BUILD, Progress(done=1, total=0))
+        observer.progress(Stage.BUILD, Progress(done=1, total=4))
+        raise ZeroDivisionError
+
+
+def test_the_ledger_is_one_line() -> None:
+    """All entries in the order of the face; a rebuild without a ledger says so."""
+    entries = {"read": 9, "superseded": 1, "deleted": 2, "expired": 0, "skipped": 3, "written": 3}
+    assert ledger_line({"ledger": entries}) == ("9 read = 1 superseded + 2 deleted + 0 expired + 3 skipped + 3 written")
+    assert ledger_line({"ledger": None}) == "no ledger: nothing was sealed"

@@ -1,0 +1,89 @@
+"""How commands read their arguments."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from anew.cli.session import comma_list, datum, json_lines, pairs, schema_text
+from anew.codec.avro import parse_schema
+from anew.core.errors import InvalidRequest, NotFound
+
+
+def test_pairs_are_split_at_the_first_equals_sign() -> None:
+    """Values may hold ``=`` and be empty; blanks around key and value do not count; nothing given is no pairs."""
+    assert pairs(["a=1", " b = c=d ", "e="], "--set") == {"a": "1", "b": "c=d", "e": ""}
+    assert pairs(None, "--set") == pairs([], "--set") == {}
+
+
+@pytest.mark.parametrize("given", [["a"], ["=1"], [" =1"], [""], ["a=1", "a=1"], ["a=1", " a =2"]])
+def test_what_is_no_pair_is_refused(given: list[str]) -> None:
+    """Without ``=`` or a key, or with a key that was given before: refused, naming the option and the text."""
+    with pytest.raises(InvalidRequest) as caught:
+        pairs(given, "--set")
+    assert (caught.value.code, caught.value.found) == ("bad_option", given[-1])
+    assert "--set" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [(None, ()), ("", ()), ("a", ("a",)), (" a , b,c ", ("a", "b", "c")), ("a,,b,", ("a", "b"))],
+)
+def test_lists_are_split_at_commas(text: str | None, parts: tuple[str, ...]) -> None:
+    """Blanks around parts do not count, and empty parts are none."""
+    assert comma_list(text) == parts
+
+
+def test_json_lines_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blank lines are passed over but counted; a file, ``-`` and nothing at all give the same."""
+    text = '{"key": 1}\n\n  \n[2]\n"drei"'
+    expected = [(1, {"key": 1}), (4, [2]), (5, "drei")]
+    file = tmp_path / "lines.json"
+    file.write_text(text, encoding="utf-8")
+    assert list(json_lines(str(file))) == expected
+    for path in ("-", None):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        assert list(json_lines(path)) == expected
+
+
+def test_a_line_that_is_no_json_is_named(tmp_path: Path) -> None:
+    """Lines before it are handed out; the refusal says which line it is and where it breaks."""
+    file = tmp_path / "lines.json"
+    file.write_text('1\n\n{"key": }\n', encoding="utf-8")
+    lines = json_lines(str(file))
+    assert next(lines) == (1, 1)
+    with pytest.raises(InvalidRequest) as caught:
+        next(lines)
+    assert (caught.value.code, "line 3" in caught.value.message) == ("bad_json", True)
+    assert "column 9" in caught.value.found
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """Neither a missing file nor a directory is read."""
+    for path in (tmp_path / "none.json", tmp_path):
+        with pytest.raises(NotFound) as caught:
+            list(json_lines(str(path)))
+        assert (caught.value.code, caught.value.found) == ("no_input", str(path))
+
+
+def test_a_schema_is_text_or_a_file(tmp_path: Path) -> None:
+    """``@file`` is the file's text, anything else is taken as it is; a missing file is named."""
+    file = tmp_path / "key.avsc"
+    file.write_text('{"type": "string"}', encoding="utf-8")
+    assert schema_text(f"@{file}") == '{"type": "string"}'
+    assert schema_text("string") == "string"
+    assert schema_text('{"type": "long"}') == '{"type": "long"}'
+    with pytest.raises(NotFound) as caught:
+        schema_text(f"@{tmp_path / 'none.avsc'}")
+    assert (caught.value.code, caught.value.found) == ("no_schema_file", str(tmp_path / "none.avsc"))
+
+
+def test_a_misfit_says_whether_it_was_the_key_or_the_value() -> None:
+    """The codec's message is kept, with what was read in front of it."""
+    schema = parse_schema("int")
+    assert datum(schema, 7, "key") == 7
+    with pytest.raises(InvalidRequest) as caught:
+        datum(schema, "seven", "key")
+    assert (caught.value.code, caught.value.message.startswith("key: ")) == ("value_misfit", True)
