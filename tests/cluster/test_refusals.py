@@ -143,11 +143,30 @@ def test_what_only_the_data_shows_is_a_failed_version_that_nothing_serves(
 
 
 def test_a_missing_column_is_refused_with_the_nearest_one(anew: Anew, store: str, people: Path) -> None:
-    """The message names the column; nothing serves."""
+    """The message names the column, and no version was made."""
     answer = anew.run_here("push", store, str(people), "--key", "idd")
-    assert answer.code in (1, 2)
-    assert answer.error["code"] == "missing_column"
+    assert (answer.code, answer.error["code"]) == (2, "missing_column")
+    assert anew.here("store", "show", store)["fabrics"]["dc-0"]["versions"] == []
     assert answer.error["hint"] == "did you mean id?"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("broken.parquet", b"PAR1 but then not", "unreadable_input"),
+        ("broken.avro", b"Obj but then not", "unreadable_input"),
+        ("nothing.csv", b"", "empty_input"),
+    ],
+)
+def test_an_input_that_cannot_be_read_is_refused_before_anything_is_made(
+    anew: Anew, store: str, tmp_path: Path, name: str, content: bytes, code: str
+) -> None:
+    """Corrupt and empty files exit with 2, are named, and leave no version."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    answer = anew.run_here("push", store, str(path), "--key", "id")
+    assert (answer.code, answer.error["code"]) == (2, code), answer.out
+    assert anew.here("store", "show", store)["fabrics"]["dc-0"]["versions"] == []
 
 
 def test_hybrid_cannot_be_changed_once_there_is_a_version(anew: Anew, people: Path) -> None:

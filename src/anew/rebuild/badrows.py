@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import itertools
 import json
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from anew.codec.avro import parse_schema
 from anew.codec.container import read_container
 from anew.codec.vector import Misfit
 from anew.core.plan import PushInput
+from anew.rebuild.header import opened_text
 from anew.segments.basefile import iter_columns
 from anew.spark.pushscan import EncodeTask, cast_selected, written_times
 
@@ -114,7 +113,7 @@ def _avro_chunks(path: Path, columns: list[str]) -> Iterator[_Chunk]:
 
 
 def _text_chunks(path: Path, files: PushInput, columns: list[str]) -> Iterator[_Chunk]:
-    with _opened(path) as lines:
+    with opened_text(path) as lines:
         rows = _json_rows(lines) if files.format == "json" else _csv_rows(lines, files.options)
         while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
             parsed = [row for row in chunk if row.row is not None]
@@ -176,14 +175,3 @@ def _misfits(path: Path, chunk: _Chunk, task: EncodeTask) -> Iterator[BadRow]:
         for m in misfits
     ]
     yield from sorted(bad, key=lambda row: row.line)
-
-
-def _opened(path: Path) -> IO[str]:
-    """The lines of a text file; bytes that are no UTF-8 become U+FFFD, as in the scan that found the file."""
-    match path.suffix.lower():
-        case ".gz":
-            return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")
-        case ".bz2":
-            return bz2.open(path, "rt", encoding="utf-8", errors="replace", newline="")
-        case _:
-            return path.open(encoding="utf-8", errors="replace", newline="")

@@ -18,7 +18,7 @@ from typing import Any
 
 from anew.api.http import ControllerClient
 from anew.api.models import BeginRebuild, EndRebuild, Seal
-from anew.core.errors import AnewError, Failed, OutcomeUnknown, Unreachable
+from anew.core.errors import AnewError, Failed, InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.core.plan import Plan
 from anew.core.rebuild import Fingerprints, Progress, Rebuild, Stage
 from anew.deepstore.open import open_deep_store
@@ -123,7 +123,14 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
                 _give_up(rebuild, lease, error, run)
             if isinstance(error, AnewError) and lease.lost:
                 return
+            if isinstance(error, InvalidRequest | Refused | Unreachable):
+                # These promise that nothing was changed; by now a version was made, and it has failed.
+                raise _as_failed(error) from error
             raise
+
+
+def _as_failed(error: AnewError) -> Failed:
+    return Failed(error.code, error.message, found=error.found, expected=error.expected, hint=error.hint)
 
 
 def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run) -> None:

@@ -8,6 +8,8 @@ from anew.core.errors import InvalidRequest
 from anew.core.plan import Plan
 from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush, push_start_ms
 from anew.core.properties import SOURCE_KAFKA, RepushProperties
+from anew.rebuild.columns import encode_task
+from anew.rebuild.header import header_of
 from anew.rebuild.inputs import PushRequest, find_input
 
 
@@ -26,7 +28,8 @@ def make_push_plan(
     """The plan of a full push; nothing is made.
 
     Raises:
-        InvalidRequest: ``contradiction``: files and ``source.kafka = true``; what the input shows.
+        InvalidRequest: ``contradiction``: files and ``source.kafka = true``; what the input's names and header show:
+            ``missing_column``, ``wrong_key_columns``, ``wrong_value_columns``, ``unreadable_input``, ``empty_input``.
     """
     if properties.source_kafka:
         raise InvalidRequest(
@@ -38,6 +41,8 @@ def make_push_plan(
         )
     found = find_input(request)
     first = controller.snapshot(store)
+    # What the input's header shows is refused before anything is made.
+    encode_task(first.store, found.push, {}, header_of(found.push))
     at_ms = push_start_ms(first.store, found.push.as_of_ms, first.now_ms)
     view = controller.snapshot(store, at_ms)
     return plan_push(_snapshot(view), found.push, found.bytes, view.at_time)

@@ -145,6 +145,16 @@ def read_rows(source: Any) -> Iterator[pa.RecordBatch]:
             yield batch.cast(ROWS) if batch.schema != ROWS else batch
 
 
+def parquet_columns(path: str) -> list[str]:
+    """The column names of any Parquet file.
+
+    Raises:
+        pa.ArrowInvalid: It is no Parquet file.
+    """
+    names: list[str] = pq.read_schema(path).names
+    return names
+
+
 def iter_columns(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Some columns of any Parquet file, batch by batch."""
     with pq.ParquetFile(path, memory_map=True) as file:

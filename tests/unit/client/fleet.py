@@ -41,10 +41,10 @@ _PAGE_ITEMS = 2
 
 @dataclass
 class Seconds:
-    """A monotonic clock; each look at it takes ``tick`` seconds."""
+    """A monotonic clock; each look at it takes ``tick`` seconds, so that whoever waits for it comes to an end."""
 
     now: float = 1_000.0
-    tick: float = 0.0
+    tick: float = 0.01
 
     def __call__(self) -> float:
         """The time."""
