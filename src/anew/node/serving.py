@@ -80,7 +80,9 @@ class ServedStore:
         store = self.desired
         if not store.reads:
             raise Forbidden(
-                "reads_disabled", f"{store.name} takes no reads", hint=f"anew store set {store.name} reads=on"
+                "reads_disabled",
+                f"{store.name} takes no reads",
+                hint=f"anew store update {store.name} --set reads=true",
             )
         if wanted != "current" and not (wanted.isascii() and wanted.isdigit()):
             raise NotFound("unknown_version", "this is no version", found=wanted, expected="a number, or current")
