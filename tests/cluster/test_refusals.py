@@ -139,7 +139,7 @@ def test_what_only_the_data_shows_is_a_failed_version_that_nothing_serves(
     assert view["current"] == 0
     assert view["versions"][0]["status"] in ("failed", "retired", "reclaimed")
     if code == "bad_rows":
-        assert answer.error["found"] == [f"{path}:2: age: found str 'old', expected int"]
+        assert answer.error["found"] == [f"{path}:2: age: found text 'old', expected int"]
 
 
 def test_a_missing_column_is_refused_with_the_nearest_one(anew: Anew, store: str, people: Path) -> None:

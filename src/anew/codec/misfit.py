@@ -9,16 +9,19 @@ from typing import Any
 from anew.core.errors import InvalidRequest
 
 _FOUND_CHARACTERS = 80
+_KINDS = {"str": "text", "float": "number", "bool": "boolean", "dict": "object"}
+"""What a value is called where Python's own name for it says less."""
 
 
 def describe(value: Any) -> str:
-    """A value with its Python type, cut short, as in ``int 3``."""
+    """A value with its kind, cut short, as in ``int 3`` or ``text 'old'``."""
     if value is None:
         return "null"
     text = repr(value)
     if len(text) > _FOUND_CHARACTERS:
         text = text[: _FOUND_CHARACTERS - 1] + "…"
-    return f"{type(value).__name__} {text}"
+    name = type(value).__name__
+    return f"{_KINDS.get(name, name)} {text}"
 
 
 class ValueMisfit(ValueError):

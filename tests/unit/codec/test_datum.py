@@ -47,9 +47,9 @@ def test_a_datum_comes_back() -> None:
     ("changes", "path", "found"),
     [
         ({"carrier": 3}, "carrier", "int 3"),
-        ({"flight": True}, "flight", "bool True"),
+        ({"flight": True}, "flight", "boolean True"),
         ({"flight": 2**31}, "flight", "int 2147483648, out of range"),
-        ({"late": "no"}, "late", "str 'no'"),
+        ({"late": "no"}, "late", "text 'no'"),
         ({"legs": [{"dest": "IAH"}, {"dest": None}]}, "legs[1].dest", "null"),
         ({"legs": [{}]}, "legs[0].dest", "nothing: the field is missing"),
         ({"at": datetime.datetime(2013, 1, 1, microsecond=1, tzinfo=datetime.UTC)}, "at", "datetime"),

@@ -140,11 +140,11 @@ def test_rows_that_do_not_fit_are_told_and_left_out() -> None:
     assert cast.batch.column("i").to_pylist() == [1, 4]
     assert cast.kept.to_pylist() == [True, False, False, True, False, False]
     assert cast.misfits == [
-        Misfit(1, "i", "str 'x'", "int"),
+        Misfit(1, "i", "text 'x'", "int"),
         Misfit(2, "i", "null", "int"),
-        Misfit(4, "i", "str '0x5'", "int"),
-        Misfit(4, "t", "str 'soon'", "timestamp-millis"),
-        Misfit(5, "i", "str '99999999999'", "int"),
+        Misfit(4, "i", "text '0x5'", "int"),
+        Misfit(4, "t", "text 'soon'", "timestamp-millis"),
+        Misfit(5, "i", "text '99999999999'", "int"),
     ]
 
 
