@@ -26,7 +26,6 @@ from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush
 from anew.core.properties import RepushProperties
 from anew.core.reduce import sort_rows
 from anew.core.rows import ROWS
-from anew.core.stamp import Stamp
 from anew.core.store import RebuildKind, Store, VersionStatus
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
@@ -40,7 +39,7 @@ from anew.segments.layout import attempt_path, manifest_path
 from anew.segments.manifest import BaseFile, Manifest, SubPartition
 from anew.spark.build import Built, Place, build_repush
 from anew.spark.session import SparkSession
-from anew.testing.builders import FABRIC, a_config, a_feed, a_store, a_version, append_records
+from anew.testing.builders import FABRIC, a_config, a_feed, a_store, a_version, append_records, cells_of
 from anew.testing.clock import NOON_MS, ManualClock
 
 _SETTINGS: dict[str, Any] = {"partitions": 4, "rt_partitions": 2, "hybrid": True}
@@ -238,28 +237,6 @@ def plan_repush_free(store: Store, start: PositionMap) -> Plan:
     plan = plan_push(snapshot, files, 0, NOWHERE)
     target = plan.target.model_copy(update={"start": start})
     return plan.model_copy(update={"kind": RebuildKind.FULL_PUSH, "target": target})
-
-
-def cells_of(rows: pa.RecordBatch) -> list[tuple[bytes, Cell]]:
-    """Key and cell of each row."""
-    return [
-        (
-            row["key"],
-            Cell(
-                Stamp(
-                    row["time"],
-                    row["origin"],
-                    row["append_timed"],
-                    row["incarnation"],
-                    row["feed_partition"],
-                    row["offset"],
-                ),
-                row["value"],
-                row["schema_id"],
-            ),
-        )
-        for row in rows.to_pylist()
-    ]
 
 
 def rows_of(cells: Mapping[bytes, Cell]) -> pa.RecordBatch:

@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.feed import NOWHERE, Feed, PositionMap
+from anew.core.merge import Cell
 from anew.core.plan import Estimate, Fence, Plan, Source, Splits, Target
 from anew.core.rebuild import Rebuild, RebuildStatus, Stage
 from anew.core.settings import defaults, parse_settings
-from anew.core.stamp import fabric_origin
+from anew.core.stamp import Stamp, fabric_origin
 from anew.core.store import RebuildKind, Store, StoreConfig, Version, VersionStatus
 from anew.log.interface import APPEND_RECORDS
 from anew.testing.clock import NOON_MS
@@ -133,3 +134,25 @@ def some_records(count: int, name: str = "key") -> pa.RecordBatch:
     """Records ``<name>-<number>`` to append, without given times."""
     keys = [f"{name}-{number}".encode() for number in range(count)]
     return append_records(keys, [b"value of " + key for key in keys])
+
+
+def cells_of(rows: pa.RecordBatch) -> list[tuple[bytes, Cell]]:
+    """Key and cell of each row (columns of `anew.core.rows.ROWS`)."""
+    return [
+        (
+            row["key"],
+            Cell(
+                Stamp(
+                    row["time"],
+                    row["origin"],
+                    row["append_timed"],
+                    row["incarnation"],
+                    row["feed_partition"],
+                    row["offset"],
+                ),
+                row["value"],
+                row["schema_id"],
+            ),
+        )
+        for row in rows.to_pylist()
+    ]

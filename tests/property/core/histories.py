@@ -93,25 +93,3 @@ def rows_of(cells: Sequence[tuple[bytes, Cell]]) -> pa.RecordBatch:
         "hash": [0] * len(cells),
     }
     return with_hashes(pa.RecordBatch.from_pydict(columns, schema=ROWS))
-
-
-def cells_of(rows: pa.RecordBatch) -> list[tuple[bytes, Cell]]:
-    """The inverse of `rows_of`."""
-    return [
-        (
-            row["key"],
-            Cell(
-                Stamp(
-                    row["time"],
-                    row["origin"],
-                    row["append_timed"],
-                    row["incarnation"],
-                    row["feed_partition"],
-                    row["offset"],
-                ),
-                row["value"],
-                row["schema_id"],
-            ),
-        )
-        for row in rows.to_pylist()
-    ]

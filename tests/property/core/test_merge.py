@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from anew.core.merge import Cell, expire, merge, merge_all
 from anew.core.reduce import find_winners, sort_rows
 from anew.core.stamp import BATCH, Stamp, fabric_origin
+from anew.testing.builders import cells_of
 from tests.property.core.histories import (
     MODEST,
     ORIGINS,
     History,
     cell_of,
-    cells_of,
     histories,
     interleavings,
     rows_of,

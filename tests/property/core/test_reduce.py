@@ -14,7 +14,8 @@ from anew.core.merge import Cell, merge_all
 from anew.core.reduce import WinnerReducer, find_winners, sort_rows
 from anew.core.rows import ROWS
 from anew.core.stamp import fabric_origin
-from tests.property.core.histories import MODEST, History, cells_of, histories, rows_of
+from anew.testing.builders import cells_of
+from tests.property.core.histories import MODEST, History, histories, rows_of
 
 _ORIGIN = fabric_origin("dc-0").encoded
 _MODULUS = 1 << 64

@@ -130,7 +130,6 @@ def test_text_is_cast() -> None:
     assert plain["n"] == [[1, 2], [], [3], [4]]
 
 
-@pytest.mark.case("tables:F2")
 def test_rows_that_do_not_fit_are_told_and_left_out() -> None:
     """Every misfit is listed by row and column; the other rows are kept in order."""
     schema = record(i="int", t=MILLIS)
