@@ -21,7 +21,6 @@ from anew.codec.walk import Compiler, Direction, Fill, Step
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 EPOCH_NAIVE = EPOCH.replace(tzinfo=None)
 EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
-_MICROSECOND = datetime.timedelta(microseconds=1)
 # Half a step above the greatest float32: what is below rounds to it, what is not overflows.
 FLOAT32_LIMIT = 3.4028235677973366e38
 
@@ -82,11 +81,6 @@ def scaled(value: decimal.Decimal, node: Node) -> decimal.Decimal:
     if rest != 0 or unscaled >= 10**precision or too_wide:
         raise ValueMisfit(describe(value), expected)
     return decimal.Decimal((sign if unscaled else 0, tuple(map(int, str(unscaled))), -scale))
-
-
-def micros_of(value: datetime.datetime) -> int:
-    """Microseconds since 1970 in UTC; a naive datetime is UTC."""
-    return (value - (EPOCH_NAIVE if value.tzinfo is None else EPOCH)) // _MICROSECOND
 
 
 def whole_millis(value: Any, micros: int, expected: str) -> None:

@@ -30,11 +30,6 @@ class NodeMemory:
         self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(write_buffer_bytes, False, self._cache)
         self.instance_limit = _raise_file_limit()
 
-    @property
-    def cache_used_bytes(self) -> int:
-        """How much of the block cache is in use."""
-        return self._cache.get_usage()
-
     def check_room(self, instances: int) -> None:
         """Raise unless so many instances may be open at once.
 
