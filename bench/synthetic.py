@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -61,22 +61,27 @@ class BenchStore:
         """The store's one feed."""
         return self.store.feeds[0]
 
-    def plan(self) -> Plan:
-        """The plan of a repush of everything, with the same configuration."""
+    def plan(self, path: Literal["general", "copartitioned"], partitions: int) -> Plan:
+        """The plan of a repush of everything into so many partitions, on the path that is named."""
         log = EmbeddedLog(Path(self.log.address), clock=ManualClock(), durable=False)
         ends = {at: log.offsets(topic_partition(self.feed, at.partition)).end for at in self.feed.feed_partitions()}
         log.close()
-        return plan_repush(Snapshot(self.store, ends, {}, {1: PARTITIONS}, None, NOON_MS), RepushRequest())
+        wanted = self.store.config.model_copy(update={"partitions": partitions})
+        store = self.store.model_copy(update={"config": wanted})
+        plan = plan_repush(Snapshot(store, ends, {}, {}, None, NOON_MS), RepushRequest())
+        return plan.model_copy(update={"path": path}).sealed()
 
 
-def make_bench_store(folder: Path, records: int, updates_share: float = UPDATES_SHARE) -> BenchStore:
+def make_bench_store(
+    folder: Path, records: int, updates_share: float = UPDATES_SHARE, partitions: int = PARTITIONS
+) -> BenchStore:
     """Make the store below a folder: ``records``, a share of which are updates in the feed."""
     random = np.random.default_rng(SEED)
     updates = int(records * updates_share)
     keys = random_bytes(random, records - updates, KEY_BYTES)
     deep_store, log_folder = str(folder / "deep"), folder / "log"
     feed = a_feed(partitions=FEED_PARTITIONS)
-    manifest = write_base(open_deep_store(deep_store), keys, random)
+    manifest = write_base(open_deep_store(deep_store), keys, random, bench_config(partitions))
     log = EmbeddedLog(log_folder, clock=ManualClock(), durable=False)
     log.create_topic(TopicSpec(feed.topic, feed.topic_uid, feed.partitions))
     chosen = _taken(keys, random.permutation(len(keys))[:updates])
@@ -86,14 +91,16 @@ def make_bench_store(folder: Path, records: int, updates_share: float = UPDATES_
     version = a_version(
         config=manifest.config, config_hash=manifest.config_hash, feeds=(feed.id,), start=manifest.start, manifest=ref
     )
-    store = a_store(config=bench_config(), feeds=(feed,), versions=(version,), current={FABRIC: 1}, next_version=2)
+    store = a_store(
+        config=bench_config(partitions), feeds=(feed,), versions=(version,), current={FABRIC: 1}, next_version=2
+    )
     location = LogLocation(kind="embedded", address=str(log_folder))
     return BenchStore(store, manifest, deep_store, location, records, updates)
 
 
-def bench_config() -> StoreConfig:
+def bench_config(partitions: int) -> StoreConfig:
     """The configuration of the store: uncompressed values, so that the codec's cost is not what is measured."""
-    return a_config(partitions=PARTITIONS, rt_partitions=FEED_PARTITIONS, hybrid=True, compression="none")
+    return a_config(partitions=partitions, rt_partitions=FEED_PARTITIONS, hybrid=True, compression="none")
 
 
 def random_bytes(random: np.random.Generator, count: int, size_bytes: int) -> pa.BinaryArray:
@@ -106,11 +113,11 @@ def random_bytes(random: np.random.Generator, count: int, size_bytes: int) -> pa
     return result
 
 
-def write_base(store: DeepStore, keys: pa.BinaryArray, random: np.random.Generator) -> Manifest:
+def write_base(store: DeepStore, keys: pa.BinaryArray, random: np.random.Generator, config: StoreConfig) -> Manifest:
     """The base files of a version whose rows have these keys and random values."""
-    partitions = XxHash64Partitioner(PARTITIONS).of_all(keys)
+    partitions = XxHash64Partitioner(config.partitions).of_all(keys)
     parts = []
-    for partition in range(PARTITIONS):
+    for partition in range(config.partitions):
         mine = _taken(keys, (partitions == partition).nonzero()[0])
         rows = sort_rows(batch_rows(mine, random_bytes(random, len(mine), VALUE_BYTES)))
         writer = BaseFileWriter.open(store, attempt_path("v1", partition, 0, "bench"))
@@ -119,7 +126,7 @@ def write_base(store: DeepStore, keys: pa.BinaryArray, random: np.random.Generat
         file = writer.close()
         parts.append(SubPartition(partition=partition, sub_partition=0, runs=() if file is None else ((file,),)))
     count = sum(file.rows for part in parts for file in part.files)
-    frozen = bench_config().frozen
+    frozen = config.frozen
     manifest = Manifest(
         store="flights",
         store_uid="uid-flights",

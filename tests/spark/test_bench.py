@@ -12,7 +12,19 @@ from bench.__main__ import main
 
 
 @pytest.mark.parametrize(
-    ("name", "ratios"), [("repush", {"ours_to_noop", "ours_to_parquet"}), ("load", {"sorted_to_records"})]
+    ("name", "ratios"),
+    [
+        (
+            "repush",
+            {
+                "ours_to_noop",
+                "ours_to_parquet",
+                "copartitioned_4_to_4_to_parquet",
+                "copartitioned_4_to_8_to_parquet",
+            },
+        ),
+        ("load", {"sorted_to_records"}),
+    ],
 )
 def test_a_bench_ends_with_its_outcome(
     spark_started: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, ratios: set[str]

@@ -87,9 +87,9 @@ def test_an_older_put_that_comes_late_stays_dead(make_world: Callable[..., World
     """A tombstone in the base beats a put with an older ``written_at`` that arrives afterwards."""
     world = make_world()
     world.base({_K: _batch(b"first")})
-    world.write(_K, None, written_ms=9_000)
+    world.write(_K, None, written_ms=NOON_MS - 1_000)
     world.repush()
-    world.write(_K, b"late", written_ms=8_000)
+    world.write(_K, b"late", written_ms=NOON_MS - 2_000)
     assert world.values(world.repush()) == {_K: None}
 
 

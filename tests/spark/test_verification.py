@@ -11,9 +11,12 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from anew.core.arrow import concat
 from anew.core.errors import Failed
 from anew.core.merge import Cell
 from anew.core.stamp import BATCH, Stamp
+from anew.deepstore.open import open_deep_store
+from anew.segments.basefile import BaseFileWriter, read_rows
 from anew.spark import build
 from anew.spark.mergewrite import merge_and_write
 from tests.spark.world import World
@@ -29,10 +32,11 @@ def _filled(make_world: Callable[..., World]) -> World:
     return world
 
 
-def _inject(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+def _inject(monkeypatch: pytest.MonkeyPatch, path: str, fault: Fault) -> None:
     """Let a fault happen to the rows on their way from the scans to the merge."""
-    scanned = build.repush_rows
-    monkeypatch.setattr(build, "repush_rows", lambda *given: fault(scanned(*given)))
+    name = "repush_rows" if path == "general" else "feed_rows"
+    scanned = getattr(build, name)
+    monkeypatch.setattr(build, name, lambda *given: fault(scanned(*given)))
 
 
 def _drop_a_shuffle_block(kind: int) -> Fault:
@@ -47,30 +51,50 @@ def _drop_one_make_one_twice(first: bytes, second: bytes) -> Fault:
 
 
 @pytest.mark.case("stores:J1", "rules:R19", "rules:R7")
-@pytest.mark.parametrize(("kind", "source"), [(0, "base"), (1, "dc-0/flights_rt#1/")])
+@pytest.mark.parametrize(
+    ("path", "kind", "source"),
+    [("general", 0, "base"), ("general", 1, "dc-0/flights_rt#1/"), ("copartitioned", 1, "dc-0/flights_rt#1/")],
+)
 def test_a_lost_shuffle_block_fails_the_rebuild(
-    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, kind: int, source: str
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, path: str, kind: int, source: str
 ) -> None:
     """Rows that vanish between scan and merge fail the rebuild, naming the source and both counts."""
     world = _filled(make_world)
-    _inject(monkeypatch, _drop_a_shuffle_block(kind))
+    _inject(monkeypatch, path, _drop_a_shuffle_block(kind))
     with pytest.raises(Failed) as caught:
-        world.build_repush(world.repush_plan())
+        world.build_repush(world.repush_plan(path=path))
     assert caught.value.code == "rows_lost"
     assert f"rows of {source}" in str(caught.value)
     assert len(world.manifests) == 1
 
 
+@pytest.mark.case("stores:J1", "rules:R19")
+def test_a_base_file_that_lost_rows_fails_a_copartitioned_rebuild(make_world: Callable[..., World]) -> None:
+    """A task that reads fewer rows of a base file than the manifest names fails the rebuild."""
+    world = _filled(make_world)
+    plan = world.repush_plan(path="copartitioned")
+    file = world.manifests[1].files[0]
+    path = open_deep_store(world.deep_store).absolute(file.path)
+    rows = concat(list(read_rows(path)))
+    Path(path).unlink()
+    writer = BaseFileWriter.open(open_deep_store(world.deep_store), file.path)
+    writer.write(rows.slice(1))
+    writer.close()
+    with pytest.raises(Failed) as caught:
+        world.build_repush(plan)
+    assert (caught.value.code, caught.value.expected) == ("rows_lost", "40 rows")
+
+
 @pytest.mark.case("rules:R19")
-@pytest.mark.parametrize("name", [b"base", b"feed"])
+@pytest.mark.parametrize(("path", "name"), [("general", b"base"), ("general", b"feed"), ("copartitioned", b"feed")])
 def test_counts_that_agree_by_accident_do_not_pass(
-    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, name: bytes
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, path: str, name: bytes
 ) -> None:
     """One row lost and another made twice leave the counts equal; the hashes tell."""
     world = _filled(make_world)
-    _inject(monkeypatch, _drop_one_make_one_twice(*_two_of_one_partition(world, name)))
+    _inject(monkeypatch, path, _drop_one_make_one_twice(*_two_of_one_partition(world, name)))
     with pytest.raises(Failed) as caught:
-        world.build_repush(world.repush_plan())
+        world.build_repush(world.repush_plan(path=path))
     assert caught.value.code == "rows_lost"
     counts = [str(text).split()[0] for text in (caught.value.found, caught.value.expected)]
     assert counts[0] == counts[1]
@@ -85,30 +109,32 @@ def _two_of_one_partition(world: World, name: bytes) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.case("rules:R19")
+@pytest.mark.parametrize("path", ["general", "copartitioned"])
 def test_a_split_that_did_not_report_fails_the_rebuild(
-    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """Each split of the plan must report once: one that is missing, rows and all, is named."""
     world = _filled(make_world)
-    plan = world.repush_plan()
+    plan = world.repush_plan(path=path)
     missing = plan.splits.ranges[0]
     rows = f"kind = 1 and feed_partition = {missing.partition}"
     report = f"kind = 2 and cast(value as string) like '%{missing.id}%'"
-    _inject(monkeypatch, lambda scanned: scanned.where(f"not ({rows}) and not ({report})"))
+    _inject(monkeypatch, path, lambda scanned: scanned.where(f"not ({rows}) and not ({report})"))
     with pytest.raises(Failed) as caught:
         world.build_repush(plan)
     assert (caught.value.code, caught.value.found) == ("split_missing", [missing.id])
 
 
 @pytest.mark.case("rules:R19")
+@pytest.mark.parametrize("path", ["general", "copartitioned"])
 def test_a_split_that_reported_twice_fails_the_rebuild(
-    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """A scan whose rows and report come twice is refused."""
     world = _filled(make_world)
-    _inject(monkeypatch, lambda rows: rows.unionByName(rows.where("kind != 0")))
+    _inject(monkeypatch, path, lambda rows: rows.unionByName(rows.where("kind != 0")))
     with pytest.raises(Failed) as caught:
-        world.build_repush(world.repush_plan())
+        world.build_repush(world.repush_plan(path=path))
     assert caught.value.code == "split_missing"
 
 
@@ -119,8 +145,8 @@ def test_a_retried_task_counts_once(
     world = _filled(make_world)
     flag = str(tmp_path / "died")
 
-    def dying_once(task: Any, feeds: dict[int, str]) -> Any:
-        whole = merge_and_write(task, feeds)
+    def dying_once(task: Any) -> Any:
+        whole = merge_and_write(task)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             reports = list(whole(batches))

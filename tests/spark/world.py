@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from anew.api.http import ControllerClient
 from anew.api.models import ClusterInfo, LogLocation
-from anew.codec.compression import compressor
 from anew.core.admission import admit, with_hashes
 from anew.core.feed import NOWHERE, FeedPartition, PositionMap
 from anew.core.ledger import Entry, Ledger
@@ -35,9 +34,10 @@ from anew.rebuild.inputs import PushRequest, find_input
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import LogObserver
 from anew.segments.basefile import BaseFileWriter, read_rows
+from anew.segments.dictionary import codec_of
 from anew.segments.layout import attempt_path, manifest_path
 from anew.segments.manifest import BaseFile, Manifest, SubPartition
-from anew.spark.build import Built, Place, build_repush
+from anew.spark.build import Built, Place
 from anew.spark.session import SparkSession
 from anew.testing.builders import FABRIC, a_config, a_feed, a_store, a_version, append_records, cells_of
 from anew.testing.clock import NOON_MS, ManualClock
@@ -101,20 +101,22 @@ class World:
         """Change settings for the next version."""
         self.store = self.store.model_copy(update={"config": self.store.config.model_copy(update=settings)})
 
-    def repush_plan(self, max_records: int = 5_000_000) -> Plan:
-        """The plan of a repush of the current version, up to the log's present end."""
-        snapshot = Snapshot(self.store, self.ends(), {}, {}, None, self.clock())
-        return plan_repush(snapshot, RepushRequest(RepushProperties(max_records_per_mapper=max_records)))
+    def repush_plan(self, max_records: int = 5_000_000, path: str | None = None, **asked: Any) -> Plan:
+        """The plan of a repush of the current version, up to the log's present end; on a path if one is named."""
+        snapshot = Snapshot(self.store, self.ends(), {}, {}, None, self.clock(), self.clock())
+        request = RepushRequest(RepushProperties(max_records_per_mapper=max_records, **asked))
+        plan = plan_repush(snapshot, request)
+        return plan if path is None else plan.model_copy(update={"path": path}).sealed()
 
     def build_repush(self, plan: Plan) -> tuple[Built, str]:
         """Run a repush's Spark stage; what it built and in which directory."""
         directory = f"d{next(self._directories)}"
-        source = self.manifests[plan.source.version or 0]
-        return build_repush(self.spark, plan, self.place(directory), source, self.store.feeds), directory
+        building = Building(plan, self.store, self.cluster(), self.cluster(), directory)
+        return build(self.spark, building, self.lease(), LogObserver()).built, directory
 
-    def repush(self, max_records: int = 5_000_000) -> Manifest:
+    def repush(self, max_records: int = 5_000_000, path: str | None = None, **asked: Any) -> Manifest:
         """Plan, run and seal a repush; the new version becomes current."""
-        plan = self.repush_plan(max_records)
+        plan = self.repush_plan(max_records, path, **asked)
         built, directory = self.build_repush(plan)
         return self.seal(plan, built, directory)
 
@@ -125,11 +127,17 @@ class World:
             Snapshot(self.store, self.ends(), {}, {}, None, self.clock()), found.push, found.bytes, NOWHERE
         )
         directory = f"d{next(self._directories)}"
+        building = Building(plan, self.store, self.cluster(), self.cluster(), directory)
+        return plan, build(self.spark, building, self.lease(), LogObserver()).built, directory
+
+    def cluster(self) -> ClusterInfo:
+        """Where log and deep store are."""
         location = LogLocation(kind="embedded", address=str(self.folder / "log"))
-        cluster = ClusterInfo(fabric=FABRIC, log=location, deep_store=self.deep_store, release="")
-        building = Building(plan, self.store, cluster, cluster, directory)
-        outcome = build(self.spark, building, Lease(_silent_controller(), "r", 1), LogObserver())
-        return plan, outcome.built, directory
+        return ClusterInfo(fabric=FABRIC, log=location, deep_store=self.deep_store, release="")
+
+    def lease(self) -> Lease:
+        """A lease that nobody answers."""
+        return Lease(_silent_controller(), "r", 1)
 
     def push(self, *inputs: Path, key: Sequence[str] = ("id",), **options: Any) -> Manifest:
         """Run and seal a full push; the new version becomes current."""
@@ -168,8 +176,11 @@ class World:
             schemas=self.store.schemas,
             config=plan.target.config,
             config_hash=plan.target.config.hash,
+            dictionary=built.dictionary,
             feeds=self.store.feeds,
             start=plan.target.start,
+            ttl_floor_ms=plan.target.ttl_floor_ms,
+            tombstone_floor_ms=plan.target.tombstone_floor_ms,
             created_at_ms=self.clock(),
             ledger=built.ledger,
             sub_partitions=built.sub_partitions,
@@ -184,6 +195,9 @@ class World:
             config_hash=manifest.config_hash,
             feeds=(self.feed.id,),
             start=manifest.start,
+            ttl_floor_ms=manifest.ttl_floor_ms,
+            tombstone_floor_ms=manifest.tombstone_floor_ms,
+            timed=plan.target.timed,
             manifest=manifest.ref(path),
         )
         self.store = self.store.model_copy(
@@ -209,7 +223,7 @@ class World:
 
     def cells(self, manifest: Manifest) -> dict[bytes, Cell]:
         """All cells of a version, values decoded; no key comes twice."""
-        codec = compressor(manifest.config.compression)
+        codec = codec_of(open_deep_store(self.deep_store), manifest)
         pairs = [pair for part in self.stored(manifest).values() for pair in part]
         found = {key: _decoded(cell, codec.decompress) for key, cell in pairs}
         assert len(found) == len(pairs)

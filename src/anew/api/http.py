@@ -23,6 +23,7 @@ from anew.api.models import (
     HoldVersion,
     NodeReport,
     NodeView,
+    ResumeRebuild,
     RollBack,
     Routing,
     Seal,
@@ -158,6 +159,10 @@ class ControllerClient:
     def fail_rebuild(self, rebuild_id: str, request: EndRebuild) -> _Row:
         """The driver gives up; the rebuild's view."""
         return self._row(self._of_rebuild(rebuild_id, "fail", request))
+
+    def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild) -> Rebuild:
+        """Take a rebuild over whose driver is gone."""
+        return self._as(Rebuild, self._of_rebuild(rebuild_id, "resume", request))
 
     def kill_rebuild(self, rebuild_id: str) -> _Row:
         """End a rebuild from outside; the rebuild's view."""

@@ -77,15 +77,17 @@ class CreateStore(Request):
     key_schema: str
     value_schema: str
     settings: dict[str, str | int | bool | None] = {}
+    partitioner_source: str | None = None
     request_id: str | None = None
 
 
 class UpdateStore(Request):
-    """Change settings, or add a value schema."""
+    """Change settings, or add a value schema; with a partitioner of one's own goes the source of its module."""
 
     model_config = _example(settings={"compression": "zstd", "owner": "data-platform"})
 
     settings: dict[str, str | int | bool | None] = {}
+    partitioner_source: str | None = None
     value_schema: str | None = None
 
 
@@ -128,13 +130,15 @@ class SnapshotView(Wire):
     base_files: dict[int, int] = {}
     records_per_second: float | None = None
     now_ms: int
+    read_until_ms: int = 0
 
 
 class RoutedVersion(Wire):
-    """What a client needs to address a version: partition → nodes that hold it."""
+    """What a client needs to address a version: how it places keys, and partition → nodes that hold it."""
 
     partitions: int
     partitioner: str
+    config: Frozen
     replicas: dict[int, tuple[str, ...]]
 
 
@@ -175,6 +179,14 @@ class BeginRebuild(Request):
     driver: str = ""
 
 
+class ResumeRebuild(Request):
+    """Take a rebuild over whose driver is gone."""
+
+    model_config = _example(driver="ops@host:4711")
+
+    driver: str = ""
+
+
 class Heartbeat(Request):
     """A driver's sign of life; its stage only moves forward."""
 
@@ -202,6 +214,7 @@ class Seal(Request):
     ledger: Ledger
     fingerprint: Fingerprints
     records_per_s: float
+    start: Position | None = None
 
 
 class EndRebuild(Request):
@@ -252,6 +265,7 @@ class ReplicaReport(Wire):
     store_uid: str
     version: int
     partition: int
+    sub_partition: int = 0
     state: ReplicaState
     position: Position = Field(default_factory=PositionMap)
     lag_records: int = 0

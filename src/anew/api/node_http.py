@@ -73,10 +73,10 @@ class NodeClient:
             raise _unexpected(f"{len(batch.results)} results for {len(keys)} keys")
         return batch, _seen(answer)
 
-    def page(self, url: str, address: Address, partition: int, after: bytes | None) -> tuple[ScanPage, Seen]:
-        """The next page of a partition's records in key order."""
-        query = {} if after is None else {"after": _encoded(after)}
-        path = f"{_path(address)}/partitions/{partition}/scan"
+    def page(self, url: str, address: Address, place: tuple[int, int], after: bytes | None) -> tuple[ScanPage, Seen]:
+        """The next page of a (partition, sub-partition)'s records in key order."""
+        query = {"sub": str(place[1])} | ({} if after is None else {"after": _encoded(after)})
+        path = f"{_path(address)}/partitions/{place[0]}/scan"
         answer = self._send("GET", url, path, address, params=query)
         _check(answer)
         return decode_page(answer.content), _seen(answer)

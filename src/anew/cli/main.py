@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anew.cli import lifecycle, local, reads, rebuilds, stores
+from anew.cli import lifecycle, local, making, reads, rebuilds, stores
 from anew.cli.output import print_error, print_json
 from anew.core.errors import AnewError, InvalidRequest
 from anew.runtime.logs import log_to_stderr
@@ -53,6 +53,7 @@ def main(
 
 local.add_to(app)
 stores.add_to(app)
+making.add_to(app)
 rebuilds.add_to(app)
 lifecycle.add_to(app)
 reads.add_to(app)

@@ -19,6 +19,7 @@ from anew.core.settings import Takes
 from anew.core.store import parse_version, takes_effect
 from anew.rebuild.planner import make_repush_plan
 from anew.runtime.connect import Cluster
+from anew.runtime.partitioners import source_for
 
 stores_app = typer.Typer(help="Stores: named key-value datasets.", no_args_is_help=True)
 
@@ -39,11 +40,13 @@ def create(
     json_output: Json = False,
 ) -> None:
     """Make a store."""
+    given = pairs(settings, "--set")
     request = CreateStore(
         name=name,
         key_schema=schema_text(key_schema),
         value_schema=schema_text(value_schema),
-        settings=dict(pairs(settings, "--set")),
+        settings=dict(given),
+        partitioner_source=source_for(given),
         request_id=request_id,
     )
     with cluster() as connected:
@@ -68,7 +71,8 @@ def update(
         raise InvalidRequest("nothing_to_change", "no change was named", expected="--set k=v or --value-schema SCHEMA")
     schema = None if value_schema is None else schema_text(value_schema)
     with cluster() as connected:
-        view = connected.controller.update_store(name, UpdateStore(settings=dict(changes), value_schema=schema))
+        request = UpdateStore(settings=dict(changes), value_schema=schema, partitioner_source=source_for(changes))
+        view = connected.controller.update_store(name, request)
         cost = _cost(connected, name) if view["pending"] else None
     if json_output:
         print_json(view | {"repush": cost})

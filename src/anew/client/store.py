@@ -16,7 +16,7 @@ from anew.client.routing import RoutingCache
 from anew.client.writer import Writer
 from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
 from anew.core.errors import AnewError, Refused, Unreachable
-from anew.core.partition import partitioner_named
+from anew.core.partitioning import partitioner_of
 from anew.log.interface import Log
 
 _T = TypeVar("_T")
@@ -122,15 +122,16 @@ class Store:
             As `get`.
         """
         number = self._retrying(lambda _routing, chosen: chosen, version)
-        partitions = self._version(self._routing.get(), number).partitions
+        config = self._version(self._routing.get(), number).config
         hold_again_at = self._clock_seconds()
-        for partition in range(partitions):
+        for unit in range(config.sub_partitions):
+            place = divmod(unit, config.amplification_factor)
             after: bytes | None = None
             while True:
                 if self._clock_seconds() >= hold_again_at:
                     self._routing.hold(number, _HOLD_SECONDS)
                     hold_again_at = self._clock_seconds() + _HOLD_SECONDS / 2
-                page = self._page(number, partition, after)
+                page = self._page(number, place, after)
                 yield from (self._scanned(item) for item in page.items)
                 if page.next_after is None:
                     break
@@ -142,7 +143,7 @@ class Store:
         encoded = encode_datum(self._schema(routing.key_schema), key)
         number = _number(routing, version)
         routed = self._version(routing, number)
-        partition = partitioner_named(routed.partitioner, routed.partitions).of(encoded)
+        partition = partitioner_of(routed.config).of(encoded)
         address = Address(routing.name, routing.uid, number)
         replicas = []
         for node in routed.replicas.get(partition, ()):
@@ -184,7 +185,7 @@ class Store:
 
     def _gather(self, routing: Routing, number: int, keys: list[bytes]) -> list[KeyResult]:
         routed = self._version(routing, number)
-        partitioner = partitioner_named(routed.partitioner, routed.partitions)
+        partitioner = partitioner_of(routed.config)
         partitions = [partitioner.of(key) for key in keys]
         by_node: dict[str, list[int]] = {}
         for index, partition in enumerate(partitions):
@@ -242,11 +243,11 @@ class Store:
         until = self._clock_seconds() + _SUSPECT_SECONDS
         self._suspect_until.update({(node, partition): until for partition in partitions})
 
-    def _page(self, number: int, partition: int, after: bytes | None) -> ScanPage:
+    def _page(self, number: int, place: tuple[int, int], after: bytes | None) -> ScanPage:
         def attempt(routing: Routing, chosen: int) -> ScanPage:
-            node = self._choose(routing, self._version(routing, chosen), partition)
+            node = self._choose(routing, self._version(routing, chosen), place[0])
             address = Address(routing.name, routing.uid, chosen)
-            return self._ask(routing, node, (partition,), lambda url: self._nodes.page(url, address, partition, after))
+            return self._ask(routing, node, (place[0],), lambda url: self._nodes.page(url, address, place, after))
 
         return self._retrying(attempt, number)
 

@@ -93,6 +93,11 @@ class Compressor:
             raise Failed(failed.code, message, found=failed.found, expected=failed.expected) from None
         return _binary(plain)
 
+    @property
+    def passes_through(self) -> bool:
+        """Whether a value and its compressed form are the same bytes."""
+        return self.codec is Codec.NONE
+
     def same_bytes_as(self, other: Compressor) -> bool:
         """Whether values of the one are values of the other, byte for byte."""
         return self.codec is other.codec and self.dictionary == other.dictionary

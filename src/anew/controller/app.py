@@ -23,6 +23,7 @@ from anew.api.models import (
     HoldVersion,
     NodeReport,
     NodeView,
+    ResumeRebuild,
     RollBack,
     Routing,
     Seal,
@@ -31,7 +32,7 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
-from anew.controller import rebuilds, stores, swaps, views
+from anew.controller import rebuilds, resuming, stores, swaps, views
 from anew.controller.context import Context, store_named
 from anew.controller.metrics import registry_of
 from anew.controller.nodes import desired_state, node_views, reached_position, take_report
@@ -179,9 +180,14 @@ def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
         """The driver gives up."""
         return views.rebuild_view(rebuilds.fail(context, rebuild_id, request))
 
+    @app.post("/v1/rebuilds/{rebuild_id}/resume", tags=["rebuilds"])
+    def resume(rebuild_id: str, request: ResumeRebuild, actor: Actor = "anonymous") -> Rebuild:
+        """Take a rebuild over whose driver is gone."""
+        return resuming.resume(context, rebuild_id, request, actor)
+
     @app.post("/v1/rebuilds/{rebuild_id}/kill", tags=["rebuilds"])
     def kill(rebuild_id: str, actor: Actor = "anonymous") -> dict[str, Any]:
-        """End a rebuild from outside."""
+        """End a rebuild from outside, or give up its deferred version."""
         return views.rebuild_view(rebuilds.kill(context, rebuild_id, actor))
 
 

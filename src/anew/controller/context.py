@@ -9,8 +9,8 @@ from anew.api.models import LogLocation
 from anew.catalog.change import Change, Operation, Put, PutStore
 from anew.catalog.interface import Catalog
 from anew.core.errors import NotFound, Refused
-from anew.core.settings import did_you_mean
 from anew.core.store import Store
+from anew.core.suggest import did_you_mean
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log
 
@@ -40,12 +40,17 @@ class Limits:
         low_water_interval_seconds: How often low-water marks are moved.
     """
 
-    lease_seconds: float = 20.0
+    lease_seconds: float = 120.0
     node_alive_seconds: float = 6.0
     node_lost_seconds: float = 60.0
     ready_deadline_seconds: float = 1_800.0
     reclaim_grace_seconds: float = 600.0
     low_water_interval_seconds: float = 60.0
+
+    @property
+    def takeover_seconds(self) -> float:
+        """A driver that was silent for so long may be replaced; several of its signs of life are due by then."""
+        return min(15.0, self.lease_seconds / 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
-from anew.api.models import DesiredState, DesiredStore, DesiredVersion, NodeReport, NodeView, ReplicaReport
+from anew.api.models import (
+    DesiredState,
+    DesiredStore,
+    DesiredVersion,
+    NodeReport,
+    NodeView,
+    ReplicaReport,
+    ReplicaState,
+)
 from anew.catalog.change import Change, NodeRecord, PutDeadLetters
 from anew.controller.context import Context, Fabric
 from anew.core.admission import Rejection
@@ -119,13 +127,42 @@ def reached_position(context: Context, store: Store, fabric: str) -> PositionMap
 
 
 def replicas_of(found: list[NodeReport], store: Store, version: Version) -> dict[tuple[str, int], ReplicaReport]:
-    """(node, partition) → report, of one version."""
-    return {
-        (report.node, replica.partition): replica
-        for report in found
-        for replica in report.replicas
-        if replica.store_uid == store.uid and replica.version == version.number
-    }
+    """(node, partition) → report, of one version; a partition's sub-partitions are reported as one.
+
+    A partition of which not all sub-partitions are reported is left out.
+    """
+    parts: dict[tuple[str, int], list[ReplicaReport]] = defaultdict(list)
+    for report in found:
+        for replica in report.replicas:
+            if replica.store_uid == store.uid and replica.version == version.number:
+                parts[report.node, replica.partition].append(replica)
+    factor = version.config.amplification_factor
+    return {key: _as_one(subs) for key, subs in parts.items() if len(subs) == factor}
+
+
+_WORST_FIRST = (ReplicaState.ERROR, ReplicaState.PENDING, ReplicaState.LOADING, ReplicaState.APPLYING)
+
+
+def _as_one(subs: list[ReplicaReport]) -> ReplicaReport:
+    """A partition as far as the least of its sub-partitions is."""
+    if len(subs) == 1:
+        return subs[0]
+    errors = [f"sub-partition {sub.sub_partition}: {sub.error}" for sub in subs if sub.error is not None]
+    position: dict[FeedPartition, int] = {}
+    for sub in subs:
+        for at, offset in sub.position.items():
+            position[at] = min(offset, position.get(at, offset))
+    return subs[0].model_copy(
+        update={
+            "state": min((sub.state for sub in subs), key=_WORST_FIRST.index),
+            "position": PositionMap(position),
+            "lag_records": sum(sub.lag_records for sub in subs),
+            "lag_ms": max(sub.lag_ms for sub in subs),
+            "rows": sum(sub.rows for sub in subs),
+            "records_per_s": sum(sub.records_per_s for sub in subs),
+            "error": "; ".join(errors) if errors else None,
+        }
+    )
 
 
 def _desired_store(store: Store, node: str, fabric: str) -> DesiredStore:

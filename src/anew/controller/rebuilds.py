@@ -12,12 +12,13 @@ from anew.controller.nodes import alive_nodes
 from anew.controller.reclaim import orphans_of
 from anew.core import lifecycle
 from anew.core.assignment import assign
+from anew.core.displacing import displaced
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.core.lifecycle import VersionEvent
 from anew.core.plan import Plan
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
-from anew.core.store import IN_THE_MAKING, Store, Version, VersionStatus
+from anew.core.store import IN_THE_MAKING, RebuildKind, Store, Version, VersionStatus
 from anew.log.interface import Log, Offsets, TopicPartition
 from anew.segments.layout import version_path
 
@@ -91,14 +92,27 @@ def _begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
         stage_since_ms=now_ms,
         driver=request.driver,
     )
-    puts = (
-        PutStore(lifecycle.begin(store, plan, made), store.revision),
+    in_the_way = displaced(store, plan.kind)
+    puts: tuple[Put, ...] = (
+        PutStore(lifecycle.begin(store, plan, made, now_ms), store.revision),
         PutRebuild(rebuild, None),
         PutRequest(request.request_id, plan.id, rebuild_id),
+        *_displace(context, in_the_way, plan, made),
     )
     detail = {"rebuild": rebuild_id, "version": made.number, "plan": plan.id}
+    if in_the_way is not None:
+        detail["killed"] = in_the_way.rebuild
     context.catalog.commit(Change(context.operation(f"begin {plan.kind.value}", store.name, actor, **detail), puts))
     return rebuild_of(context, rebuild_id)
+
+
+def _displace(context: Context, version: Version | None, plan: Plan, made: Version) -> tuple[PutRebuild, ...]:
+    """The end of the rebuild that is in the way of another one; its driver stops at its next sign of life."""
+    if version is None:
+        return ()
+    running = rebuild_of(context, version.rebuild)
+    why = lifecycle.displaced_by(plan.kind, made.number)
+    return (PutRebuild(end(running, RebuildStatus.KILLED, why, context.clock()), running.revision),)
 
 
 def heartbeat(context: Context, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
@@ -132,7 +146,7 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
     """Commit the manifest by compare-and-swap, once the ledger balances and agrees with it (rule R19).
 
     Raises:
-        Failed: ``ledger_imbalance``, ``fingerprint_mismatch``, ``file_missing``.
+        Failed: ``ledger_imbalance``, ``fingerprint_mismatch``, ``quota_exceeded``, ``start_moved``, ``file_missing``.
         Refused: ``rebuild_ended``, ``epoch_outdated``.
     """
     rebuild = rebuild_of(context, rebuild_id)
@@ -142,6 +156,8 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
     if version.manifest == request.manifest and rebuild.stage not in DRIVEN_STAGES:
         return rebuild
     _check_account(request)
+    _check_quota(store, rebuild, request)
+    start = _sealed_start(version, request)
     for fabric in version.statuses:
         if context.fabrics[fabric].deep_store.stat(request.manifest.path) is None:
             raise Failed(
@@ -155,7 +171,7 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
         newest = rebuild_of(context, rebuild_id)
         _check_epoch(newest, request.epoch)
         sealed = advance(advance(newest, Stage.SEAL, now_ms), Stage.LOAD, now_ms).model_copy(update=account)
-        after = lifecycle.seal(present, rebuild.version, request.manifest, now_ms)
+        after = lifecycle.seal(present, rebuild.version, request.manifest, start, now_ms)
         orphans = (PutReclaim(orphans_of(context, present, version, fabric)) for fabric in version.statuses)
         return after, (PutRebuild(sealed, newest.revision), *orphans)
 
@@ -174,15 +190,32 @@ def fail(context: Context, rebuild_id: str, request: EndRebuild) -> Rebuild:
 
 
 def kill(context: Context, rebuild_id: str, actor: str) -> Rebuild:
-    """End a rebuild from outside; its driver stops at its next sign of life.
+    """End a rebuild from outside; its driver stops at its next sign of life. Also gives up its deferred version.
 
     Raises:
         Refused: ``rebuild_ended``, ``swapped_already``.
     """
     rebuild = rebuild_of(context, rebuild_id)
+    if rebuild.ended and _give_up_deferred(context, rebuild, actor):
+        return rebuild_of(context, rebuild_id)
     if rebuild.ended:
         raise Refused("rebuild_ended", f"the rebuild {rebuild_id} has ended", found=rebuild.status.value)
     return end_rebuild(context, rebuild, RebuildStatus.KILLED, f"killed by {actor}", actor)
+
+
+def _give_up_deferred(context: Context, rebuild: Rebuild, actor: str) -> bool:
+    """Kill the version of an ended rebuild where it waits to be swapped; whether there was one."""
+    now_ms, error = context.clock(), f"given up by {actor}"
+
+    def change(present: Store) -> tuple[Store, tuple[()]]:
+        version = lifecycle.existing(present, rebuild.version)
+        if VersionStatus.DEFERRED not in version.statuses.values():
+            return present, ()
+        return lifecycle.end_badly(present, rebuild.version, VersionEvent.KILL, error, now_ms), ()
+
+    operation = context.operation("give up version", rebuild.store, actor, rebuild=rebuild.id, version=rebuild.version)
+    after = change_store(context, rebuild.store_uid, operation, change)
+    return lifecycle.existing(after, rebuild.version).error == error
 
 
 def expire(context: Context, rebuild: Rebuild) -> Rebuild:
@@ -257,10 +290,13 @@ def _version(context: Context, store: Store, plan: Plan, rebuild_id: str) -> Ver
         epoch=1,
         path=version_path(store.uid, number, rebuild_id, 1),
         source_version=plan.source.version,
-        feeds=tuple(feed.id for feed in store.feeds) if config.hybrid else (),
-        start=plan.target.start if config.hybrid else PositionMap(),
-        ttl_floor_ms=plan.source.ttl_floor_ms,
-        tombstone_floor_ms=plan.source.tombstone_floor_ms,
+        feeds=plan.target.feeds,
+        start=plan.target.start,
+        stop=plan.target.stop,
+        ttl_floor_ms=plan.target.ttl_floor_ms,
+        tombstone_floor_ms=plan.target.tombstone_floor_ms,
+        timed=plan.target.timed,
+        defer_swap=plan.target.defer_swap,
         swap_from={fabric: store.current.get(fabric, 0) for fabric in plan.target.fabrics},
         assignment=assignment,
     )
@@ -312,6 +348,34 @@ def _check_account(request: Seal) -> None:
             found=f"{found[0]} rows, fingerprint {found[1]:016x}",
             expected=f"{written.count} rows, fingerprint {request.fingerprint.source:016x}",
         )
+
+
+def _check_quota(store: Store, rebuild: Rebuild, request: Seal) -> None:
+    """A repush is not judged: its data is there already (case A14)."""
+    quota_bytes = store.config.quota_bytes
+    if rebuild.kind is RebuildKind.FULL_PUSH and 0 < quota_bytes < request.manifest.bytes:
+        raise Failed(
+            "quota_exceeded",
+            f"the push is larger than {store.name} may be",
+            found=f"{request.manifest.bytes} bytes",
+            expected=f"at most quota_bytes = {quota_bytes}",
+            hint=f"push less, or raise it: anew store update {store.name} --set quota_bytes=…",
+        )
+
+
+def _sealed_start(version: Version, request: Seal) -> PositionMap:
+    """From where the version applies its feeds: as begun, or later where a push counts from its end (rule R13)."""
+    if request.start is None or request.start == version.start:
+        return version.start
+    late = version.kind is RebuildKind.FULL_PUSH and version.config.rewind_from == "eop"
+    if not late or request.start.keys() != version.start.keys() or not request.start.reaches(version.start):
+        raise Failed(
+            "start_moved",
+            "the manifest names another start than the version began with",
+            found=request.start.to_json(),
+            expected=version.start.to_json(),
+        )
+    return request.start
 
 
 def _check_in_the_making(store: Store, rebuild: Rebuild) -> None:

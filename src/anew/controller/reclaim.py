@@ -8,7 +8,7 @@ import structlog
 
 from anew.catalog.change import Change, DropReclaim, PutReclaim, Reclaim
 from anew.controller.context import Context, change_store
-from anew.controller.stores import offsets_at
+from anew.controller.feeds import offsets_at
 from anew.core import lifecycle
 from anew.core.errors import AnewError, Failed
 from anew.core.retention import low_water, retirable

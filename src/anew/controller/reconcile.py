@@ -16,14 +16,14 @@ import structlog
 from anew.api.models import NodeReport, ReplicaReport, ReplicaState
 from anew.catalog.change import PutRebuild
 from anew.controller.context import Context, change_store
+from anew.controller.feeds import ends_of, ensure_feeds, open_and_close
 from anew.controller.nodes import live_reports, replicas_of, usable_nodes
 from anew.controller.rebuilds import end_rebuild, expire
 from anew.controller.reclaim import collect, move_low_water, reclaim_due
-from anew.controller.stores import ends_of, ensure_feeds
 from anew.core import lifecycle
 from anew.core.assignment import Assignment, assign
 from anew.core.errors import AnewError, Refused
-from anew.core.partition import feed_partitions_of
+from anew.core.partition import XXHASH64, feed_partitions_read
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import SERVABLE, Store, Version, VersionStatus
 
@@ -58,7 +58,7 @@ class Reconciler:
                 move_low_water(self.context, store)
 
     def _step(self, store: Store, reports: Mapping[str, list[NodeReport]]) -> None:
-        store = ensure_feeds(self.context, store.uid)
+        store = open_and_close(self.context, ensure_feeds(self.context, store.uid))
         for rebuild in self.context.catalog.rebuilds(store_uid=store.uid, running_only=True):
             self._step_rebuild(store, rebuild, reports)
         for fabric in store.fabrics:
@@ -89,15 +89,32 @@ class Reconciler:
         if readiness.errors:
             error = f"replicas of version {version.number} failed: {'; '.join(readiness.errors)}"
             end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
+        elif readiness.caught_up and version.must_close:
+            self._close(store, version)
         elif readiness.caught_up:
             self._change(store, "ready", lambda s: lifecycle.caught_up(s, version.number, fabric, now_ms))
         elif readiness.loaded and version.ready_target is None:
-            feeds = store.feeds_of(version)
-            target = ends_of(self.context.fabrics, feeds)
+            target = version.stop
+            if target is None:
+                target = ends_of(self.context.fabrics, store.feeds_of(version))
             self._change(store, "aim", lambda s: lifecycle.aim(s, version.number, target))
         elif now_ms - version.since_ms[fabric] > self.context.limits.ready_deadline_seconds * 1000:
             error = f"version {version.number} was not ready in time: {readiness.why}"
             end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
+
+    def _close(self, store: Store, version: Version) -> None:
+        """End nearline writes for a version that is as far as they are (rule R10), a step in each round.
+
+        (1) The catalog says that none is accepted; (2) the logs accept none; (3) their ends are the version's stop, and
+        what it must reach. A crash after any step leaves a state that the next round goes on from; when the version
+        ends badly, writes are accepted again.
+        """
+        feeds = store.feeds_of(version)
+        if not version.closing:
+            self._change(store, "close writes", lambda s: lifecycle.begin_closing(s, version.number))
+        elif not any(feed.open for feed in feeds):
+            ends = ends_of(self.context.fabrics, feeds)
+            self._change(store, "freeze stop", lambda s: lifecycle.freeze_stop(s, version.number, ends))
 
     def _finish(self, uid: str, rebuild: Rebuild) -> None:
         """Bring the rebuild's record in line with what became of its version."""
@@ -105,7 +122,9 @@ class Reconciler:
         if store is None:
             return
         statuses = lifecycle.existing(store, rebuild.version).statuses
-        if all(status is VersionStatus.CURRENT for status in statuses.values()):
+        asked = lifecycle.existing(store, rebuild.version).defer_swap
+        done = {VersionStatus.CURRENT, VersionStatus.DEFERRED} if asked else {VersionStatus.CURRENT}
+        if done.issuperset(statuses.values()):
             outcome, error = RebuildStatus.SUCCEEDED, None
         elif all(status not in (VersionStatus.LOADING, VersionStatus.READY) for status in statuses.values()):
             outcome, error = RebuildStatus.PARTLY, lifecycle.existing(store, rebuild.version).error
@@ -198,8 +217,8 @@ def _replica_ready(store: Store, version: Version, partition: int, replica: Repl
     if version.ready_target is None:
         return False
     for feed in store.feeds_of(version):
-        read = feed_partitions_of(partition, version.config.partitions, feed.partitions)
-        needed = range(feed.partitions) if feed.partitioner == "any" else read
+        alike = feed.partitioner == version.config.partitioner == XXHASH64
+        needed = set(feed_partitions_read(partition, version.config.partitions, feed.partitions, alike=alike))
         for at in feed.feed_partitions():
             if at.partition in needed and replica.position.get(at, -1) < version.ready_target.get(at, 0):
                 return False

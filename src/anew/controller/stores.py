@@ -9,26 +9,25 @@ import structlog
 from anew.api.models import CreateStore, HoldVersion, RoutedVersion, Routing, SnapshotView, UpdateStore
 from anew.catalog.change import Change, PutReclaim, PutRequest, PutStore, Reclaim
 from anew.codec.avro import check_evolution, check_key_schema, parse_schema
+from anew.controller.configuring import configured
 from anew.controller.context import Context, Fabric, change_store, store_named
+from anew.controller.feeds import check_topics, ends_of, ensure_feeds, offsets_at, with_real_time_feeds
 from anew.controller.nodes import node_urls
 from anew.core import lifecycle
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
-from anew.core.feed import Feed, PositionMap
-from anew.core.settings import SettingValue, Takes, defaults, did_you_mean, parse_settings
-from anew.core.stamp import fabric_origin
+from anew.core.feed import PositionMap
+from anew.core.settings import SettingValue, Takes, defaults, parse_settings
 from anew.core.store import (
     SERVABLE,
     Store,
-    StoreConfig,
     check_store_name,
     takes_effect,
 )
-from anew.log.interface import TopicPartition, TopicSpec
+from anew.core.suggest import did_you_mean
 from anew.segments.layout import store_path
 
 _LOG = structlog.get_logger("anew.controller")
-_OFFSET_ATTEMPTS = 3
 
 
 def create_store(context: Context, request: CreateStore, actor: str) -> Store:
@@ -57,7 +56,7 @@ def _make_store(context: Context, request: CreateStore, body_hash: str, actor: s
     check_store_name(request.name)
     key_schema, value_schema = parse_schema(request.key_schema), parse_schema(request.value_schema)
     check_key_schema(key_schema)
-    config = StoreConfig.model_validate(defaults() | parse_settings(request.settings))
+    config = configured(defaults(), parse_settings(request.settings), request.partitioner_source, key_schema)
     if context.catalog.store(request.name) is not None:
         raise Refused("store_exists", f"there is a store {request.name} already", found=request.name)
     store = Store(
@@ -74,7 +73,7 @@ def _make_store(context: Context, request: CreateStore, body_hash: str, actor: s
     )
     if config.hybrid:
         store = with_real_time_feeds(context, store)
-        _check_topics(context, store)
+        check_topics(context, store)
     operation = context.operation("create store", request.name, actor)
     known_request = () if request.request_id is None else (PutRequest(request.request_id, body_hash, store.uid),)
     context.catalog.commit(Change(operation, (PutStore(store, None), *known_request)))
@@ -87,7 +86,7 @@ def update_store(context: Context, name: str, request: UpdateStore, actor: str) 
     Raises:
         InvalidRequest: ``unknown_setting``, ``bad_setting``, ``bad_schema``, ``incompatible_schema``,
             ``fixed_setting``.
-        Refused: ``hybrid_fixed``: the store has a version already.
+        Refused: ``rebuild_running``: whether it is hybrid cannot change now (case H5).
     """
     store = store_named(context, name)
     settings = parse_settings(request.settings)
@@ -108,7 +107,7 @@ def update_store(context: Context, name: str, request: UpdateStore, actor: str) 
             schema_id = context.catalog.next_number("schema_id"), new.canonical
 
     def change(present: Store) -> tuple[Store, tuple[()]]:
-        after = _with_settings(context, present, settings)
+        after = _with_settings(context, present, settings, request.partitioner_source)
         if schema_id is not None:
             after = after.model_copy(update={"schemas": {**after.schemas, schema_id[0]: schema_id[1]}})
         return after, ()
@@ -175,67 +174,6 @@ def hold_version(context: Context, name: str, request: HoldVersion, actor: str) 
     return change_store(context, store.uid, operation, lambda s: (lifecycle.hold(s, request.version, until_ms), ()))
 
 
-def ensure_feeds(context: Context, uid: str) -> Store:
-    """Make the topics that the catalog has announced: intent first, then the act (rule R22)."""
-    store = context.catalog.store_by_uid(uid)
-    if store is None:
-        raise NotFound("unknown_store", "the store is gone", found=uid)
-    waiting = [feed for feed in store.feeds if not feed.ready]
-    if not waiting:
-        return store
-    for feed in waiting:
-        log = context.fabrics[feed.fabric].log
-        present = log.topic(feed.topic)
-        if present is not None and present.uid in _topics_of_deleted_stores(context):
-            # Its store is gone and its name is needed: nobody reads it during the rest of the grace (rule R16).
-            log.delete_topic(feed.topic, present.uid)
-        log.create_topic(TopicSpec(feed.topic, feed.topic_uid, feed.partitions))
-
-    def change(present: Store) -> tuple[Store, tuple[()]]:
-        feeds = tuple(f.model_copy(update={"ready": True}) if f in waiting else f for f in present.feeds)
-        return present.model_copy(update={"feeds": feeds}), ()
-
-    return change_store(context, uid, context.operation("topics made", store.name, "controller"), change)
-
-
-def _check_topics(context: Context, store: Store) -> None:
-    """Refuse before anything is made when a topic of that name belongs to somebody else."""
-    for feed in store.feeds:
-        present = context.fabrics[feed.fabric].log.topic(feed.topic)
-        if present is not None and present.uid not in _topics_of_deleted_stores(context):
-            raise Refused(
-                "topic_exists",
-                f"the log of {feed.fabric} has a topic {feed.topic} already",
-                found=f"uid {present.uid}",
-                expected="no topic of that name",
-                hint="choose another name for the store, or remove the topic",
-            )
-
-
-def _topics_of_deleted_stores(context: Context) -> set[str]:
-    return {feed.topic_uid for store in context.catalog.deleted_stores() for feed in store.feeds}
-
-
-def with_real_time_feeds(context: Context, store: Store) -> Store:
-    """The store with an announced real-time topic in each fabric; a feed id is never used twice (rule R3)."""
-    topic = f"{store.name}_rt"
-    feeds = tuple(
-        Feed(
-            fabric=fabric,
-            topic=topic,
-            topic_uid=context.new_id(),
-            incarnation=context.catalog.next_number(f"incarnation/{fabric}/{topic}"),
-            partitions=store.config.rt_partitions,
-            partitioner=store.config.rt_partitioner,
-            origin=fabric_origin(fabric).encoded.hex(),
-            skew_limit_ms=store.config.skew_limit_seconds * 1000,
-            low_water=(0,) * store.config.rt_partitions,
-        )
-        for fabric in store.fabrics
-    )
-    return store.model_copy(update={"feeds": feeds})
-
-
 def snapshot(context: Context, name: str, at_ms: int | None) -> SnapshotView:
     """All that a plan depends on, read at one moment; with the feeds' offsets at a time when one is given.
 
@@ -243,6 +181,8 @@ def snapshot(context: Context, name: str, at_ms: int | None) -> SnapshotView:
         Unreachable: An end offset could not be read; it is never taken for "empty" (case B4).
     """
     store = store_named(context, name)
+    # Before the ends: what is appended behind them gets a time that is not below this.
+    read_until_ms = context.clock()
     done = [r for r in context.catalog.rebuilds(store_uid=store.uid, running_only=False) if r.records_per_s]
     return SnapshotView(
         store=store,
@@ -251,43 +191,11 @@ def snapshot(context: Context, name: str, at_ms: int | None) -> SnapshotView:
         base_files={v.number: v.manifest.files for v in store.versions if v.manifest is not None},
         records_per_second=done[0].records_per_s if done else None,
         now_ms=context.clock(),
+        read_until_ms=read_until_ms,
     )
 
 
 NOT_ASKED = PositionMap()
-
-
-def ends_of(fabrics: Mapping[str, Fabric], feeds: tuple[Feed, ...]) -> PositionMap:
-    """The end of every partition of the feeds, each asked for a few times before it counts as unreachable."""
-    ends = {}
-    for feed in feeds:
-        for at in feed.feed_partitions():
-            topic = TopicPartition(feed.topic, feed.topic_uid, at.partition)
-            ends[at] = _end(fabrics[feed.fabric], topic)
-    return PositionMap(ends)
-
-
-def _end(fabric: Fabric, topic: TopicPartition) -> int:
-    for attempt in range(_OFFSET_ATTEMPTS):
-        try:
-            return fabric.log.offsets(topic).end
-        except Unreachable:
-            if attempt == _OFFSET_ATTEMPTS - 1:
-                raise
-    raise AssertionError("unreachable: the last attempt raises or returns")
-
-
-def offsets_at(fabrics: Mapping[str, Fabric], feeds: tuple[Feed, ...], at_ms: int) -> PositionMap:
-    """Per feed partition the first offset appended at or after a time."""
-    return PositionMap(
-        {
-            at: fabrics[feed.fabric].log.offset_for_time(
-                TopicPartition(feed.topic, feed.topic_uid, at.partition), at_ms
-            )
-            for feed in feeds
-            for at in feed.feed_partitions()
-        }
-    )
 
 
 def routing(context: Context, name: str, fabric: str | None) -> Routing:
@@ -302,12 +210,13 @@ def routing(context: Context, name: str, fabric: str | None) -> Routing:
         version.number: RoutedVersion(
             partitions=version.config.partitions,
             partitioner=version.config.partitioner,
+            config=version.config,
             replicas=version.assignment.get(chosen.name, {}),
         )
         for version in store.versions
         if version.statuses.get(chosen.name) in SERVABLE
     }
-    ready = [feed for feed in store.feeds if feed.fabric == chosen.name and feed.ready]
+    ready = [feed for feed in store.feeds if feed.fabric == chosen.name and feed.ready and store.writable(feed)]
     return Routing(
         name=store.name,
         uid=store.uid,
@@ -345,15 +254,18 @@ def fabric_named(context: Context, name: str | None) -> Fabric:
     return context.fabrics[name]
 
 
-def _with_settings(context: Context, store: Store, settings: Mapping[str, SettingValue]) -> Store:
-    config = StoreConfig.model_validate(store.config.model_dump() | dict(settings))
-    if config.hybrid != store.config.hybrid and store.versions:
+def _with_settings(
+    context: Context, store: Store, settings: Mapping[str, SettingValue], partitioner_source: str | None
+) -> Store:
+    config = configured(store.config.model_dump(), settings, partitioner_source, parse_schema(store.key_schema))
+    making = store.in_the_making()
+    if config.hybrid != store.config.hybrid and making is not None:
         raise Refused(
-            "hybrid_fixed",
-            f"{store.name} has a version: whether it is hybrid cannot be changed yet",
+            "rebuild_running",
+            f"whether {store.name} is hybrid cannot change while {making.name_in(store.name)} is made",
             found=f"hybrid = {config.hybrid}",
-            expected=f"hybrid = {store.config.hybrid}",
-            hint="make a new store and push into it",
+            expected="no version in the making",
+            hint=f"wait for it, or: anew rebuild kill {making.rebuild}",
         )
     changed = store.model_copy(update={"config": config})
     return with_real_time_feeds(context, changed) if config.hybrid and not store.feeds else changed

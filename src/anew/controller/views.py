@@ -9,7 +9,7 @@ from anew.controller.context import Context
 from anew.controller.nodes import live_reports, node_views, replicas_of
 from anew.core.errors import NotFound
 from anew.core.rebuild import Rebuild
-from anew.core.store import SERVABLE, Store, Version, VersionStatus, pending_changes
+from anew.core.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest
 
 
 def store_view(context: Context, store: Store, number: int | None) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _store_view(
         "uid": store.uid,
         "key_schema": store.key_schema,
         "value_schema": store.schemas[store.newest_schema_id],
-        "config": store.config.model_dump(),
+        "config": _shown_config(store.config),
         "pending": pending,
         "stale": bool(pending),
         "dead_letters": dead_letters,
@@ -104,6 +104,11 @@ def _fabric_view(store: Store, fabric: str, reports: list[NodeReport], number: i
     }
 
 
+def _shown_config(config: Frozen) -> dict[str, Any]:
+    """The configuration with the source of a partitioner as its hash."""
+    return config.model_dump() | {"partitioner_source": source_digest(config)}
+
+
 def _version_view(version: Version, fabric: str) -> dict[str, Any]:
     manifest = version.manifest
     return {
@@ -113,7 +118,7 @@ def _version_view(version: Version, fabric: str) -> dict[str, Any]:
         "source_version": version.source_version,
         "rows": None if manifest is None else manifest.rows,
         "bytes": None if manifest is None else manifest.bytes,
-        "config": version.config.model_dump(),
+        "config": _shown_config(version.config),
         "config_hash": version.config_hash,
         "created_at": version.created_at_ms,
         "rebuild": version.rebuild,

@@ -38,7 +38,9 @@ class Feed(BaseModel):
         skew_limit_ms: How far ahead of its append time a record's given time may be (rule R6). Fixed with the feed, so
             that every reader of a record decides alike (rule R21).
         low_water: Per partition the least offset that any version may still need (rule R2).
+        stop: Where it was closed the last time (rule R10), None when it never was.
         ready: Whether the topic is known to exist in the log.
+        open: Whether the topic is known to accept writes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,7 +54,9 @@ class Feed(BaseModel):
     origin: str
     skew_limit_ms: int
     low_water: tuple[int, ...]
+    stop: tuple[int, ...] | None = None
     ready: bool = False
+    open: bool = True
 
     @property
     def id(self) -> str:
@@ -63,6 +67,11 @@ class Feed(BaseModel):
     def origin_bytes(self) -> bytes:
         """The encoded origin."""
         return bytes.fromhex(self.origin)
+
+    @property
+    def fresh_start(self) -> tuple[int, ...]:
+        """From where a version applies it that is not made from one that did: where it was closed, else all of it."""
+        return self.low_water if self.stop is None else self.stop
 
     def feed_partitions(self) -> list[FeedPartition]:
         """All its partitions in order."""

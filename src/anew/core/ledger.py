@@ -31,7 +31,8 @@ class Ledger(BaseModel):
 
     ``written`` counts live rows and kept tombstones and is recomputed from the finished files; ``deleted`` counts
     tombstones dropped; ``skipped`` bad rows put aside. ``raised`` is the winners whose time R6 raised: they entered
-    with one hash and left with another, and the entry's hash is the difference.
+    with one hash and left with another, and the entry's hash is the difference. ``combined`` is the part of
+    ``superseded`` that the scan's combiner kept out of the shuffle.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,6 +44,7 @@ class Ledger(BaseModel):
     skipped: Entry = ZERO
     written: Entry = ZERO
     raised: Entry = ZERO
+    combined: Entry = ZERO
 
     def __add__(self, other: Ledger) -> Ledger:
         return Ledger(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})
@@ -74,8 +76,8 @@ class Ledger(BaseModel):
             )
 
     def counts(self) -> dict[str, Any]:
-        """The six entries of the face, as row counts."""
-        names = ("read", "superseded", "deleted", "expired", "skipped", "written")
+        """The entries of the face, as row counts."""
+        names = ("read", "superseded", "deleted", "expired", "skipped", "written", "combined")
         return {name: getattr(self, name).count for name in names}
 
 

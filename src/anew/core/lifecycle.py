@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
+from anew.core.displacing import displaced
 from anew.core.errors import NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.core.plan import Plan
-from anew.core.store import SEALED, ManifestRef, Store, Version, VersionStatus
+from anew.core.store import SEALED, ManifestRef, RebuildKind, Store, Version, VersionStatus
 
 S = VersionStatus
 Change = Callable[[Store], Store]
@@ -49,7 +50,7 @@ TRANSITIONS: dict[tuple[VersionStatus, VersionEvent], VersionStatus] = {
     (S.CURRENT, _E.SWAP_OUT): S.BACKUP,
     (S.CURRENT, _E.ROLL_BACK): S.ROLLED_BACK,
     **{(status, _E.FAIL): S.FAILED for status in (S.BUILDING, S.LOADING, S.READY)},
-    **{(status, _E.KILL): S.KILLED for status in (S.BUILDING, S.LOADING, S.READY)},
+    **{(status, _E.KILL): S.KILLED for status in (S.BUILDING, S.LOADING, S.READY, S.DEFERRED)},
     **{(status, _E.RETIRE): S.RETIRED for status in (S.BACKUP, S.ROLLED_BACK, S.DEFERRED, S.FAILED, S.KILLED)},
     (S.RETIRED, _E.RECLAIM): S.RECLAIMED,
 }
@@ -73,27 +74,27 @@ def step(status: VersionStatus, event: VersionEvent) -> VersionStatus:
     return after
 
 
-def begin(store: Store, plan: Plan, made: Version) -> Store:
-    """Add the version that a plan makes, if the plan's fence still holds.
+def begin(store: Store, plan: Plan, made: Version, now_ms: int) -> Store:
+    """Add the version that a plan makes, if the plan's fence still holds; what it displaces is killed.
 
     Raises:
-        Refused: ``rebuild_running``, ``plan_outdated``, ``truncated_above_start`` (rule R2), ``writes_disabled``.
+        Refused: ``rebuild_running``, ``swap_deferred``, ``plan_outdated``, ``truncated_above_start`` (rule R2),
+            ``writes_disabled``.
     """
-    running = store.in_the_making()
-    if running is not None:
-        raise Refused(
-            "rebuild_running",
-            f"a rebuild of {store.name} is running",
-            found=f"{running.name_in(store.name)} by {running.rebuild}",
-            expected="no version in the making",
-            hint=f"wait for it, or: anew rebuild kill {running.rebuild}",
-        )
     check_fence(store, plan)
     check_low_water(store, plan.source.start)
     check_low_water(store, plan.target.start)
+    in_the_way = displaced(store, plan.kind)
+    if in_the_way is not None:
+        store = end_badly(store, in_the_way.number, _E.KILL, displaced_by(plan.kind, made.number), now_ms)
     return store.model_copy(
         update={"versions": (*store.versions, made), "next_version": max(store.next_version, made.number + 1)}
     )
+
+
+def displaced_by(kind: RebuildKind, number: int) -> str:
+    """Why a version was killed that was in the way of another one."""
+    return f"a {kind.value} takes precedence: version {number}"
 
 
 def check_fence(store: Store, plan: Plan) -> None:
@@ -145,12 +146,17 @@ def check_low_water(store: Store, start: PositionMap) -> None:
             )
 
 
-def seal(store: Store, number: int, manifest: ManifestRef, now_ms: int) -> Store:
-    """The version's base is complete: nodes may load it."""
+def seal(store: Store, number: int, manifest: ManifestRef, start: PositionMap, now_ms: int) -> Store:
+    """The version's base is complete: nodes may load it, and apply its feeds from ``start``."""
     version = existing(store, number)
     if version.manifest == manifest:
         return store
-    return _replace(store, _moved(version, _E.SEAL, version.statuses, now_ms, manifest=manifest))
+    return _replace(store, _moved(version, _E.SEAL, version.statuses, now_ms, manifest=manifest, start=start))
+
+
+def take_over(store: Store, number: int, epoch: int, path: str) -> Store:
+    """Another driver makes the version, in a directory of its own (rule R22)."""
+    return _replace(store, existing(store, number).model_copy(update={"epoch": epoch, "path": path}))
 
 
 def aim(store: Store, number: int, target: PositionMap) -> Store:
@@ -159,6 +165,27 @@ def aim(store: Store, number: int, target: PositionMap) -> Store:
     if version.ready_target is not None:
         return store
     return _replace(store, version.model_copy(update={"ready_target": target}))
+
+
+def begin_closing(store: Store, number: int) -> Store:
+    """End nearline writes for a version that must close: from now on none is accepted (rule R10)."""
+    version = existing(store, number)
+    return store if version.closing else _replace(store, version.model_copy(update={"closing": True}))
+
+
+def freeze_stop(store: Store, number: int, ends: PositionMap) -> Store:
+    """Nearline writes are closed: the version applies its feeds up to these ends, and is ready only there (R10)."""
+    version = existing(store, number)
+    if version.stop is not None:
+        return store
+    feeds = tuple(
+        feed.model_copy(update={"stop": tuple(ends[at] for at in feed.feed_partitions())})
+        if feed.id in version.feeds
+        else feed
+        for feed in store.feeds
+    )
+    stopped = version.model_copy(update={"stop": ends, "ready_target": ends})
+    return _replace(store.model_copy(update={"feeds": feeds}), stopped)
 
 
 def caught_up(store: Store, number: int, fabric: str, now_ms: int) -> Store:
@@ -178,15 +205,24 @@ def swap_when_ready(store: Store, number: int, fabric: str, now_ms: int) -> Stor
         why = f"not swapped in {fabric}: planned from version {planned}, but {present} is current now"
     elif missing := missing_feeds(store, version, fabric):
         why = f"not swapped in {fabric}: version {present} applies {', '.join(missing)} as well"
+    elif version.defer_swap:
+        why = "its swap is deferred, as it was asked for"
     else:
         return swap(store, number, fabric, now_ms)
     return _replace(store, _moved(version, _E.DEFER, (fabric,), now_ms, error=why))
 
 
 def missing_feeds(store: Store, version: Version, fabric: str) -> list[str]:
-    """The feeds of the fabric's current version that another version does not apply (rule R9)."""
+    """The feeds of the fabric's current version that another version does not apply as far (rule R9).
+
+    Not those that were closed and folded into a later version. A version that ends at a stop lacks what was written
+    after it, unless no write was accepted since: while it becomes ready (rule R10).
+    """
     current = store.version(store.current.get(fabric, 0))
-    return [] if current is None else sorted(set(current.feeds) - set(version.feeds))
+    if current is None or (current.stop is not None and version.number > current.number):
+        return []
+    ends_before = version.stop is not None and current.stop is None and version.statuses.get(fabric) is not S.READY
+    return sorted(set(current.feeds) - (set() if ends_before else set(version.feeds)))
 
 
 def swap(store: Store, number: int, fabric: str, now_ms: int) -> Store:
@@ -200,8 +236,13 @@ def swap(store: Store, number: int, fabric: str, now_ms: int) -> Store:
 
 
 def roll_back(store: Store, number: int, fabric: str, now_ms: int) -> Store:
-    """Like `swap`, but the version before is marked as rolled back: a source only when named."""
-    return _swap(store, number, fabric, _E.ROLL_BACK, now_ms)
+    """Like `swap`, but the version before is marked as rolled back: a source only when named.
+
+    Scheduled repushes are held until somebody unpauses them: they would build on what was found bad (case H9).
+    """
+    before = store.current.get(fabric, 0)
+    after = _swap(store, number, fabric, _E.ROLL_BACK, now_ms)
+    return after.model_copy(update={"schedule_held": f"rolled back from version {before} to {number} in {fabric}"})
 
 
 def rollback_target(store: Store, fabric: str) -> int:
@@ -301,10 +342,10 @@ def _swap(store: Store, number: int, fabric: str, out: VersionEvent, now_ms: int
         if missing_feeds(store, version, fabric):
             raise Refused(
                 "feeds_missing",
-                f"version {number} does not apply all feeds of version {present}",
-                found=sorted(version.feeds),
+                f"version {number} does not apply all that version {present} does",
+                found=sorted(version.feeds) if version.stop is None else f"{sorted(version.feeds)} up to its stop",
                 expected=sorted(before.feeds),
-                hint="repush the current version instead",
+                hint="writes made since would be lost; repush the current version instead",
             )
         changed = _replace(changed, _moved(before, out, (fabric,), now_ms))
     return changed.model_copy(update={"current": {**store.current, fabric: number}})

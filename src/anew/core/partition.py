@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import xxhash
 
 from anew.core.arrow import bytes_list
-from anew.core.hashing import key_hash, key_hashes
+from anew.core.errors import InvalidRequest
+from anew.core.hashing import SEED, key_hash, key_hashes
 
+XXHASH64 = "xxhash64"
+_CUSTOM_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_SUB_SEED = xxhash.xxh64_intdigest((1).to_bytes(4, "little"), SEED)
 Partitions = npt.NDArray[np.int32]
 
 
@@ -52,15 +60,55 @@ class XxHash64Partitioner:
         return np.asarray(np.mod(hashes.view(np.int64), self.count), dtype=np.int32)
 
 
-def partitioner_named(name: str, count: int) -> Partitioner:
-    """The partitioner of a version's configuration.
+def sub_partitions_of(keys: pa.BinaryArray, factor: int) -> Partitions:
+    """The sub-partition of each key, int32 of shape (n,): ``pmod(xxhash64(1, key), factor)``.
+
+    Another hash than the partition's, so that no sub-partition stays empty where the two counts share a factor
+    (design 4.1). Equal to XXH64 seeded with Spark's hash of the integer 1.
+    """
+    if factor == 1:
+        return np.zeros(len(keys), dtype=np.int32)
+    digest = xxhash.xxh64_intdigest
+    hashes = np.fromiter((digest(key, _SUB_SEED) for key in bytes_list(keys)), dtype=np.uint64, count=len(keys))
+    return np.asarray(np.mod(hashes.view(np.int64), factor), dtype=np.int32)
+
+
+def sub_partition_of(key: bytes, factor: int) -> int:
+    """The sub-partition of one key; `sub_partitions_of` is the same for many."""
+    return 0 if factor == 1 else _signed(xxhash.xxh64_intdigest(key, _SUB_SEED)) % factor
+
+
+def is_custom(name: str) -> bool:
+    """Whether a partitioner's name is one of a user's own, ``module:Class``."""
+    return name != XXHASH64
+
+
+def check_partitioner_name(name: str) -> None:
+    """Raise unless it is ``xxhash64`` or ``module:Class``.
 
     Raises:
-        ValueError: The name is not one that this release knows.
+        InvalidRequest: ``bad_setting``.
     """
-    if name != "xxhash64":
-        raise ValueError(f"unknown partitioner {name!r}")
-    return XxHash64Partitioner(count)
+    if is_custom(name) and not _CUSTOM_NAME.fullmatch(name):
+        raise InvalidRequest(
+            "bad_setting", "partitioner does not accept this value", found=name, expected=f"{XXHASH64} | module:Class"
+        )
+
+
+def check_partitioner_params(text: str) -> None:
+    """Raise unless it is a JSON object, the keyword arguments of a partitioner.
+
+    Raises:
+        InvalidRequest: ``bad_setting``.
+    """
+    try:
+        params = json.loads(text)
+    except ValueError:
+        params = None
+    if not isinstance(params, dict):
+        raise InvalidRequest(
+            "bad_setting", "partitioner_params does not accept this value", found=text, expected="a JSON object"
+        )
 
 
 def feed_partitions_of(partition: int, partition_count: int, feed_partition_count: int) -> range:
@@ -71,6 +119,18 @@ def feed_partitions_of(partition: int, partition_count: int, feed_partition_coun
     """
     step = math.gcd(partition_count, feed_partition_count)
     return range(partition % step, feed_partition_count, step)
+
+
+def feed_partitions_read(
+    partition: int, partition_count: int, feed_partition_count: int, *, alike: bool
+) -> Iterable[int]:
+    """The feed partitions that a version partition's replica reads: those that can hold its keys.
+
+    All of them where ``alike`` is False, because version and feed place keys in different ways.
+    """
+    if alike:
+        return feed_partitions_of(partition, partition_count, feed_partition_count)
+    return range(feed_partition_count)
 
 
 def _signed(unsigned: int) -> int:

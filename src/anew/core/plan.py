@@ -38,7 +38,7 @@ class PushInput(_Value):
     """What a full push reads, and how.
 
     Attributes:
-        paths: Files or directories, absolute.
+        paths: Files or directories, absolute; none for an empty push.
         format: csv, parquet, json or avro.
         options: Reader options, as given.
         key: Columns of the key.
@@ -76,12 +76,33 @@ class Source(_Value):
 
 
 class Target(_Value):
-    """What is made: the version, where, with which frozen configuration, applying its feeds from ``start``."""
+    """What is made.
+
+    Attributes:
+        version: Its number.
+        fabrics: Where it is made.
+        config: Its frozen configuration.
+        feeds: Ids of the feeds that it applies on top of its base.
+        start: From where it applies them.
+        stop: Up to where, for feeds that are closed already (rule R10).
+        ttl_floor_ms: Its records written after 0 and before it have expired (rule R11).
+        tombstone_floor_ms: Its tombstones from before it are dropped (rule R12).
+        timed: Whether its records can have write times.
+        defer_swap: Whether its swap waits until somebody asks for it.
+        new_dictionary: Whether zstd_dict trains a new dictionary.
+    """
 
     version: int
     fabrics: tuple[str, ...]
     config: Frozen
+    feeds: tuple[str, ...] = ()
     start: Position = Field(default_factory=PositionMap)
+    stop: Position | None = None
+    ttl_floor_ms: int = 0
+    tombstone_floor_ms: int = 0
+    timed: bool = False
+    defer_swap: bool = False
+    new_dictionary: bool = True
 
 
 class Change(_Value):
@@ -93,11 +114,12 @@ class Change(_Value):
 
 
 class Splits(_Value):
-    """How the input is divided among Spark tasks."""
+    """How the input is divided among Spark tasks, and whether the tasks of the log scan combine what they read."""
 
     base_files: int = 0
     log: int = 0
     max_records: int
+    combiner: bool = False
     ranges: tuple[LogSplit, ...] = ()
 
 
@@ -127,7 +149,7 @@ class Plan(_Value):
     source: Source
     target: Target
     changes: tuple[Change, ...] = ()
-    path: Literal["general"] = "general"
+    path: Literal["general", "copartitioned"] = "general"
     why: tuple[str, ...] = ()
     splits: Splits
     estimate: Estimate

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from anew.core.copartition import why_not_copartitioned
 from anew.core.errors import InvalidRequest, Refused
-from anew.core.feed import FeedPartition, PositionMap
+from anew.core.feed import NOWHERE, Feed, FeedPartition, PositionMap
+from anew.core.floors import check_undying, live_range_start_ms, present_ttl_floor_ms, tombstone_cut_ms
 from anew.core.plan import Change, Estimate, Fence, LogSplit, Plan, PushInput, Source, Splits, Target
 from anew.core.properties import INPUT_FABRIC, INPUT_TOPIC, RepushProperties
-from anew.core.settings import did_you_mean
 from anew.core.store import (
     SEALED,
     RebuildKind,
@@ -19,6 +20,7 @@ from anew.core.store import (
     parse_version,
     pending_changes,
 )
+from anew.core.suggest import did_you_mean
 
 _BYTES_PER_FEED_RECORD = 200
 """Only for the estimate: a log's records are not weighed before they are read."""
@@ -35,6 +37,7 @@ class Snapshot:
         base_files: Base files of each sealed version.
         records_per_second: What the last rebuild of this store reached, None before the first.
         now_ms: When the snapshot was taken.
+        read_until_ms: Records that are appended behind ``ends`` get an append time that is not below this.
     """
 
     store: Store
@@ -43,6 +46,7 @@ class Snapshot:
     base_files: Mapping[int, int]
     records_per_second: float | None
     now_ms: int
+    read_until_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,19 @@ class RepushRequest:
     properties: RepushProperties = field(default_factory=RepushProperties)
     allow_not_serving: bool = False
     target_fabrics: tuple[str, ...] = ()
+    defer_swap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PushOptions:
+    """How a full push is to be put into service; no target fabrics means all of the store's."""
+
+    allow_undying: bool = False
+    target_fabrics: tuple[str, ...] = ()
+    defer_swap: bool = False
+
+
+NO_OPTIONS = PushOptions()
 
 
 def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
@@ -59,7 +76,7 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
 
     Raises:
         InvalidRequest: ``unknown_fabric``, ``bad_version``, ``contradiction``.
-        Refused: ``nothing_to_repush``, ``not_serving``, ``not_sealed``.
+        Refused: ``nothing_to_repush``, ``not_serving``, ``not_sealed``, ``ttl_impossible``, ``cannot_defer``.
         Unreachable: through the snapshot's maker.
     """
     store = snapshot.store
@@ -68,14 +85,17 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
             "contradiction", "a repush reads the store's own data", found="source.kafka = false", expected="true"
         )
     version, fabric = choose_source(snapshot, request)
+    asked = request.properties
     feeds = store.feeds_of(version)
     end = PositionMap({at: snapshot.ends[at] for feed in feeds for at in feed.feed_partitions()})
     if version.stop is not None:
         end = PositionMap({at: min(offset, version.stop.get(at, offset)) for at, offset in end.items()})
-    ranges = split_ranges(version.start, end, request.properties.max_records_per_mapper)
+    ranges = split_ranges(version.start, end, asked.max_records_per_mapper)
     changes = tuple(Change(**change) for change in pending_changes(store.config, version.config))
+    expired_before_ms = live_range_start_ms(store, version, asked, snapshot.now_ms)
+    shuffled = why_not_copartitioned(version.config, store.config.frozen)
     plan = Plan(
-        kind=RebuildKind.REPUSH,
+        kind=RebuildKind.TTL_REPUSH if asked.ttl else RebuildKind.REPUSH,
         store=store.name,
         source=Source(
             version=version.number,
@@ -88,18 +108,15 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
             ttl_floor_ms=version.ttl_floor_ms,
             tombstone_floor_ms=version.tombstone_floor_ms,
         ),
-        target=Target(
-            version=store.next_version,
-            fabrics=targets(store, request.target_fabrics),
-            config=store.config.frozen,
-            start=end,
-        ),
+        target=_repush_target(snapshot, request, version, end, expired_before_ms),
         changes=changes,
-        why=_why(version, fabric, changes),
+        path="general" if shuffled else "copartitioned",
+        why=_why(version, fabric, changes, shuffled, asked),
         splits=Splits(
             base_files=snapshot.base_files.get(version.number, 0),
             log=len(ranges),
-            max_records=request.properties.max_records_per_mapper,
+            max_records=asked.max_records_per_mapper,
+            combiner=asked.combiner,
             ranges=ranges,
         ),
         estimate=estimate(snapshot, version, ranges),
@@ -110,25 +127,39 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
     return plan.sealed()
 
 
-def plan_push(snapshot: Snapshot, files: PushInput, input_bytes: int, at_as_of: PositionMap) -> Plan:
-    """The plan of a full push.
+def plan_push(
+    snapshot: Snapshot, files: PushInput, input_bytes: int, at_as_of: PositionMap, options: PushOptions = NO_OPTIONS
+) -> Plan:
+    """The plan of a full push; an input without paths is an empty push.
 
     ``at_as_of`` holds, per feed partition, the first offset appended at or after `push_start_ms`; it is used only when
     the store has a version: before the first one a push starts at the low-water mark (rule R13).
+
+    Raises:
+        InvalidRequest: ``unknown_fabric``.
+        Refused: ``undying_push``, ``cannot_defer``.
     """
-    store = snapshot.store
+    store, timed = snapshot.store, files.written_at is not None
+    check_undying(store, timed=timed, empty=not files.paths, allowed=options.allow_undying)
     start = _push_start(store, at_as_of)
+    _check_deferral(store, store.feeds, wanted=options.defer_swap)
+    rows = f"rows of {len(files.paths)} input path(s)" if files.paths else "no rows: an empty version"
     plan = Plan(
         kind=RebuildKind.FULL_PUSH,
         store=store.name,
         source=Source(start=start, end=start, input=files),
         target=Target(
             version=store.next_version,
-            fabrics=targets(store, ()),
+            fabrics=targets(store, options.target_fabrics),
             config=store.config.frozen,
+            feeds=tuple(feed.id for feed in store.feeds),
             start=start,
+            stop=_known_stop(store, store.feeds),
+            ttl_floor_ms=present_ttl_floor_ms(store),
+            timed=timed or bool(store.feeds),
+            defer_swap=options.defer_swap,
         ),
-        why=(f"rows of {len(files.paths)} input path(s)", "feeds are applied from the input's as-of time"),
+        why=(rows, "feeds are applied from the input's as-of time"),
         splits=Splits(max_records=0),
         estimate=Estimate(records=0, bytes=input_bytes),
         fence=_fence(store),
@@ -260,11 +291,75 @@ def _push_start(store: Store, at_as_of: PositionMap) -> PositionMap:
     return PositionMap({at: max(low, at_as_of.get(at, low)) for at, low in lows.items()})
 
 
-def _why(version: Version, fabric: str, changes: tuple[Change, ...]) -> tuple[str, ...]:
-    source = f"version {version.number} is {version.statuses[fabric].value} in {fabric}"
+def _repush_target(
+    snapshot: Snapshot, request: RepushRequest, source: Version, end: PositionMap, expired_before_ms: int
+) -> Target:
+    """What a repush makes: it applies its source's feeds from where the scan ended, and the store's others besides.
+
+    A feed that its source did not apply is applied from where it was closed, else from its low water. Of a batch
+    version, feeds that were closed and read to their stop are folded in: nothing of them is left to apply (rule R10).
+    """
+    store, asked = snapshot.store, request.properties
+    config = store.config.frozen
+    feeds = store.feeds if config.hybrid else () if source.stop is not None else store.feeds_of(source)
+    _check_deferral(store, feeds, wanted=request.defer_swap)
+    fresh = {
+        at: feed.fresh_start[at.partition]
+        for feed in feeds
+        if feed.id not in source.feeds
+        for at in feed.feed_partitions()
+    }
+    return Target(
+        version=store.next_version,
+        fabrics=targets(store, request.target_fabrics),
+        config=config,
+        feeds=tuple(feed.id for feed in feeds),
+        start=end.merged(fresh) if feeds else NOWHERE,
+        ttl_floor_ms=max(source.ttl_floor_ms, expired_before_ms),
+        tombstone_floor_ms=tombstone_cut_ms(store, source, snapshot.read_until_ms, snapshot.now_ms),
+        timed=source.timed or bool(feeds),
+        defer_swap=request.defer_swap,
+        new_dictionary=asked.new_dictionary,
+    )
+
+
+def _check_deferral(store: Store, feeds: tuple[Feed, ...], *, wanted: bool) -> None:
+    if wanted and feeds and not store.config.hybrid and _known_stop(store, feeds) is None:
+        raise Refused(
+            "cannot_defer",
+            f"{store.name} is to end its nearline writes: these would stay closed until somebody swaps",
+            found="--defer-swap with hybrid = false",
+            expected="a swap as soon as the version is ready",
+            hint="leave --defer-swap out, or end the writes with a rebuild of their own first",
+        )
+
+
+def _known_stop(store: Store, feeds: tuple[Feed, ...]) -> PositionMap | None:
+    """Where closed feeds end, None while one is open, or is to be."""
+    if store.config.hybrid or not feeds or any(feed.stop is None or store.writable(feed) for feed in feeds):
+        return None
+    return PositionMap(
+        {
+            at: offset
+            for feed in feeds
+            for at, offset in zip(feed.feed_partitions(), feed.stop or feed.low_water, strict=True)
+        }
+    )
+
+
+def _why(
+    version: Version, fabric: str, changes: tuple[Change, ...], shuffled: str | None, asked: RepushProperties
+) -> tuple[str, ...]:
+    texts = [f"version {version.number} is {version.statuses[fabric].value} in {fabric}"]
+    if shuffled is None:
+        texts.append("co-partitioned path: base files stay sorted as they are, only feed records are shuffled")
+    else:
+        texts.append(f"general path: all rows are partitioned and sorted again, because {shuffled}")
+    if asked.combiner:
+        texts.append("combiner: a scan task keeps only the winners of each key in what it reads of a feed partition")
     if not changes:
-        return (source, "no setting changes: the new version is sorted and folds in what was written since")
-    return (source, "general path: rows are partitioned and sorted again", *(f"{c.setting} changes" for c in changes))
+        texts.append("no setting changes: the new version is sorted and folds in what was written since")
+    return (*texts, *(f"{change.setting} changes" for change in changes))
 
 
 def _fence(store: Store) -> Fence:

@@ -9,12 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from anew.core.errors import InvalidRequest
-from anew.core.settings import Kind, Setting, SettingValue, Takes, did_you_mean, not_supported_yet
+from anew.core.settings import Kind, Setting, SettingValue, Takes, not_supported_yet
+from anew.core.suggest import did_you_mean
 
 SOURCE_KAFKA = "source.kafka"
 INPUT_TOPIC = "kafka.input.topic"
 INPUT_FABRIC = "kafka.input.fabric"
 MAX_RECORDS = "kafka.input.max.records.per.mapper"
+COMBINER = "kafka.input.combiner.enabled"
+NEW_DICTIONARY = "kafka.input.compression.build.new.dict.enabled"
+TTL_ENABLE = "repush.ttl.enable"
+TTL_SECONDS = "repush.ttl.seconds"
+TTL_START = "repush.ttl.start.timestamp"
 
 PROPERTIES: dict[str, Setting] = {
     setting.name: setting
@@ -37,18 +43,50 @@ PROPERTIES: dict[str, Setting] = {
             1,
             2**31 - 1,
         ),
+        Setting(
+            COMBINER,
+            Takes.LIVE,
+            Kind.FLAG,
+            False,
+            "whether the log scan keeps only each key's winners of what a task reads, so that less is shuffled",
+        ),
+        Setting(
+            NEW_DICTIONARY,
+            Takes.LIVE,
+            Kind.FLAG,
+            True,
+            "whether zstd_dict trains a new dictionary; false: the source version's is carried over",
+        ),
+        Setting(
+            TTL_ENABLE,
+            Takes.LIVE,
+            Kind.FLAG,
+            False,
+            "whether records written before the start of the live range are dropped, now and in every later replay",
+        ),
+        Setting(
+            TTL_SECONDS,
+            Takes.LIVE,
+            Kind.SECONDS,
+            None,
+            "how long a record lives, counted back from planning; default: the store's rewind_seconds",
+            1,
+            100 * 365 * 86_400,
+        ),
+        Setting(
+            TTL_START,
+            Takes.LIVE,
+            Kind.COUNT,
+            None,
+            "the start of the live range in ms since the epoch, instead of a number of seconds",
+            1,
+            2**53,
+        ),
     )
 }
 """Every key of this release with its meaning."""
 
-NOT_YET_PROPERTIES = (
-    "kafka.input.broker.url",
-    "kafka.input.combiner.enabled",
-    "kafka.input.compression.build.new.dict.enabled",
-    "repush.ttl.enable",
-    "repush.ttl.seconds",
-    "repush.ttl.start.timestamp",
-)
+NOT_YET_PROPERTIES = ("kafka.input.broker.url",)
 """Keys of the guide that this release does not offer yet."""
 
 
@@ -61,19 +99,30 @@ class RepushProperties:
         input_topic: The version to read, ``<store>_v<N>``.
         input_fabric: The fabric to read from.
         max_records_per_mapper: How many records one task of the scan reads at most.
+        combiner: Whether the log scan pre-aggregates.
+        new_dictionary: Whether zstd_dict trains a new dictionary.
+        ttl: Whether records expire.
+        ttl_seconds: How long a record lives, where it was said.
+        ttl_start_ms: The start of the live range, where it was said.
     """
 
     source_kafka: bool | None = None
     input_topic: str | None = None
     input_fabric: str | None = None
     max_records_per_mapper: int = 5_000_000
+    combiner: bool = False
+    new_dictionary: bool = True
+    ttl: bool = False
+    ttl_seconds: int | None = None
+    ttl_start_ms: int | None = None
 
 
 def parse_properties(given: Mapping[str, str | SettingValue]) -> RepushProperties:
     """The typed object of what was given.
 
     Raises:
-        InvalidRequest: ``unknown_property`` (with the nearest known key), ``not_supported_yet``, ``bad_setting``.
+        InvalidRequest: ``unknown_property`` (with the nearest known key), ``not_supported_yet``, ``bad_setting``,
+            ``ttl_not_enabled`` (case F5), ``contradiction`` (case F3).
     """
     values = {name: setting.default for name, setting in PROPERTIES.items()}
     for key, value in given.items():
@@ -89,12 +138,39 @@ def parse_properties(given: Mapping[str, str | SettingValue]) -> RepushPropertie
             )
         values[key] = PROPERTIES[key].parse(value)
     source, topic, fabric, most = (values[name] for name in (SOURCE_KAFKA, INPUT_TOPIC, INPUT_FABRIC, MAX_RECORDS))
+    _check_ttl(values)
     return RepushProperties(
         source_kafka=None if source is None else bool(source),
         input_topic=None if topic is None else str(topic),
         input_fabric=None if fabric is None else str(fabric),
         max_records_per_mapper=int(str(most)),
+        combiner=bool(values[COMBINER]),
+        new_dictionary=bool(values[NEW_DICTIONARY]),
+        ttl=bool(values[TTL_ENABLE]),
+        ttl_seconds=_number(values[TTL_SECONDS]),
+        ttl_start_ms=_number(values[TTL_START]),
     )
+
+
+def _number(value: SettingValue) -> int | None:
+    return None if value is None else int(str(value))
+
+
+def _check_ttl(values: Mapping[str, SettingValue]) -> None:
+    """Silence about a time to live that is not switched on would keep data that somebody promised to delete."""
+    given = [key for key in (TTL_SECONDS, TTL_START) if values[key] is not None]
+    if given and not values[TTL_ENABLE]:
+        raise InvalidRequest(
+            "ttl_not_enabled",
+            f"{given[0]} is given, but nothing expires",
+            found=f"{TTL_ENABLE} = false",
+            expected=f"{TTL_ENABLE} = true",
+            hint=f"add -D {TTL_ENABLE}=true, or leave {given[0]} out",
+        )
+    if len(given) > 1:
+        raise InvalidRequest(
+            "contradiction", "the start of the live range is said twice", found=" and ".join(given), expected="one"
+        )
 
 
 def read_properties(lines: Iterable[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ records become one, the record at the last offset carrying the greatest time amo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,12 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 Rehash = Callable[[pa.RecordBatch], npt.NDArray[np.uint64]]
 
+HELD = "held"
+"""An optional boolean column (rule R12): whether there was a base row of the key. A winner has the OR over its key's
+rows."""
+
 _CLOCK_COLUMNS = ("key", "origin", "incarnation", "feed_partition")
+_DECIDING_COLUMNS = ["origin", "incarnation", "feed_partition", "time", "append_timed"]
 _NEVER = np.iinfo(np.int64).min
 _MODULUS = 1 << 64
 
@@ -47,7 +52,9 @@ class Winners:
 class ReduceCounts:
     """What a reduction did with its rows; hashes are sums modulo 2**64.
 
-    ``read_hash + raised_hash = superseded_hash + hash of the winners`` (rule R19).
+    ``read_hash + raised_hash = superseded_hash + hash of the winners`` (rule R19). It is the same wherever the batches
+    ended: a row counts as raised when it wins with another time than it came with, and as superseded with the hash
+    that it came with.
     """
 
     read: int = 0
@@ -56,7 +63,12 @@ class ReduceCounts:
     superseded_hash: int = 0
     raised: int = 0
     raised_hash: int = 0
-    """New minus old hash of the rows whose time R6 raised."""
+    """New minus old hash of the winners whose time R6 raised."""
+
+    def add_read(self, hashes: Ints) -> None:
+        """Count rows that came in, by their hashes."""
+        self.read += hashes.size
+        self.read_hash = (self.read_hash + total(hashes)) % _MODULUS
 
 
 @dataclass(slots=True)
@@ -64,7 +76,8 @@ class WinnerReducer:
     """Reduces sorted rows to one winner per key, batch by batch.
 
     Memory does not grow with the number of records of a key: of a key that goes on in the next batch at most two
-    rows are kept (the best so far, and the last append-timed one of the feed partition that may still go on).
+    rows are kept (the best so far, and the last append-timed one of the feed partition that may still go on). Where the
+    rows have a column `HELD`, a winner has the OR over all rows of its key.
 
     Attributes:
         rehash: The hashes of rows whose time was raised; the default wants uncompressed values.
@@ -74,6 +87,8 @@ class WinnerReducer:
     rehash: Rehash = row_hashes
     counts: ReduceCounts = field(default_factory=ReduceCounts)
     _carried: pa.RecordBatch | None = None
+    _carried_raised: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Which carried rows have a raised time already; their hashes stay those they came with until they win."""
 
     def feed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The winners of all keys but the last one, which may go on in the next batch.
@@ -82,88 +97,118 @@ class WinnerReducer:
         """
         if rows.num_rows == 0:
             return rows
-        self.counts.read += rows.num_rows
-        self.counts.read_hash = (self.counts.read_hash + _hash_of(rows)) % _MODULUS
-        if self._carried is not None:
-            rows = concat([self._carried, rows])
+        rows, raised = self._join_carried(rows)
         last_key = int(run_starts(rows, ("key",)).nonzero()[0][-1])
-        self._carried = self._keep_open(rows.slice(last_key))
-        return self._settle(rows.slice(0, last_key), None)
+        self._keep_open(rows.slice(last_key), raised[last_key:])
+        return self._settle(rows.slice(0, last_key), raised[:last_key])
 
-    def finish(self) -> pa.RecordBatch:
-        """The winner of the last key; no rows when nothing was fed."""
+    def finish(self, rows: pa.RecordBatch | None = None) -> pa.RecordBatch:
+        """The winners of the last key and, given last ``rows`` (as for `feed`), of theirs; keys fed later are others.
+
+        No rows come out when none were fed.
+        """
+        if rows is None:
+            rows = pa.RecordBatch.from_pylist([], schema=ROWS) if self._carried is None else self._carried[:0]
+        return self._settle(*self._join_carried(rows))
+
+    def _join_carried(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Bools]:
+        """What was carried, which is let go, and new rows, which are counted; and whose time was raised before."""
+        self.counts.add_read(rows.column("hash").to_numpy())
+        raised = np.zeros(rows.num_rows, dtype=np.bool_)
         carried, self._carried = self._carried, None
-        return pa.RecordBatch.from_pylist([], schema=ROWS) if carried is None else self._settle(carried, None)
+        if carried is None:
+            return rows, raised
+        return concat([carried, rows]), np.concatenate([self._carried_raised, raised])
 
-    def _keep_open(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Of one key's rows, those that can still matter: the best of all, and the open clock's last one."""
+    def _keep_open(self, rows: pa.RecordBatch, raised: Bools) -> None:
+        """Carry those of one key's rows that can still matter: copies, since a slice would keep the whole batch."""
         if rows.num_rows <= 2:
-            return rows
-        best = find_winners(rows)
-        clock_start = int(run_starts(rows, _CLOCK_COLUMNS).nonzero()[0][-1])
-        timed = rows.column("append_timed").to_numpy(zero_copy_only=False)[clock_start:].nonzero()[0] + clock_start
-        if timed.size == 0 or timed[-1] == best.indices[0]:
-            return self._settle(rows, best)
-        times = rows.column("time").to_numpy()
-        greatest = times[timed].max()
-        kept = np.array([best.indices[0], timed[-1]])
-        kept_times = np.array([best.times[0], greatest])
-        order = kept.argsort()
-        raised = kept_times != times[kept]
-        return self._settle(rows, Winners(kept[order], kept_times[order], raised[order]))
+            self._carried, self._carried_raised = take(rows, np.arange(rows.num_rows)), raised
+            return
+        kept = _find_open(rows)
+        self._carried = replaced(self._supersede(rows, kept), "time", pa.array(kept.times))
+        self._carried_raised = kept.raised | raised[kept.indices]
 
-    def _settle(self, rows: pa.RecordBatch, winners: Winners | None) -> pa.RecordBatch:
-        """Take the winners out of ``rows`` and account for all the others."""
-        winners = find_winners(rows) if winners is None else winners
-        if winners.indices.size == rows.num_rows and not winners.raised.any():
+    def _settle(self, rows: pa.RecordBatch, raised: Bools) -> pa.RecordBatch:
+        """Take the winners out of ``rows`` and account for all; ``raised``: whose time was raised before."""
+        winners = find_winners(rows)
+        raised = winners.raised | raised[winners.indices]
+        if winners.indices.size == rows.num_rows and not raised.any():
             return rows
-        kept = take(rows, winners.indices)
+        kept = self._supersede(rows, winners)
+        if not raised.any():
+            return kept
         counts, before = self.counts, _hash_of(kept)
-        counts.superseded += rows.num_rows - kept.num_rows
-        counts.superseded_hash = (counts.superseded_hash + _hash_of(rows) - before) % _MODULUS
-        if winners.raised.any():
-            kept = raise_times(kept, winners, self.rehash)
-            counts.raised += int(winners.raised.sum())
-            counts.raised_hash = (counts.raised_hash + _hash_of(kept) - before) % _MODULUS
+        kept = raise_times(kept, replace(winners, raised=raised), self.rehash)
+        counts.raised += int(raised.sum())
+        counts.raised_hash = (counts.raised_hash + _hash_of(kept) - before) % _MODULUS
         return kept
+
+    def _supersede(self, rows: pa.RecordBatch, winners: Winners) -> pa.RecordBatch:
+        """The winning rows with their own times; all others are counted as superseded."""
+        kept, counts = take(rows, winners.indices), self.counts
+        counts.superseded += rows.num_rows - kept.num_rows
+        counts.superseded_hash = (counts.superseded_hash + _hash_of(rows) - _hash_of(kept)) % _MODULUS
+        return _with_held(kept, rows, winners) if HELD in rows.schema.names else kept
 
 
 def find_winners(rows: pa.RecordBatch) -> Winners:
     """Each key's winner among rows sorted by `SORT_COLUMNS`."""
     times = rows.column("time").to_numpy()
     key_starts = run_starts(rows, ("key",))
-    if key_starts.all():
-        return Winners(np.arange(rows.num_rows), times, np.zeros(rows.num_rows, dtype=np.bool_))
-    groups = np.cumsum(key_starts) - 1
-    alone = np.bincount(groups)[groups] == 1
-    crowded = (~alone).nonzero()[0]
-    won, effective = _winners_of_crowded(take(rows, crowded))
-    indices = np.concatenate([alone.nonzero()[0], crowded[won]])
-    winning_times = np.concatenate([times[alone], effective])
-    order = indices.argsort(kind="stable")
-    indices, winning_times = indices[order], winning_times[order]
+    first = key_starts.nonzero()[0]
+    if first.size == rows.num_rows:
+        return Winners(first, times, np.zeros(rows.num_rows, dtype=np.bool_))
+    sizes = np.diff(first, append=rows.num_rows)
+    several = sizes > 1
+    crowded = np.repeat(several, sizes).nonzero()[0]
+    won, effective = _winners_of_crowded(take(rows.select(_DECIDING_COLUMNS), crowded), key_starts[crowded])
+    indices, winning_times = first, times[first]
+    indices[several], winning_times[several] = crowded[won], effective
     return Winners(indices, winning_times, winning_times != times[indices])
 
 
-def _winners_of_crowded(rows: pa.RecordBatch) -> tuple[Ints, Ints]:
+def _winners_of_crowded(rows: pa.RecordBatch, key_starts: Bools) -> tuple[Ints, Ints]:
     """The winners of keys that have several rows: their indices and their times after R6."""
     count = np.arange(rows.num_rows)
     times = rows.column("time").to_numpy()
     timed = rows.column("append_timed").to_numpy(zero_copy_only=False)
-    clock_starts = run_starts(rows, _CLOCK_COLUMNS)
+    origin_starts = key_starts | run_starts(rows, ("origin",))
+    clock_starts = origin_starts | run_starts(rows, ("incarnation", "feed_partition"))
     clocks, first = np.cumsum(clock_starts) - 1, clock_starts.nonzero()[0]
     greatest = np.maximum.reduceat(np.where(timed, times, _NEVER), first)
     last_timed = np.maximum.reduceat(np.where(timed, count, -1), first)
     effective = np.where(timed, greatest[clocks], times)
-    candidates = (~timed | (count == last_timed[clocks])).nonzero()[0]
-    groups = np.cumsum(run_starts(rows, ("key",)))
-    origins = np.cumsum(run_starts(rows, ("key", "origin")))
+    candidates = ~timed | (count == last_timed[clocks])
+    keys, first = np.cumsum(key_starts) - 1, key_starts.nonzero()[0]
+    latest = np.maximum.reduceat(np.where(candidates, effective, _NEVER), first)
     # Rows are in (incarnation, partition, offset) order within an origin, so their index stands for these three.
-    order = np.lexsort((candidates, timed[candidates], origins[candidates], effective[candidates], groups[candidates]))
-    ordered = candidates[order]
-    last_of_group = np.append(groups[ordered][1:] != groups[ordered][:-1], True)
-    winners = ordered[last_of_group]
+    ranks = (2 * np.cumsum(origin_starts) + timed) * rows.num_rows + count
+    best = np.maximum.reduceat(np.where(candidates & (effective == latest[keys]), ranks, -1), first)
+    winners = best % rows.num_rows
     return winners, effective[winners]
+
+
+def _find_open(rows: pa.RecordBatch) -> Winners:
+    """Of one key's rows, those that can still matter: the best of all, and the open clock's last one."""
+    best = find_winners(rows)
+    clock_start = int(run_starts(rows, _CLOCK_COLUMNS).nonzero()[0][-1])
+    timed = rows.column("append_timed").to_numpy(zero_copy_only=False)[clock_start:].nonzero()[0] + clock_start
+    if timed.size == 0 or timed[-1] == best.indices[0]:
+        return best
+    times = rows.column("time").to_numpy()
+    kept = np.array([best.indices[0], timed[-1]])
+    kept_times = np.array([best.times[0], times[timed].max()])
+    order = kept.argsort()
+    return Winners(kept[order], kept_times[order], (kept_times != times[kept])[order])
+
+
+def _with_held(kept: pa.RecordBatch, rows: pa.RecordBatch, winners: Winners) -> pa.RecordBatch:
+    """The winners among ``rows`` with `HELD` where any row of the key has it."""
+    first = run_starts(rows, ("key",)).nonzero()[0]
+    held = np.logical_or.reduceat(rows.column(HELD).to_numpy(zero_copy_only=False), first)
+    keys = first.searchsorted(winners.indices, side="right") - 1
+    return replaced(kept, HELD, pa.array(held[keys]))
 
 
 def raise_times(kept: pa.RecordBatch, winners: Winners, rehash: Rehash) -> pa.RecordBatch:

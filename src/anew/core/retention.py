@@ -1,14 +1,24 @@
-"""Which versions may go, and what of the logs may be forgotten. Pure functions of the store and the time."""
+"""Which versions may go, and what of the logs may be forgotten. Pure functions of the store and the time.
+
+A plain repush holds the same data as its source. So of a chain of them only the two ends are worth keeping: the
+current version, and the real version that the chain began with, as what can be gone back to. The ones between, the
+*intermediates*, go after a short wait (case H7). A time to live drops data, so that its source is a real backup.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from anew.core.feed import FeedPartition
-from anew.core.store import Store, Version, VersionStatus
+from anew.core.moment import utc_text
+from anew.core.store import IN_THE_MAKING, RebuildKind, Store, Version, VersionStatus
+
+REPUSH_SOURCE_WAIT_SECONDS = 3_600
+"""How long an intermediate stays after it became a backup, for readers and jobs that are still at it."""
 
 _AT_ONCE = frozenset({VersionStatus.FAILED, VersionStatus.KILLED})
-_KEPT_A_WHILE = frozenset({VersionStatus.BACKUP, VersionStatus.ROLLED_BACK})
+_GONE = frozenset({VersionStatus.RETIRED, VersionStatus.RECLAIMED})
 _NEEDS_ITS_LOG = frozenset(
     {
         VersionStatus.BUILDING,
@@ -22,30 +32,134 @@ _NEEDS_ITS_LOG = frozenset(
 )
 
 
-def retirable(store: Store, now_ms: int) -> dict[int, str]:
-    """Versions that may be retired now, with the reason.
+def retirable(
+    store: Store, now_ms: int, repush_source_wait_seconds: int = REPUSH_SOURCE_WAIT_SECONDS
+) -> dict[int, str]:
+    """Versions that may be retired now, each with the reason; what is not here and not gone is in `keeping`.
 
-    Failed and killed versions go at once; backups and rolled-back ones when their retention has ended. Never a
-    version that is current in any fabric, nor the source of one in the making, nor one that a long read holds.
+    Failed and killed versions go at once; intermediates after the wait, unless one is the only version that a fabric
+    could go back to; backups and rolled-back versions when their retention has ended; a version whose swap was refused
+    then too, or as soon as a later one is current everywhere. Never what is current, in the making, the source of
+    what is in the making, or deferred as it was asked for, nor what a long read holds. In several fabrics, a version
+    goes when each lets it go.
     """
-    making = store.in_the_making()
-    source = None if making is None else making.source_version
-    reasons = {version.number: _reason(store, version, now_ms) for version in store.versions}
-    return {number: why for number, why in reasons.items() if why is not None and number != source}
+    terms = _terms(store, now_ms, repush_source_wait_seconds)
+    return {number: term.ended for number, term in terms.items() if not term.holds_at(now_ms)}
 
 
-def _reason(store: Store, version: Version, now_ms: int) -> str | None:
-    statuses = set(version.statuses.values())
-    if statuses <= _AT_ONCE:
-        return f"{version.status.value}: {version.error}"
-    if not statuses <= _AT_ONCE | _KEPT_A_WHILE:
-        return None
-    kept_until_ms = max(version.since_ms.values()) + store.config.backup_retention_seconds * 1000
-    if now_ms < kept_until_ms:
-        return None
-    if now_ms < store.read_until_ms.get(version.number, 0):
-        return None
-    return f"its retention of {store.config.backup_retention_seconds} s has ended"
+def keeping(store: Store, now_ms: int, repush_source_wait_seconds: int = REPUSH_SOURCE_WAIT_SECONDS) -> dict[int, str]:
+    """Versions that `retirable` leaves alone, each with the reason and until when, where a time is known."""
+    terms = _terms(store, now_ms, repush_source_wait_seconds)
+    return {number: term.text for number, term in terms.items() if term.holds_at(now_ms)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """For how long something keeps a version, and why; ``until_ms`` is None where only an event ends it."""
+
+    until_ms: int | None
+    why: str
+    ended: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.why if self.until_ms is None else f"{self.why}, until {utc_text(self.until_ms)}"
+
+    def holds_at(self, now_ms: int) -> bool:
+        return self.until_ms is None or now_ms < self.until_ms
+
+
+def _longest(terms: Iterable[_Term]) -> _Term:
+    return max(terms, key=lambda term: float("inf") if term.until_ms is None else term.until_ms)
+
+
+def _terms(store: Store, now_ms: int, wait_seconds: int) -> dict[int, _Term]:
+    """Version → what keeps it the longest; not for versions whose reclaim has begun."""
+    versions = [version for version in store.versions if _GONE.isdisjoint(version.statuses.values())]
+    between = {fabric: _intermediates(store, current) for fabric, current in store.current.items()}
+    by_fabric = {
+        version.number: {
+            fabric: _term_of_intermediate(store, version, fabric, wait_seconds)
+            if version.number in between.get(fabric, ()) and status is VersionStatus.BACKUP
+            else _term_of_status(store, version, fabric)
+            for fabric, status in version.statuses.items()
+        }
+        for version in versions
+    }
+    for fabric in store.fabrics:
+        _keep_one_target(store, versions, fabric, by_fabric, now_ms)
+    return {
+        version.number: _longest([*by_fabric[version.number].values(), *_claims(store, version, now_ms)])
+        for version in versions
+    }
+
+
+def _keep_one_target(
+    store: Store, versions: list[Version], fabric: str, by_fabric: dict[int, dict[str, _Term]], now_ms: int
+) -> None:
+    """Where no version would remain to go back to, the newest intermediate stays like a real backup."""
+    current = store.current.get(fabric, 0)
+    targets = [v for v in versions if v.statuses.get(fabric) is VersionStatus.BACKUP and v.number < current]
+    if any(_longest(by_fabric[version.number].values()).holds_at(now_ms) for version in targets):
+        return
+    for version in sorted(targets, key=lambda version: version.number, reverse=True):
+        only = _retention(store, version, fabric, f"the only version to go back to in {fabric}")
+        if only.holds_at(now_ms):
+            by_fabric[version.number][fabric] = only
+            return
+
+
+def _intermediates(store: Store, current: int) -> set[int]:
+    """The plain repushes that the current version was made from by plain repushes alone.
+
+    The walk goes on through versions that are gone, as long as the store remembers them, and ends at a full push, at a
+    repush with a time to live, or where the chain is broken.
+    """
+    passed: set[int] = set()
+    version = store.version(current)
+    while version is not None and version.kind is RebuildKind.REPUSH and version.number not in passed:
+        passed.add(version.number)
+        version = None if version.source_version is None else store.version(version.source_version)
+    return {number for number in passed if number < current}
+
+
+def _term_of_status(store: Store, version: Version, fabric: str) -> _Term:
+    status = version.statuses[fabric]
+    if status in _AT_ONCE:
+        return _Term(0, status.value, f"{status.value}: {version.error}")
+    if status is VersionStatus.CURRENT:
+        return _Term(None, f"current in {fabric}")
+    if status in IN_THE_MAKING:
+        return _Term(None, f"in the making: {status.value} in {fabric}")
+    if status is not VersionStatus.DEFERRED:
+        return _retention(store, version, fabric, f"{status.value.replace('_', ' ')} in {fabric}")
+    if version.defer_swap:
+        return _Term(None, f"deferred in {fabric}, as it was asked for, until somebody swaps or kills it")
+    if all(store.current.get(each, 0) > version.number for each in version.statuses):
+        return _Term(0, "overtaken", f"not swapped, and version {store.current[fabric]} is current in {fabric} by now")
+    return _retention(store, version, fabric, f"deferred in {fabric}")
+
+
+def _term_of_intermediate(store: Store, version: Version, fabric: str, wait_seconds: int) -> _Term:
+    seconds = min(wait_seconds, store.config.backup_retention_seconds)
+    same = f"version {store.current[fabric]} holds the same data"
+    until_ms = version.since_ms[fabric] + seconds * 1000
+    return _Term(until_ms, f"backup in {fabric}, though {same}", f"{same}, and it was a backup for {seconds} s")
+
+
+def _retention(store: Store, version: Version, fabric: str, why: str) -> _Term:
+    seconds = store.config.backup_retention_seconds
+    return _Term(version.since_ms[fabric] + seconds * 1000, why, f"its retention of {seconds} s has ended")
+
+
+def _claims(store: Store, version: Version, now_ms: int) -> Iterator[_Term]:
+    """What keeps a version now whatever its status is."""
+    for making in store.versions:
+        if making.source_version == version.number and not IN_THE_MAKING.isdisjoint(making.statuses.values()):
+            yield _Term(None, f"the source of version {making.number}, which is in the making")
+    held_until_ms = store.read_until_ms.get(version.number, 0)
+    if now_ms < held_until_ms:
+        yield _Term(held_until_ms, "held by a long read")
 
 
 def low_water(store: Store, at_rewind: Mapping[FeedPartition, int]) -> dict[str, tuple[int, ...]]:

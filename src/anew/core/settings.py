@@ -6,12 +6,15 @@ the store is made. *Live* ones act at once.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from anew.core.condition import parse_condition
 from anew.core.errors import InvalidRequest
+from anew.core.partition import check_partitioner_name, check_partitioner_params
+from anew.core.schedule import parse_schedule
+from anew.core.suggest import did_you_mean
 
 SettingValue = int | float | bool | str | None
 
@@ -48,6 +51,7 @@ class Setting:
         most: The greatest number that is accepted.
         choices: What a choice may be.
         not_yet: Choices that the product knows but this release does not offer yet.
+        check: Raises `InvalidRequest` for a text that the kind accepts and the setting does not.
         meaning: One sentence for the docs.
     """
 
@@ -60,6 +64,7 @@ class Setting:
     most: int | None = None
     choices: tuple[str, ...] = ()
     not_yet: tuple[str, ...] = ()
+    check: Callable[[str], object] | None = None
 
     @property
     def expected(self) -> str:
@@ -101,7 +106,15 @@ class Setting:
                     raise self._bad(found)
                 return str(found)
             case Kind.TEXT:
-                return None if found is None else str(found)
+                return self._checked_text(found)
+
+    def _checked_text(self, found: str | SettingValue) -> str | None:
+        # What has a form of its own is taken back by an empty text.
+        unset = found is None or (found == "" and self.check is not None and self.default is None)
+        text = None if unset else str(found)
+        if text is not None and self.check is not None:
+            self.check(text)
+        return text
 
     def _whole_number(self, found: str | SettingValue) -> int:
         if isinstance(found, int) and not isinstance(found, bool):
@@ -137,19 +150,27 @@ STORE_SETTINGS: dict[str, Setting] = {
         Setting(
             "partitioner",
             Takes.FROZEN,
-            Kind.CHOICE,
+            Kind.TEXT,
             "xxhash64",
-            "which partition a key belongs to",
-            choices=("xxhash64",),
+            "which partition a key belongs to: xxhash64, or module:Class of your own",
+            check=check_partitioner_name,
+        ),
+        Setting(
+            "partitioner_params",
+            Takes.FROZEN,
+            Kind.TEXT,
+            "{}",
+            "keyword arguments of a partitioner of your own, as a JSON object",
+            check=check_partitioner_params,
         ),
         Setting(
             "amplification_factor",
             Takes.FROZEN,
             Kind.COUNT,
             1,
-            "how many sub-partitions a partition is kept as (only 1 is supported yet)",
+            "how many sub-partitions a partition is kept as, each loaded and ingested by itself",
             1,
-            1,
+            64,
         ),
         Setting(
             "compression",
@@ -157,8 +178,7 @@ STORE_SETTINGS: dict[str, Setting] = {
             Kind.CHOICE,
             "none",
             "how values are compressed",
-            choices=("none", "gzip", "zstd"),
-            not_yet=("zstd_dict",),
+            choices=("none", "gzip", "zstd", "zstd_dict"),
         ),
         Setting(
             "transport",
@@ -186,8 +206,7 @@ STORE_SETTINGS: dict[str, Setting] = {
             Kind.CHOICE,
             "sop",
             "from which moment of a full push the rewind counts",
-            choices=("sop",),
-            not_yet=("eop",),
+            choices=("sop", "eop"),
         ),
         Setting(
             "lag_limit_records",
@@ -243,6 +262,24 @@ STORE_SETTINGS: dict[str, Setting] = {
             365 * 86_400,
         ),
         Setting(
+            "tombstone_grace_seconds",
+            Takes.LIVE,
+            Kind.SECONDS,
+            10 * 86_400,
+            "how long the tombstone of a delete is kept at least, so that late older writes still lose",
+            0,
+            365 * 86_400,
+        ),
+        Setting(
+            "quota_bytes",
+            Takes.LIVE,
+            Kind.BYTES,
+            0,
+            "how large the base of a full push may be; 0: no limit; a repush is not judged, its data is there already",
+            0,
+            2**60,
+        ),
+        Setting(
             "max_value_bytes",
             Takes.LIVE,
             Kind.BYTES,
@@ -253,6 +290,22 @@ STORE_SETTINGS: dict[str, Setting] = {
         ),
         Setting("reads", Takes.LIVE, Kind.FLAG, True, "whether reads are answered"),
         Setting("writes", Takes.LIVE, Kind.FLAG, True, "whether nearline writes and pushes are accepted"),
+        Setting(
+            "repush_schedule",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "when the controller repushes by itself: five cron fields in UTC, such as 0 3 * * *",
+            check=parse_schedule,
+        ),
+        Setting(
+            "repush_when",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "on what condition a scheduled repush starts, such as: stale or unsorted_share > 0.3 or age > 7d",
+            check=parse_condition,
+        ),
         Setting("owner", Takes.LIVE, Kind.TEXT, None, "who is asked about the store"),
         Setting("description", Takes.LIVE, Kind.TEXT, None, "what the store holds"),
     )
@@ -262,10 +315,6 @@ STORE_SETTINGS: dict[str, Setting] = {
 NOT_YET_SETTINGS = (
     "replication",
     "active_fabric",
-    "tombstone_grace_seconds",
-    "quota_bytes",
-    "repush_schedule",
-    "repush_when",
 )
 """Settings of the product that this release does not offer yet: refused, never ignored."""
 
@@ -298,9 +347,3 @@ def parse_settings(given: Mapping[str, str | SettingValue]) -> dict[str, Setting
             )
         parsed[name] = STORE_SETTINGS[name].parse(value)
     return parsed
-
-
-def did_you_mean(found: str, known: Iterable[str]) -> str | None:
-    """``did you mean …?`` with the nearest known name, or None when nothing is near."""
-    near = difflib.get_close_matches(found, list(known), n=1)
-    return f"did you mean {near[0]}?" if near else None

@@ -12,9 +12,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from anew.core.confighash import config_hash
+from anew.core.confighash import config_hash, value_hash
 from anew.core.errors import InvalidRequest
 from anew.core.feed import NOWHERE, Feed, Position
+from anew.core.schedule import ScheduleState
 from anew.core.settings import FROZEN_SETTINGS, STORE_SETTINGS, Takes
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -61,15 +62,26 @@ class RebuildKind(StrEnum):
 
     FULL_PUSH = "full_push"
     REPUSH = "repush"
+    TTL_REPUSH = "ttl_repush"
+
+
+_ADDED_LATER = {"partitioner_params": "{}", "partitioner_source": ""}
+"""Frozen fields that earlier catalogs do not have, with the values that say nothing."""
 
 
 class Frozen(BaseModel):
-    """The configuration that belongs to a version."""
+    """The configuration that belongs to a version.
+
+    ``partitioner_source`` is the code of a partitioner of the user's own, so that whoever has the configuration can
+    place keys.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     partitions: int
     partitioner: str
+    partitioner_params: str = "{}"
+    partitioner_source: str = ""
     amplification_factor: int
     compression: str
     transport: str
@@ -82,8 +94,18 @@ class Frozen(BaseModel):
 
     @property
     def hash(self) -> str:
-        """The canonical config hash."""
-        return config_hash(self.model_dump())
+        """The canonical config hash.
+
+        Fields that came after the first release enter it where they say something, so that the hashes of configurations
+        that need them not stay what they were.
+        """
+        stated = self.model_dump()
+        return config_hash({name: stated[name] for name in stated if stated[name] != _ADDED_LATER.get(name)})
+
+    @property
+    def sub_partitions(self) -> int:
+        """How many sub-partitions there are in all; their numbers are ``partition * amplification_factor + sub``."""
+        return self.partitions * self.amplification_factor
 
 
 class StoreConfig(Frozen):
@@ -93,16 +115,20 @@ class StoreConfig(Frozen):
     rt_partitioner: str
     skew_limit_seconds: int
     backup_retention_seconds: int
+    tombstone_grace_seconds: int
+    quota_bytes: int
     max_value_bytes: int
     reads: bool
     writes: bool
+    repush_schedule: str | None
+    repush_when: str | None
     owner: str | None
     description: str | None
 
     @property
     def frozen(self) -> Frozen:
         """The part that a version made now would get."""
-        return Frozen(**{name: getattr(self, name) for name in FROZEN_SETTINGS})
+        return Frozen(**{name: getattr(self, name) for name in Frozen.model_fields})
 
 
 class ManifestRef(BaseModel):
@@ -134,6 +160,9 @@ class Version(BaseModel):
         ready_target: Positions that every replica must reach before the swap, taken at one instant (rule R17).
         swap_from: The current version that the plan recorded, per fabric: the swap's condition (rule R14).
         assignment: Fabric → partition → nodes that hold a replica, or are to.
+        timed: Whether its records can have write times: it was pushed with them, or takes nearline writes.
+        defer_swap: Whether its swap waits until somebody asks for it.
+        closing: Whether it ends nearline writes: from now on none is accepted, until ``stop`` is known and applied.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -158,12 +187,20 @@ class Version(BaseModel):
     ready_target: Position | None = None
     swap_from: dict[str, int] = {}
     assignment: dict[str, dict[int, tuple[str, ...]]] = {}
+    timed: bool = False
+    defer_swap: bool = False
+    closing: bool = False
     error: str | None = None
 
     @property
     def status(self) -> VersionStatus:
         """The status, while all fabrics agree; that of the first fabric otherwise."""
         return next(iter(self.statuses.values()))
+
+    @property
+    def must_close(self) -> bool:
+        """Whether nearline writes are still to end for this version: batch, but its feeds have no end yet (R10)."""
+        return bool(self.feeds) and not self.config.hybrid and self.stop is None
 
     def name_in(self, store: str) -> str:
         """The version's name, ``flights_v7``."""
@@ -180,6 +217,9 @@ class Store(BaseModel):
         current: Fabric → number of the version that it serves; 0 before the first.
         next_version: The number that the next version gets.
         read_until_ms: Version → until when a long read holds it (rule R15); it is not retired before.
+        paused: Why no scheduled rebuild, reclaim or gc starts, None when they may.
+        schedule_held: Why no scheduled rebuild starts, None when it may: somebody rolled back.
+        schedule: How far the scheduled repush has come, None before the first look.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -197,6 +237,9 @@ class Store(BaseModel):
     versions: tuple[Version, ...] = ()
     next_version: int = 1
     read_until_ms: dict[int, int] = {}
+    paused: str | None = None
+    schedule_held: str | None = None
+    schedule: ScheduleState | None = None
     deleted_at_ms: int | None = None
 
     @property
@@ -219,6 +262,24 @@ class Store(BaseModel):
     def in_the_making(self) -> Version | None:
         """The version that a running rebuild works on, or None."""
         return next((v for v in self.versions if not IN_THE_MAKING.isdisjoint(v.statuses.values())), None)
+
+    def deferred(self) -> Version | None:
+        """The version whose swap waits until somebody asks for it, or None."""
+        waiting = (v for v in self.versions if v.defer_swap and VersionStatus.DEFERRED in v.statuses.values())
+        return next(waiting, None)
+
+    def writable(self, feed: Feed) -> bool:
+        """Whether nearline writes into the feed are accepted: the version that its fabric serves applies it to no end.
+
+        Before the first version the configuration decides. While a version that ends the writes becomes ready none is
+        accepted (rule R10).
+        """
+        if any(v.closing and not IN_THE_MAKING.isdisjoint(v.statuses.values()) for v in self.versions):
+            return False
+        current = self.version(self.current.get(feed.fabric, 0))
+        if current is None:
+            return self.config.hybrid
+        return current.config.hybrid and feed.id in current.feeds
 
 
 def check_store_name(name: str) -> None:
@@ -254,11 +315,20 @@ def pending_changes(config: StoreConfig, running: Frozen | None) -> list[dict[st
     """What the next version would change: ``{"setting", "now", "wanted"}`` per setting."""
     if running is None:
         return []
-    return [
+    changes = [
         {"setting": name, "now": getattr(running, name), "wanted": getattr(config, name)}
         for name in FROZEN_SETTINGS
         if getattr(running, name) != getattr(config, name)
     ]
+    if running.partitioner_source != config.partitioner_source:
+        sources = {"now": source_digest(running), "wanted": source_digest(config)}
+        changes.append({"setting": "partitioner_source", **sources})
+    return changes
+
+
+def source_digest(config: Frozen) -> str | None:
+    """The hash by which the source of a partitioner is shown; None for the built-in one."""
+    return value_hash(config.partitioner_source)[:16] if config.partitioner_source else None
 
 
 def takes_effect(name: str) -> Takes:

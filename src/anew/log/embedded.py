@@ -61,6 +61,14 @@ class EmbeddedLog:
         """See `Log.create_topic`."""
         self._topics.create(spec, make_partition_file)
 
+    def set_open(self, spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
+        """See `Log.set_open`. Each partition says so in its own meta row, which every append's transaction reads."""
+        for partition in range(spec.partitions):
+            file = self._reader(TopicPartition(spec.name, spec.uid, partition))
+            with file.writing() as meta:
+                if epoch > meta.open_epoch:
+                    file.set_open(is_open=is_open, epoch=epoch)
+
     def delete_topic(self, name: str, uid: str) -> None:
         """See `Log.delete_topic`."""
         self._topics.delete(name, uid)
@@ -137,6 +145,8 @@ class EmbeddedLog:
         writer.file = file = self._current(writer.at, writer.file)
         outcomes: list[Outcome] = []
         with file.writing() as before:
+            if not before.is_open:
+                raise _closed(writer.at)
             appended_ms = self._append_time(writer.at, before)
             next_offset = before.next_offset
             for columns in batches:
@@ -200,6 +210,16 @@ class _Writer:
         self.at = at
         self.file: PartitionFile | None = None
         self.group = GroupCommit(lambda batches: commit(self, batches), _TIMEOUT_SECONDS)
+
+
+def _closed(at: TopicPartition) -> Refused:
+    return Refused(
+        "topic_closed",
+        f"{at.topic} takes no writes now",
+        found="closed",
+        expected="an open topic",
+        hint="the store's nearline writes have ended, or end just now: anew store show",
+    )
 
 
 def _out_of_range(at: TopicPartition, offset: int, meta: Meta) -> Failed:

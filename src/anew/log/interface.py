@@ -98,6 +98,13 @@ class Log(Protocol):
                 (codes ``topic_exists``).
         """
 
+    def set_open(self, spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
+        """Say whether appends are accepted from now on; a new topic is open.
+
+        Once this returned for a closed topic nothing is appended any more, whoever still holds it. Of two callers the
+        one with the greater epoch has its way, whoever comes last; the same epoch again changes nothing.
+        """
+
     def delete_topic(self, name: str, uid: str) -> None:
         """Remove the topic with that uid; nothing happens when there is none. Never removes another uid's."""
 
@@ -110,6 +117,7 @@ class Log(Protocol):
         Raises:
             Refused: Code ``clock_behind``: the partition's last time is ahead of the clock by more than the skew
                 limit (rule R6); the embedded log then refuses instead of running backwards.
+            Refused: Code ``topic_closed``: nothing is accepted now (`set_open`).
             InvalidRequest: Code ``written_at_out_of_range``: a given time is not in (0, append time + skew limit].
             OutcomeUnknown: Code ``append_unknown``: the answer was lost; replaying the same records is harmless.
         """

@@ -21,7 +21,8 @@ from anew.log.sqlite_errors import translated
 _TABLES = """
 CREATE TABLE meta (
     only_row INTEGER PRIMARY KEY CHECK (only_row = 1), uid TEXT NOT NULL, partition_number INTEGER NOT NULL,
-    begin_offset INTEGER NOT NULL, next_offset INTEGER NOT NULL, last_ms INTEGER NOT NULL
+    begin_offset INTEGER NOT NULL, next_offset INTEGER NOT NULL, last_ms INTEGER NOT NULL,
+    is_open INTEGER NOT NULL, open_epoch INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE records (
     position INTEGER PRIMARY KEY, appended_ms INTEGER NOT NULL, written_ms INTEGER, origin BLOB NOT NULL,
@@ -32,17 +33,28 @@ _READ = (
     "SELECT appended_ms, written_ms, origin, key, schema_id, value FROM records "
     "WHERE position >= ? AND position < ? ORDER BY position"
 )
+_META = "SELECT begin_offset, next_offset, last_ms, is_open, open_epoch FROM meta"
 _WAL_LIMIT_BYTES = 64 << 20
 _ROWS_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The meta row: the readable range [begin, next offset) and the append time of the last record ever, 0 at first."""
+    """The meta row.
+
+    Attributes:
+        begin: The readable range is [begin, next offset).
+        next_offset: Where the next record goes.
+        last_ms: The append time of the last record ever, 0 at first.
+        is_open: Whether appends are accepted, as said under ``open_epoch``.
+        open_epoch: Whose word holds; an older one changes nothing.
+    """
 
     begin: int
     next_offset: int
     last_ms: int
+    is_open: bool
+    open_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ def make_partition_file(path: Path, uid: str, partition: int) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=OFF")
             connection.executescript(_TABLES)
-            connection.execute("INSERT INTO meta VALUES (1, ?, ?, 0, 0, 0)", (uid, partition))
+            connection.execute("INSERT INTO meta VALUES (1, ?, ?, 0, 0, 0, 1, -1)", (uid, partition))
         finally:
             connection.close()
 
@@ -175,6 +187,10 @@ class PartitionFile:
         """Note the end and the last time; part of the append's transaction (rule R3)."""
         self._connection.execute("UPDATE meta SET next_offset = ?, last_ms = ?", (next_offset, last_ms))
 
+    def set_open(self, *, is_open: bool, epoch: int) -> None:
+        """Note whether appends are accepted; part of a transaction."""
+        self._connection.execute("UPDATE meta SET is_open = ?, open_epoch = ?", (int(is_open), epoch))
+
     def move_begin(self, begin: int) -> None:
         """Remove the records below ``begin``; part of a transaction."""
         self._connection.execute("DELETE FROM records WHERE position < ?", (begin,))
@@ -186,8 +202,8 @@ class PartitionFile:
         self._connection.close()
 
     def _meta(self) -> Meta:
-        row = self._connection.execute("SELECT begin_offset, next_offset, last_ms FROM meta").fetchone()
-        return Meta(*row)
+        begin, next_offset, last_ms, is_open, epoch = self._connection.execute(_META).fetchone()
+        return Meta(begin, next_offset, last_ms, bool(is_open), epoch)
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:

@@ -253,13 +253,6 @@ class Engine:
 
     def _open_or_load(self, holding: Holding, desired: DesiredState) -> bool:
         version = holding.version
-        if version.config.amplification_factor != 1:
-            raise Failed(
-                "unsupported_version",
-                f"{holding.name} is kept in sub-partitions",
-                found=version.config.amplification_factor,
-                expected=1,
-            )
         self._shop.memory.check_room(sum(h.replica is not None for h in self._holdings.values()) + 1)
         directory = self._identity.replicas / holding.key.path
         replica = self._open_existing(holding, directory)

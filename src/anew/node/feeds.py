@@ -22,7 +22,7 @@ from anew.core.admission import Admitted, admit
 from anew.core.arrow import take
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.feed import Feed, FeedPartition
-from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner
+from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner, sub_partitions_of
 from anew.core.reduce import Bools
 from anew.log.interface import Log, LogRead, TopicPartition
 from anew.node.holding import DeadLetters, Holding, Lag
@@ -156,13 +156,9 @@ class FeedApplier:
             for rejection in admitted.rejected:
                 for uid in {holding.store.uid for holding in holdings}:
                     self._dead_letters.add(uid, source.at, rejection.offset, rejection.reason)
-            placed: dict[Partitioner, Partitions] = {}
+            placement = _Placement(admitted)
             for holding in holdings:
-                partitioner = holding.partitioner
-                if partitioner not in placed:
-                    placed[partitioner] = _placed(partitioner, admitted)
-                mine = placed[partitioner] == holding.key.partition
-                self._apply(holding, source.at, admitted.rows, mine, read.next_offset)
+                self._apply(holding, source.at, admitted.rows, placement.of(holding), read.next_offset)
 
     def _apply(self, holding: Holding, at: FeedPartition, rows: pa.RecordBatch, mine: Bools, next_offset: int) -> None:
         replica = holding.replica
@@ -217,11 +213,31 @@ class FeedApplier:
             _log.warning("feed_waits", replica=holding.name, feed=str(at), why=why)
 
 
-def _placed(partitioner: Partitioner, admitted: Admitted) -> Partitions:
-    if isinstance(partitioner, XxHash64Partitioner):
-        return partitioner.of_hashes(admitted.key_hashes)
-    keys: Any = admitted.rows.column("key")
-    return partitioner.of_all(keys)
+class _Placement:
+    """Which of the admitted rows are whose, each way of placing keys computed once."""
+
+    def __init__(self, admitted: Admitted) -> None:
+        self._admitted = admitted
+        self._partitions: dict[Partitioner, Partitions] = {}
+        self._subs: dict[int, Partitions] = {}
+
+    def of(self, holding: Holding) -> Bools:
+        """Which rows a replica keeps, shape (rows,)."""
+        partitioner, factor = holding.partitioner, holding.version.config.amplification_factor
+        keys: Any = self._admitted.rows.column("key")
+        if partitioner not in self._partitions:
+            self._partitions[partitioner] = (
+                partitioner.of_hashes(self._admitted.key_hashes)
+                if isinstance(partitioner, XxHash64Partitioner)
+                else partitioner.of_all(keys)
+            )
+        mine: Any = self._partitions[partitioner] == holding.key.partition
+        if factor == 1:
+            return np.asarray(mine)
+        if factor not in self._subs:
+            self._subs[factor] = sub_partitions_of(keys, factor)
+        together: Bools = mine & (self._subs[factor] == holding.key.sub_partition)
+        return together
 
 
 def _first_unknown_schema(holding: Holding, rows: pa.RecordBatch) -> int | None:

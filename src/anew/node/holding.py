@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from anew.api.models import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState
 from anew.core.feed import Feed, FeedPartition, PositionMap
-from anew.core.partition import Partitioner, feed_partitions_of, partitioner_named
+from anew.core.partition import XXHASH64, Partitioner, feed_partitions_read
+from anew.core.partitioning import partitioner_of
 from anew.node.loadjob import Loaded
 from anew.storage.replica import Replica
 
@@ -89,12 +90,13 @@ class Holding:
     @property
     def name(self) -> str:
         """For people: ``flights_v7/3``."""
-        return f"{self.store.name}_v{self.version.number}/{self.key.partition}"
+        sub = f".{self.key.sub_partition}" if self.version.config.amplification_factor > 1 else ""
+        return f"{self.store.name}_v{self.version.number}/{self.key.partition}{sub}"
 
     @property
     def partitioner(self) -> Partitioner:
         """How the version places keys."""
-        return partitioner_named(self.version.config.partitioner, self.version.config.partitions)
+        return partitioner_of(self.version.config)
 
     def feed_partitions(self) -> list[tuple[Feed, FeedPartition]]:
         """What the replica reads: the partitions of its version's ready feeds that can hold its keys."""
@@ -103,10 +105,8 @@ class Holding:
             if feed.id not in self.version.feeds or not feed.ready:
                 continue
             config = self.version.config
-            if feed.partitioner == "xxhash64" and config.partitioner == "xxhash64":
-                numbers: Iterable[int] = feed_partitions_of(self.key.partition, config.partitions, feed.partitions)
-            else:
-                numbers = range(feed.partitions)
+            alike = feed.partitioner == config.partitioner == XXHASH64
+            numbers = feed_partitions_read(self.key.partition, config.partitions, feed.partitions, alike=alike)
             found += [(feed, FeedPartition(feed.id, number)) for number in numbers]
         return found
 
@@ -130,6 +130,7 @@ class Holding:
             store_uid=self.store.uid,
             version=self.version.number,
             partition=self.key.partition,
+            sub_partition=self.key.sub_partition,
             state=self.state,
             position=PositionMap({at: offset for at, offset in position.items() if at in wanted}),
             lag_records=sum(behind.values()),

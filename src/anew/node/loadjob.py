@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from anew.core.errors import Failed
 from anew.core.store import ManifestRef
 from anew.deepstore.interface import DeepStore
 from anew.segments.basefile import read_rows
-from anew.segments.manifest import BaseFile, Manifest, SubPartition, parse_manifest
+from anew.segments.dictionary import read_dictionary
+from anew.segments.manifest import BaseFile, SubPartition, parse_manifest
 from anew.storage.sst import Promised, SstFile, build_sst
 
 
@@ -64,26 +64,6 @@ def run_load(store: DeepStore, job: LoadJob) -> Loaded:
         tombstones=sum(file.tombstones for file in files),
         dictionary=dictionary,
     )
-
-
-def read_dictionary(store: DeepStore, manifest: Manifest) -> bytes | None:
-    """The version's compression dictionary; None for codecs without one (case E5).
-
-    Raises:
-        Failed: ``missing_dictionary``, naming it.
-    """
-    if manifest.config.compression != "zstd_dict":
-        return None
-    name = f"{manifest.store}_v{manifest.version}"
-    if manifest.dictionary is None or store.stat(manifest.dictionary) is None:
-        raise Failed(
-            "missing_dictionary",
-            f"the dictionary that the values of {name} were compressed with is missing",
-            found="no dictionary" if manifest.dictionary is None else f"no file {manifest.dictionary}",
-            expected="the dictionary that the manifest names",
-            hint="put the file back, or make the version again",
-        )
-    return store.get(manifest.dictionary)
 
 
 def _numbered(sub: SubPartition) -> list[tuple[str, tuple[BaseFile, ...]]]:

@@ -120,7 +120,7 @@ class Reads:
 
     def _get(self, request: Request, store: ServedStore, version: ServedVersion, encoded: str) -> Answer:
         key = decode_key(encoded)
-        live = version.replica_of(version.partitioner.of(key)).get(key)
+        live = version.replica_of(version.place_of(key)).get(key)
         self.counts.times[store.desired.name, "absent" if live is None else "found"] += 1
         if live is None:
             return _json(404, store.headers, {"found": False, "version": version.number})
@@ -137,13 +137,13 @@ class Reads:
 
     def _batch(self, request: Request, store: ServedStore, version: ServedVersion) -> Answer:
         keys = decode_keys(request.body)
-        by_partition: dict[int, list[int]] = {}
+        by_place: dict[tuple[int, int], list[int]] = {}
         for index, key in enumerate(keys):
-            by_partition.setdefault(version.partitioner.of(key), []).append(index)
+            by_place.setdefault(version.place_of(key), []).append(index)
         found: list[Live | None] = [None] * len(keys)
         elsewhere: set[int] = set()
-        for partition, indices in by_partition.items():
-            replica = version.replicas.get(partition)
+        for place, indices in by_place.items():
+            replica = version.replicas.get(place)
             if replica is None:
                 elsewhere.update(indices)
                 continue
@@ -163,7 +163,8 @@ class Reads:
         return Answer(200, headers, encode_answer(answer))
 
     def _scan(self, request: Request, store: ServedStore, version: ServedVersion, partition: str) -> Answer:
-        replica = version.replica_of(_number(partition, "partition"))
+        sub = _number(request.query.get("sub", "0"), "sub-partition")
+        replica = version.replica_of((_number(partition, "partition"), sub))
         after = request.query.get("after")
         limit = min(_number(request.query.get("limit", str(SCAN_LIMIT)), "limit"), SCAN_LIMIT)
         page = replica.scan(None if after is None else decode_key(after), max(1, limit), SCAN_BYTES)
@@ -175,12 +176,13 @@ class Reads:
     def _cell(self, store: ServedStore, version: ServedVersion, encoded: str) -> Answer:
         """Where a key's value, or its absence, comes from."""
         key = decode_key(encoded)
-        partition = version.partitioner.of(key)
-        cell = version.replica_of(partition).cell(key)
+        partition, sub = version.place_of(key)
+        cell = version.replica_of((partition, sub)).cell(key)
         shown: dict[str, Any] = {
             "found": cell is not None and not cell.tombstone,
             "version": version.number,
             "partition": partition,
+            "sub_partition": sub,
             "node": self._node,
             "tombstone": cell is not None and cell.tombstone,
         }

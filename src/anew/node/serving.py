@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from anew.api.models import DesiredStore, DesiredVersion, ReplicaState
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.core.errors import NotFound, Refused
-from anew.core.partition import Partitioner, partitioner_named
+from anew.core.partition import Partitioner, sub_partition_of
+from anew.core.partitioning import partitioner_of
 from anew.node.holding import Holding
 from anew.storage.replica import Replica
 
@@ -34,26 +35,30 @@ class Forbidden(Refused):
 
 @dataclass(frozen=True, slots=True)
 class ServedVersion:
-    """A version with the replicas that can be read here: partition → replica."""
+    """A version with the replicas that can be read here: (partition, sub-partition) → replica."""
 
     number: int
     partitioner: Partitioner
     desired: DesiredVersion
-    replicas: Mapping[int, Replica]
+    replicas: Mapping[tuple[int, int], Replica]
 
-    def replica_of(self, partition: int) -> Replica:
-        """The replica of a partition.
+    def place_of(self, key: bytes) -> tuple[int, int]:
+        """The partition and sub-partition of a key."""
+        return self.partitioner.of(key), sub_partition_of(key, self.desired.config.amplification_factor)
+
+    def replica_of(self, place: tuple[int, int]) -> Replica:
+        """The replica of a partition and sub-partition.
 
         Raises:
             NotHere: ``not_here``.
         """
-        replica = self.replicas.get(partition)
+        replica = self.replicas.get(place)
         if replica is None:
             raise NotHere(
                 "not_here",
-                f"this node does not hold partition {partition} of version {self.number}",
-                found=sorted(self.replicas),
-                expected=partition,
+                f"this node does not hold partition {place[0]} of version {self.number}",
+                found=sorted({partition for partition, _ in self.replicas}),
+                expected=place[0],
                 hint="ask the controller for the store's routing again",
             )
         return replica
@@ -157,7 +162,7 @@ def picture_of(
         versions = {}
         for version in store.versions:
             open_here = {
-                h.key.partition: h.replica
+                (h.key.partition, h.key.sub_partition): h.replica
                 for h in holdings
                 if h.replica is not None
                 and (h.key.store_uid, h.key.version) == (store.uid, version.number)
@@ -171,4 +176,4 @@ def picture_of(
 
 
 def _partitioner(version: DesiredVersion) -> Partitioner:
-    return partitioner_named(version.config.partitioner, version.config.partitions)
+    return partitioner_of(version.config)

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from anew.api.models import ClusterInfo
 from anew.codec.avro import AvroSchema, decode_datum, parse_schema
+from anew.codec.compression import Compressor
 from anew.codec.plain import to_plain
 from anew.core.errors import Failed
+from anew.core.feed import Feed
 from anew.core.plan import Plan, PushInput
 from anew.core.rebuild import Progress, Stage
 from anew.core.store import RebuildKind, Store
 from anew.deepstore.open import open_deep_store
+from anew.log.open import open_log
 from anew.rebuild.badrows import locate, write_bad_rows
+from anew.rebuild.codecs import (
+    SAMPLE_VALUES,
+    carried_over,
+    sample_version,
+    target_codec,
+    trained,
+    write_dictionary,
+)
 from anew.rebuild.columns import encode_task
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
-from anew.segments.manifest import parse_manifest
-from anew.spark.build import Built, Place, build_push, build_repush
+from anew.segments.dictionary import ZSTD_DICT, codec_of
+from anew.segments.manifest import Manifest, parse_manifest
+from anew.spark.build import Built, Codecs, Place, build_empty, build_push, build_repush
 from anew.spark.progress import JobWatch
-from anew.spark.pushscan import EncodeTask, input_columns
+from anew.spark.pushscan import EncodeTask, encode_rows, input_columns, sample_values, scan_files
 from anew.spark.session import SparkSession, session_for_queries
 
 
@@ -67,14 +79,49 @@ def build(spark: SparkSession, building: Building, lease: Lease, observer: Obser
     return BuildOutcome(built, round(built.ledger.read.count / took, 1))
 
 
+def build_without_rows(building: Building) -> BuildOutcome:
+    """The build stage of an empty push: nothing is read, so that no Spark is needed."""
+    dictionary = b"" if building.plan.target.config.compression == ZSTD_DICT else None
+    return BuildOutcome(_with_dictionary(build_empty(building.plan), building, dictionary), 0.0)
+
+
 def _repush(spark: SparkSession, building: Building) -> Built:
     plan = building.plan
     ref = plan.source.manifest
     if ref is None:
         raise AssertionError("a repush's plan names its source's manifest")
-    source = parse_manifest(open_deep_store(building.source.deep_store).get(ref.path), ref)
+    source_store = open_deep_store(building.source.deep_store)
+    source = parse_manifest(source_store.get(ref.path), ref)
     feeds = tuple(feed for feed in building.store.feeds if feed.id in plan.fence.feeds)
-    return build_repush(spark, plan, _place(building), source, feeds)
+    codec = codec_of(source_store, source)
+    dictionary = _repush_dictionary(building, source, codec, feeds)
+    codecs = Codecs(codec, target_codec(plan.target.config.compression, dictionary))
+    built = build_repush(spark, plan, _place(building), codecs, source, feeds)
+    return _with_dictionary(built, building, dictionary)
+
+
+def _repush_dictionary(
+    building: Building, source: Manifest, codec: Compressor, feeds: tuple[Feed, ...]
+) -> bytes | None:
+    plan, store = building.plan, open_deep_store(building.source.deep_store)
+    if plan.target.config.compression != ZSTD_DICT:
+        return None
+    if not plan.target.new_dictionary:
+        kept = carried_over(store, source)
+        if kept is not None:
+            return kept
+    log = open_log(building.source.log.kind, building.source.log.address, clock=lambda: plan.planned_at_ms)
+    try:
+        return trained(sample_version(store, source, codec, log, feeds, plan.splits.ranges))
+    finally:
+        log.close()
+
+
+def _with_dictionary(built: Built, building: Building, dictionary: bytes | None) -> Built:
+    if dictionary is None:
+        return built
+    store = open_deep_store(building.target.deep_store)
+    return replace(built, dictionary=write_dictionary(store, building.directory, dictionary))
 
 
 def _push(spark: SparkSession, building: Building) -> Built:
@@ -84,7 +131,12 @@ def _push(spark: SparkSession, building: Building) -> Built:
     uris = {Path(path).as_uri(): number for number, path in enumerate(sorted(files.paths))}
     header = input_columns(spark, files, list(uris))
     task = encode_task(building.store, files, uris, header)
-    built = build_push(spark, plan, _place(building), task, header)
+    compression, dictionary = plan.target.config.compression, None
+    if compression == ZSTD_DICT:
+        scanned = encode_rows(scan_files(spark, files, task, header), task)
+        dictionary = trained(sample_values(scanned, SAMPLE_VALUES))
+    codecs = Codecs(None, target_codec(compression, dictionary))
+    built = build_push(spark, plan, _place(building), codecs, task, header)
     _check_rows(building.store, files, built, task)
     if built.duplicates and files.on_duplicate_key == "refuse":
         key_schema = parse_schema(building.store.key_schema)
@@ -95,7 +147,7 @@ def _push(spark: SparkSession, building: Building) -> Built:
             expected="each key once",
             hint="keep the last row of each: --on-duplicate-key last, or name the write time: --written-at COLUMN",
         )
-    return built
+    return _with_dictionary(built, building, dictionary)
 
 
 def _check_rows(store: Store, files: PushInput, built: Built, task: EncodeTask) -> None:

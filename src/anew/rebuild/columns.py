@@ -5,8 +5,8 @@ from __future__ import annotations
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.core.errors import InvalidRequest
 from anew.core.plan import PushInput
-from anew.core.settings import did_you_mean
 from anew.core.store import Store
+from anew.core.suggest import did_you_mean
 from anew.spark.pushscan import EncodeTask, check_columns
 
 

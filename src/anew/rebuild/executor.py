@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from anew.api.http import ControllerClient
-from anew.api.models import BeginRebuild, EndRebuild, Seal
+from anew.api.models import BeginRebuild, EndRebuild, ResumeRebuild, Seal
 from anew.core.errors import AnewError, Failed, InvalidRequest, OutcomeUnknown, Refused, Unreachable
+from anew.core.feed import PositionMap
 from anew.core.plan import Plan
-from anew.core.rebuild import Fingerprints, Progress, Rebuild, Stage
+from anew.core.planning import push_start_ms
+from anew.core.rebuild import DRIVEN_STAGES, Fingerprints, Progress, Rebuild, Stage
 from anew.deepstore.open import open_deep_store
-from anew.rebuild.build import Building, BuildOutcome, build
+from anew.rebuild.build import Building, BuildOutcome, build, build_without_rows
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.segments.layout import manifest_path, version_path
@@ -73,6 +75,24 @@ def run_plan(plan: Plan, run: Run) -> dict[str, Any]:
     return wait_for_end(run.controller, rebuild.id, run.observer)
 
 
+def resume_rebuild(rebuild_id: str, run: Run) -> dict[str, Any]:
+    """Take a rebuild over from a driver that is gone; returns the ``rebuild`` shape.
+
+    What the driver before left of the build is not used: a fresh epoch writes into a directory of its own (rule R22).
+    Once sealed nobody is needed, so that there is nothing to take over but to wait.
+
+    Raises:
+        Refused: ``driver_alive``, ``rebuild_ended``.
+        Failed, OutcomeUnknown: As `run_plan`.
+    """
+    rebuild = run.controller.resume_rebuild(rebuild_id, ResumeRebuild(driver=run.driver))
+    run.observer.planned(rebuild.plan)
+    run.observer.began(rebuild.id, rebuild.version)
+    if rebuild.stage in DRIVEN_STAGES:
+        _drive(rebuild.plan, rebuild, run)
+    return wait_for_end(run.controller, rebuild.id, run.observer)
+
+
 def wait_for_end(controller: ControllerClient, rebuild_id: str, observer: Observer) -> dict[str, Any]:
     """Follow a rebuild until it has ended; returns its ``rebuild`` shape.
 
@@ -114,8 +134,7 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
             directory = version_path(store.uid, rebuild.version, rebuild.id, rebuild.epoch)
             run.observer.stage(Stage.BUILD)
             building = Building(plan, store, source, target, directory)
-            with run.spark() as spark:
-                outcome = build(spark, building, lease, run.observer)
+            outcome = _built(building, lease, run)
             run.observer.stage(Stage.SEAL)
             _seal(rebuild, building, outcome, run)
         except (Exception, KeyboardInterrupt) as error:
@@ -129,12 +148,20 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
             raise
 
 
+def _built(building: Building, lease: Lease, run: Run) -> BuildOutcome:
+    if building.plan.source.input is not None and not building.plan.source.input.paths:
+        return build_without_rows(building)
+    with run.spark() as spark:
+        return build(spark, building, lease, run.observer)
+
+
 def _as_failed(error: AnewError) -> Failed:
     return Failed(error.code, error.message, found=error.found, expected=error.expected, hint=error.hint)
 
 
 def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run) -> None:
     plan, store = building.plan, building.store
+    start = _start(building, run)
     manifest = Manifest(
         store=store.name,
         store_uid=store.uid,
@@ -147,10 +174,12 @@ def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run)
         schemas=store.schemas,
         config=plan.target.config,
         config_hash=plan.target.config.hash,
-        feeds=store.feeds if plan.target.config.hybrid else (),
-        start=plan.target.start,
-        ttl_floor_ms=plan.source.ttl_floor_ms,
-        tombstone_floor_ms=plan.source.tombstone_floor_ms,
+        dictionary=outcome.built.dictionary,
+        feeds=tuple(feed for feed in store.feeds if feed.id in plan.target.feeds),
+        start=start,
+        stop=plan.target.stop,
+        ttl_floor_ms=plan.target.ttl_floor_ms,
+        tombstone_floor_ms=plan.target.tombstone_floor_ms,
         created_at_ms=run.clock(),
         ledger=outcome.built.ledger,
         sub_partitions=outcome.built.sub_partitions,
@@ -166,8 +195,20 @@ def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run)
         ledger=ledger,
         fingerprint=Fingerprints(source=merged, target=ref.fingerprint),
         records_per_s=outcome.records_per_s,
+        start=start,
     )
     _commit_seal(rebuild, seal, run)
+
+
+def _start(building: Building, run: Run) -> PositionMap:
+    """From where the version applies its feeds: as planned, or counted from the end of the push (rule R13)."""
+    plan, store = building.plan, building.store
+    if plan.source.input is None or plan.target.config.rewind_from != "eop" or not any(store.current.values()):
+        return plan.target.start
+    end_ms = run.controller.snapshot(plan.store).now_ms
+    at_ms = push_start_ms(store, plan.source.input.as_of_ms, end_ms)
+    at_time = run.controller.snapshot(plan.store, at_ms).at_time
+    return PositionMap({at: max(offset, at_time.get(at, offset)) for at, offset in plan.target.start.items()})
 
 
 def _commit_seal(rebuild: Rebuild, seal: Seal, run: Run) -> None:

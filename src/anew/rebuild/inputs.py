@@ -23,7 +23,7 @@ _HIDDEN = ("_", ".")
 
 @dataclass(frozen=True, slots=True)
 class PushRequest:
-    """A full push as it was asked for; see `PushInput` for the fields.
+    """A full push as it was asked for; see `PushInput` for the fields. No inputs: an empty push.
 
     Attributes:
         as_of_ms: The "input as of", or None: the oldest input file's modification time.
@@ -37,6 +37,7 @@ class PushRequest:
     written_at: str | None = None
     keep_last: bool = False
     bad_rows_to: str | None = None
+    as_of_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,15 @@ def find_input(request: PushRequest) -> FoundInput:
         written_at=request.written_at,
         on_duplicate_key="last" if request.keep_last or request.written_at is not None else "refuse",
         bad_rows_to=request.bad_rows_to,
-        as_of_ms=min(int(stat.st_mtime * 1000) for stat in stats),
+        as_of_ms=min(int(s.st_mtime * 1000) for s in stats) if request.as_of_ms is None else request.as_of_ms,
     )
     return FoundInput(push, sum(stat.st_size for stat in stats))
+
+
+def empty_input(request: PushRequest, now_ms: int) -> FoundInput:
+    """The input of an empty push: nothing, as of now unless something else is said."""
+    as_of_ms = now_ms if request.as_of_ms is None else request.as_of_ms
+    return FoundInput(PushInput(paths=(), format="none", key=(), as_of_ms=as_of_ms), 0)
 
 
 def _files_of(text: str) -> list[Path]:

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from anew.api.http import ControllerClient
 from anew.api.models import SnapshotView
-from anew.core.errors import InvalidRequest
+from anew.core.errors import Failed, InvalidRequest, Refused
+from anew.core.floors import ttl_impossible
+from anew.core.partition import is_custom
+from anew.core.partitioning import check_partitioner, partitioner_of
 from anew.core.plan import Plan
-from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush, push_start_ms
-from anew.core.properties import SOURCE_KAFKA, RepushProperties
+from anew.core.planning import (
+    NO_OPTIONS,
+    PushOptions,
+    RepushRequest,
+    Snapshot,
+    plan_push,
+    plan_repush,
+    push_start_ms,
+)
+from anew.core.properties import SOURCE_KAFKA, TTL_ENABLE, RepushProperties
+from anew.deepstore.open import open_deep_store
 from anew.rebuild.columns import encode_task
 from anew.rebuild.header import header_of
-from anew.rebuild.inputs import PushRequest, find_input
+from anew.rebuild.inputs import PushRequest, empty_input, find_input
+from anew.segments.basefile import sample_keys
+from anew.segments.dictionary import read_dictionary
+from anew.segments.manifest import parse_manifest
 
 
 def make_repush_plan(controller: ControllerClient, store: str, request: RepushRequest) -> Plan:
@@ -22,14 +37,41 @@ def make_repush_plan(controller: ControllerClient, store: str, request: RepushRe
     return plan_repush(_snapshot(controller.snapshot(store)), request)
 
 
+def make_checked_repush_plan(controller: ControllerClient, store: str, request: RepushRequest) -> Plan:
+    """`make_repush_plan`, with a look at what the job will depend on before anything is made.
+
+    Raises:
+        Refused: ``missing_dictionary`` (case E5).
+        InvalidRequest: ``bad_partitioner``: a partitioner of one's own fails on keys of the source.
+    """
+    plan = make_repush_plan(controller, store, request)
+    ref = plan.source.manifest
+    if ref is None:
+        raise AssertionError("a repush's plan names its source's manifest")
+    deep_store = open_deep_store(controller.cluster(plan.source.fabric).deep_store)
+    manifest = parse_manifest(deep_store.get(ref.path), ref)
+    try:
+        read_dictionary(deep_store, manifest)
+    except Failed as error:
+        raise Refused(error.code, error.message, found=error.found, expected=error.expected, hint=error.hint) from error
+    if is_custom(plan.target.config.partitioner):
+        check_partitioner(partitioner_of(plan.target.config), sample_keys(deep_store, manifest))
+    return plan
+
+
 def make_push_plan(
-    controller: ControllerClient, store: str, request: PushRequest, properties: RepushProperties
+    controller: ControllerClient,
+    store: str,
+    request: PushRequest,
+    properties: RepushProperties,
+    options: PushOptions = NO_OPTIONS,
 ) -> Plan:
     """The plan of a full push; nothing is made.
 
     Raises:
         InvalidRequest: ``contradiction``: files and ``source.kafka = true``; what the input's names and header show:
             ``missing_column``, ``wrong_key_columns``, ``wrong_value_columns``, ``unreadable_input``, ``empty_input``.
+        Refused: ``ttl_impossible`` (case F4), ``undying_push`` (case F9).
     """
     if properties.source_kafka:
         raise InvalidRequest(
@@ -39,13 +81,16 @@ def make_push_plan(
             expected="one of the two",
             hint=f"anew repush {store}, or leave {SOURCE_KAFKA} out",
         )
-    found = find_input(request)
+    if properties.ttl:
+        raise ttl_impossible("a full push", f"push first, then: anew repush {store} -D {TTL_ENABLE}=true")
     first = controller.snapshot(store)
-    # What the input's header shows is refused before anything is made.
-    encode_task(first.store, found.push, {}, header_of(found.push))
+    found = find_input(request) if request.inputs else empty_input(request, first.now_ms)
+    if found.push.paths:
+        # What the input's header shows is refused before anything is made.
+        encode_task(first.store, found.push, {}, header_of(found.push))
     at_ms = push_start_ms(first.store, found.push.as_of_ms, first.now_ms)
     view = controller.snapshot(store, at_ms)
-    return plan_push(_snapshot(view), found.push, found.bytes, view.at_time)
+    return plan_push(_snapshot(view), found.push, found.bytes, view.at_time, options)
 
 
 def _snapshot(view: SnapshotView) -> Snapshot:
@@ -56,4 +101,5 @@ def _snapshot(view: SnapshotView) -> Snapshot:
         base_files=view.base_files,
         records_per_second=view.records_per_second,
         now_ms=view.now_ms,
+        read_until_ms=view.read_until_ms,
     )

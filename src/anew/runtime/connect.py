@@ -16,14 +16,14 @@ from anew.api.node_http import NodeClient
 from anew.client.routing import RoutingCache
 from anew.client.store import Store
 from anew.core.plan import Plan
-from anew.core.planning import RepushRequest
+from anew.core.planning import NO_OPTIONS, PushOptions, RepushRequest
 from anew.core.properties import parse_properties
 from anew.log.interface import Log
 from anew.log.open import open_log
-from anew.rebuild.executor import Run, run_plan
+from anew.rebuild.executor import Run, resume_rebuild, run_plan
 from anew.rebuild.inputs import PushRequest
 from anew.rebuild.observer import LogObserver, Observer
-from anew.rebuild.planner import make_push_plan, make_repush_plan
+from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
 from anew.rebuild.reading import read_store
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import Home
@@ -70,6 +70,7 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         allow_not_serving: bool = False,
         target_fabrics: tuple[str, ...] = (),
+        defer_swap: bool = False,
     ) -> Plan:
         """The plan of a repush; nothing is made.
 
@@ -77,12 +78,20 @@ class Cluster:
             InvalidRequest, Refused: As the command line does.
         """
         parsed = parse_properties({} if properties is None else properties)
-        return make_repush_plan(self.controller, store, RepushRequest(parsed, allow_not_serving, target_fabrics))
+        request = RepushRequest(parsed, allow_not_serving, target_fabrics, defer_swap)
+        return make_checked_repush_plan(self.controller, store, request)
 
-    def plan_push(self, store: str, request: PushRequest, *, properties: Mapping[str, str] | None = None) -> Plan:
+    def plan_push(
+        self,
+        store: str,
+        request: PushRequest,
+        *,
+        properties: Mapping[str, str] | None = None,
+        options: PushOptions = NO_OPTIONS,
+    ) -> Plan:
         """The plan of a full push; nothing is made."""
         parsed = parse_properties({} if properties is None else properties)
-        return make_push_plan(self.controller, store, request, parsed)
+        return make_push_plan(self.controller, store, request, parsed, options)
 
     def run(self, plan: Plan, *, spark: SparkSession | None = None, observer: Observer | None = None) -> Outcome:
         """Run a plan to its end.
@@ -111,9 +120,21 @@ class Cluster:
         self, plan: Plan, spark: SparkChoice, observer: Observer | None, request_id: str | None
     ) -> dict[str, Any]:
         """Like `run`, with the choice of Spark and a request id; returns the ``rebuild`` shape."""
+        return run_plan(plan, self._run_with(spark, observer, request_id))
+
+    def resume(self, rebuild_id: str, spark: SparkChoice, observer: Observer | None) -> dict[str, Any]:
+        """Take up a rebuild whose driver is gone, and bring it to its end; returns the ``rebuild`` shape.
+
+        Raises:
+            Refused: ``driver_alive``, ``rebuild_ended``; nothing was changed.
+            Failed: As `run`.
+        """
+        return resume_rebuild(rebuild_id, self._run_with(spark, observer, None))
+
+    def _run_with(self, spark: SparkChoice, observer: Observer | None, request_id: str | None) -> Run:
         if spark.session is None:
             check_java()
-        run = Run(
+        return Run(
             controller=self.controller,
             spark=lambda: _spark(spark),
             observer=LogObserver() if observer is None else observer,
@@ -121,7 +142,6 @@ class Cluster:
             driver=f"{_actor()}@{socket.gethostname()}:{os.getpid()}",
             clock=now_ms,
         )
-        return run_plan(plan, run)
 
     def close(self) -> None:
         """Let go of connections."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anew.core.errors import InvalidRequest
-from anew.core.settings import Kind, Setting, SettingValue, Takes, did_you_mean
+from anew.core.settings import Kind, Setting, SettingValue, Takes
+from anew.core.suggest import did_you_mean
 
 _DAY_SECONDS = 86_400
 
@@ -27,7 +28,7 @@ PROCESS_SETTINGS: dict[str, Setting] = {
         Setting("nodes", Takes.LIVE, Kind.COUNT, 2, "how many nodes an embedded cluster has", 1, 64),
         Setting("log_durable", Takes.LIVE, Kind.FLAG, True, "whether an acknowledged write is on disk (fsync)"),
         Setting("timeout_seconds", Takes.LIVE, Kind.SECONDS, 10, "how long one request may take", 1, 600),
-        Setting("lease_seconds", Takes.LIVE, Kind.SECONDS, 20, "a silent driver counts as lost after it", 5, 3_600),
+        Setting("lease_seconds", Takes.LIVE, Kind.SECONDS, 120, "a silent driver counts as lost after it", 5, 3_600),
         Setting("node_alive_seconds", Takes.LIVE, Kind.SECONDS, 6, "a silent node counts as away after it", 1, 600),
         Setting(
             "node_lost_seconds",

@@ -18,12 +18,13 @@ from anew.core.hashing import total
 from anew.core.ledger import MODULUS, Entry
 from anew.core.rows import ROWS
 from anew.deepstore.interface import DeepStore
-from anew.segments.manifest import BaseFile
+from anew.segments.manifest import BaseFile, Manifest
 
 ROW_GROUP_ROWS = 65_536
 _DICTIONARY_COLUMNS: Any = ["schema_id", "origin", "incarnation", "feed_partition"]
 _COMPRESSION: Any = {name: "none" if name in ("key", "value", "hash") else "zstd" for name in ROWS.names}
 _READ_BATCH_ROWS = 32_768
+_SAMPLED_FILES, _SAMPLED_KEYS = 16, 500
 
 
 @dataclass(slots=True)
@@ -143,6 +144,20 @@ def read_rows(source: Any) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(source, memory_map=isinstance(source, str)) as file:
         for batch in file.iter_batches(_READ_BATCH_ROWS):
             yield batch.cast(ROWS) if batch.schema != ROWS else batch
+
+
+def sample_keys(store: DeepStore, manifest: Manifest) -> pa.BinaryArray:
+    """Some keys of a version: the first of some of its files."""
+    files = manifest.files
+    chosen = files[:: max(1, len(files) // _SAMPLED_FILES)]
+    found: list[bytes] = []
+    for file in chosen:
+        with store.open(file.path) as source, pq.ParquetFile(source) as opened:
+            batch = next(opened.iter_batches(_SAMPLED_KEYS, columns=["key"]), None)
+        found += [] if batch is None else bytes_list(batch.column("key"))
+    keys: Any = pa.array(found, pa.binary())
+    sample: pa.BinaryArray = keys
+    return sample
 
 
 def parquet_columns(path: str) -> list[str]:

@@ -18,6 +18,11 @@ def manifest_path(version_directory: str) -> str:
     return f"{version_directory}/manifest.json"
 
 
+def dictionary_path(version_directory: str) -> str:
+    """The compression dictionary of a version."""
+    return f"{version_directory}/dictionary.zstd"
+
+
 def attempt_path(version_directory: str, partition: int, sub_partition: int, attempt: str) -> str:
     """The base file of one sub-partition by one task attempt: retried and speculative attempts never meet."""
     return f"{version_directory}/base/p{partition:05d}-s{sub_partition:02d}-{attempt}.parquet"

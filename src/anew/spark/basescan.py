@@ -9,7 +9,7 @@ from anew.core.rows import ROWS
 from anew.deepstore.interface import DeepStore
 from anew.segments.basefile import ROW_GROUP_ROWS
 from anew.segments.manifest import Manifest
-from anew.spark.frames import SCANNED, Kind, spark_schema
+from anew.spark.frames import Kind, no_rows, spark_schema
 
 _SPLIT_BYTES = "spark.sql.files.maxPartitionBytes"
 _OPEN_COST = "spark.sql.files.openCostInBytes"
@@ -24,9 +24,7 @@ def scan_base(spark: SparkSession, store: DeepStore, manifest: Manifest, max_rec
     """
     files = manifest.files
     if not files:
-        # Not createDataFrame: it makes this session the thread's active one, and Spark then refuses to register the
-        # log's source in any other session of the process.
-        return spark.range(0).select(*(F.lit(None).cast(f.dataType).alias(f.name) for f in spark_schema(SCANNED)))
+        return no_rows(spark)
     rows = sum(file.rows + file.tombstones for file in files)
     largest_group = min(ROW_GROUP_ROWS, max(file.rows + file.tombstones for file in files))
     bytes_per_row = sum(file.bytes for file in files) / max(rows, 1)

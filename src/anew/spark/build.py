@@ -8,17 +8,26 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from anew.api.models import LogLocation
+from anew.codec.compression import Compressor
+from anew.core.copartition import groups_of
+from anew.core.dropping import DropFloors
 from anew.core.errors import AnewError, Failed
 from anew.core.feed import Feed
 from anew.core.ledger import Entry, Ledger, total_ledger
 from anew.core.plan import Plan
 from anew.deepstore.open import open_deep_store
 from anew.segments.manifest import Manifest, SubPartition
+from anew.spark.account import check_scans
 from anew.spark.basescan import scan_base
 from anew.spark.failures import reason_of
-from anew.spark.frames import partitioned_and_sorted
+from anew.spark.frames import (
+    group_expression,
+    no_rows,
+    partitioned_and_sorted,
+    unit_expression,
+)
 from anew.spark.logsource import scan_log
-from anew.spark.mergewrite import REPORT_SCHEMA, MergeTask, TaskReport, check_scans, merge_and_write
+from anew.spark.mergewrite import REPORT_SCHEMA, BaseGroups, MergeTask, TaskReport, merge_and_write
 from anew.spark.pushscan import EncodeTask, encode_rows, scan_files
 
 
@@ -33,41 +42,67 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Codecs:
+    """How values were compressed, and are to be; no source for a push."""
+
+    source: Compressor | None
+    target: Compressor
+
+
+@dataclass(frozen=True, slots=True)
 class Built:
     """What the tasks made; nothing of it counts before it is sealed.
 
     Attributes:
-        sub_partitions: One per partition, also of empty ones.
+        sub_partitions: All of them, also the empty ones.
         ledger: The whole account, balanced.
         duplicates: Examples of keys that came twice in a push, hex.
         scans: The reports of a push's scanning tasks (misfits and null keys).
+        dictionary: Where the dictionary of zstd_dict lies in the target's deep store.
     """
 
     sub_partitions: tuple[SubPartition, ...]
     ledger: Ledger
-    duplicates: tuple[str, ...]
-    scans: tuple[dict[str, Any], ...]
+    duplicates: tuple[str, ...] = ()
+    scans: tuple[dict[str, Any], ...] = ()
+    dictionary: str | None = None
 
 
-def build_repush(spark: SparkSession, plan: Plan, place: Place, source: Manifest, feeds: tuple[Feed, ...]) -> Built:
-    """Merge a version's base with the feed records of the plan.
+def build_repush(
+    spark: SparkSession, plan: Plan, place: Place, codecs: Codecs, source: Manifest, feeds: tuple[Feed, ...]
+) -> Built:
+    """Merge a version's base with the feed records of the plan, on the path that the plan names.
 
     Raises:
         Failed: ``rows_lost``, ``split_missing``, ``build_failed``.
     """
-    scanned = repush_rows(spark, plan, place, source, feeds)
-    codec = source.config.compression
-    task = MergeTask(place.target_deep_store, place.directory, codec, plan.target.config.compression, False)
-    reports = run_merge(scanned, plan, task, {feed.incarnation: feed.id for feed in feeds})
+    task = MergeTask(
+        deep_store=place.target_deep_store,
+        directory=place.directory,
+        config=plan.target.config,
+        source=codecs.source,
+        target=codecs.target,
+        feeds={feed.incarnation: feed.id for feed in feeds},
+        floors=repush_floors(plan),
+        base=_base_groups(plan, place, source) if plan.path == "copartitioned" else None,
+    )
+    if task.base is None:
+        scanned = repush_rows(spark, plan, place, source, feeds)
+        ordered = partitioned_and_sorted(scanned, unit_expression(task.config), task.count)
+    else:
+        scanned = feed_rows(spark, plan, place, feeds)
+        ordered = partitioned_and_sorted(scanned, group_expression(task.config, task.base.groups), task.count)
+    reports = run_merge(ordered, task)
     base = Entry(
         count=sum(file.rows + file.tombstones for file in source.files),
         hash=sum(file.fingerprint for file in source.files) % (1 << 64),
     )
-    skipped = check_scans(reports, {"base": base}, {split.id for split in plan.splits.ranges})
-    return _built(plan, reports, skipped)
+    return _built(reports, check_scans(reports, {"base": base}, {split.id for split in plan.splits.ranges}))
 
 
-def build_push(spark: SparkSession, plan: Plan, place: Place, task: EncodeTask, header: list[str] | None) -> Built:
+def build_push(
+    spark: SparkSession, plan: Plan, place: Place, codecs: Codecs, task: EncodeTask, header: list[str] | None
+) -> Built:
     """Encode the rows of a push's files.
 
     Raises:
@@ -77,52 +112,98 @@ def build_push(spark: SparkSession, plan: Plan, place: Place, task: EncodeTask, 
     if plan.source.input is None:
         raise AssertionError("a push's plan names its input")
     scanned = encode_rows(scan_files(spark, plan.source.input, task, header), task)
-    merge = MergeTask(place.target_deep_store, place.directory, None, plan.target.config.compression, True)
-    reports = run_merge(scanned, plan, merge, {})
-    return _built(plan, reports, check_scans(reports, {}, set()))
+    merge = MergeTask(
+        deep_store=place.target_deep_store,
+        directory=place.directory,
+        config=plan.target.config,
+        source=None,
+        target=codecs.target,
+        feeds={},
+        floors=DropFloors(ttl_floor_ms=plan.target.ttl_floor_ms),
+        refuse_duplicates=True,
+    )
+    ordered = partitioned_and_sorted(scanned, unit_expression(merge.config), merge.count)
+    reports = run_merge(ordered, merge)
+    return _built(reports, check_scans(reports, {}, set()))
+
+
+def build_empty(plan: Plan) -> Built:
+    """An empty version: every sub-partition is there and holds nothing (case C9)."""
+    config = plan.target.config
+    parts = tuple(
+        SubPartition(partition=partition, sub_partition=sub)
+        for partition in range(config.partitions)
+        for sub in range(config.amplification_factor)
+    )
+    return Built(parts, Ledger())
+
+
+def repush_floors(plan: Plan) -> DropFloors:
+    """What the winners of a repush are judged by."""
+    return DropFloors(plan.source.tombstone_floor_ms, plan.target.ttl_floor_ms, plan.target.tombstone_floor_ms)
+
+
+def source_floors(plan: Plan) -> DropFloors:
+    """What a reader of the source version does not see."""
+    return DropFloors(plan.source.tombstone_floor_ms, plan.source.ttl_floor_ms)
 
 
 def repush_rows(spark: SparkSession, plan: Plan, place: Place, source: Manifest, feeds: tuple[Feed, ...]) -> DataFrame:
     """All rows that a repush reads: the base's and the feeds'."""
     store = open_deep_store(place.source_deep_store)
     base = scan_base(spark, store, source, plan.splits.max_records)
-    if not plan.splits.ranges:
-        return base
-    return base.unionByName(scan_log(spark, plan.source, feeds, place.source_log, plan.splits))
+    return base.unionByName(feed_rows(spark, plan, place, feeds)) if plan.splits.ranges else base
 
 
-def run_merge(scanned: DataFrame, plan: Plan, task: MergeTask, feeds: dict[int, str]) -> list[TaskReport]:
-    """Run the job; one report per partition comes back as a row.
+def feed_rows(spark: SparkSession, plan: Plan, place: Place, feeds: tuple[Feed, ...]) -> DataFrame:
+    """The rows of the plan's log ranges, columns `SCANNED`."""
+    if plan.splits.ranges:
+        return scan_log(spark, plan.source, feeds, place.source_log, plan.splits)
+    return no_rows(spark)
+
+
+def run_merge(ordered: DataFrame, task: MergeTask) -> list[TaskReport]:
+    """Run the job; one report per task comes back as a row.
 
     Raises:
         Failed: ``build_failed`` with the task's own reason, or what the task raised of ours.
     """
-    ordered = partitioned_and_sorted(scanned, plan.target.config)
     try:
-        rows = ordered.mapInArrow(merge_and_write(task, feeds), REPORT_SCHEMA).collect()
+        rows = ordered.mapInArrow(merge_and_write(task), REPORT_SCHEMA).collect()
     except AnewError:
         raise
     except Exception as error:
         raise reason_of(error) from error
     reports = [TaskReport.model_validate_json(row["report"]) for row in rows]
-    found = sorted(report.partition for report in reports)
-    if found != list(range(plan.target.config.partitions)):
+    found = sorted(report.index for report in reports)
+    if found != list(range(task.count)):
         raise Failed(
             "partition_missing",
             "not every partition was made exactly once",
             found=found[:20],
-            expected=f"0 … {plan.target.config.partitions - 1}",
+            expected=f"0 … {task.count - 1}",
         )
-    return sorted(reports, key=lambda report: report.partition)
+    return sorted(reports, key=lambda report: report.index)
 
 
-def _built(plan: Plan, reports: list[TaskReport], skipped: Entry) -> Built:
-    ledger = total_ledger([report.ledger for report in reports])
-    ledger = ledger.model_copy(update={"read": ledger.read + skipped, "skipped": skipped})
+def _base_groups(plan: Plan, place: Place, source: Manifest) -> BaseGroups:
+    groups = groups_of(source.config, plan.target.config)
+    runs: list[list[tuple[str, ...]]] = [[] for _ in range(groups.count)]
+    for part in source.sub_partitions:
+        if len(part.runs) > 1:
+            raise AssertionError("one run is written; several may share keys, which the merge of runs does not expect")
+        group = groups.of(part.partition, part.sub_partition)
+        runs[group] += [tuple(file.path for file in run) for run in part.runs]
+    return BaseGroups(place.source_deep_store, groups, tuple(tuple(group) for group in runs))
+
+
+def _built(reports: list[TaskReport], before_shuffle: Ledger) -> Built:
+    ledger = total_ledger([report.ledger for report in reports]) + before_shuffle
     ledger.check()
+    made = sorted((made for report in reports for made in report.files), key=lambda f: (f.partition, f.sub_partition))
     parts = tuple(
-        SubPartition(partition=report.partition, sub_partition=0, runs=() if report.file is None else ((report.file,),))
-        for report in reports
+        SubPartition(partition=f.partition, sub_partition=f.sub_partition, runs=() if f.file is None else ((f.file,),))
+        for f in made
     )
     duplicates = tuple(key for report in reports for key in report.duplicates)
     scans = tuple(scan for report in reports for scan in report.scans)

@@ -6,8 +6,10 @@ import json
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
@@ -19,6 +21,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from anew.core.copartition import Groups
+from anew.core.partition import is_custom
+from anew.core.partitioning import partitioner_of
 from anew.core.rows import ROWS, SORT_COLUMNS
 from anew.core.store import Frozen
 
@@ -39,6 +44,9 @@ _KIND: Any = pa.field("kind", pa.int8(), nullable=False)
 _COLUMNS: list[Any] = [*ROWS, _KIND]
 SCANNED = pa.schema(_COLUMNS)
 """`ROWS` and the kind."""
+_HELD: Any = pa.field("held", pa.bool_(), nullable=False)
+HELD = pa.schema([*SCANNED, _HELD])
+"""`SCANNED` and whether the row is of the source's base, which a winner inherits from its key's other rows (R12)."""
 
 _SPARK_TYPES = {
     pa.binary(): BinaryType(),
@@ -52,6 +60,20 @@ _SPARK_TYPES = {
 def spark_schema(schema: pa.Schema) -> StructType:
     """The Spark schema of an Arrow schema of flat columns."""
     return StructType([StructField(field.name, _SPARK_TYPES[field.type], field.nullable) for field in schema])
+
+
+def no_rows(spark: SparkSession) -> DataFrame:
+    """No row, columns `SCANNED`.
+
+    Not createDataFrame: it makes this session the thread's active one, and Spark then refuses to register the log's
+    source in any other session of the process.
+    """
+    return spark.range(0).select(*(F.lit(None).cast(f.dataType).alias(f.name) for f in spark_schema(SCANNED)))
+
+
+def with_held(rows: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.RecordBatch:
+    """Rows of the columns `SCANNED` with the column that `HELD` adds."""
+    return pa.RecordBatch.from_arrays([*rows.columns, pa.array(kinds == int(Kind.BASE))], schema=HELD)
 
 
 def report_row(report: dict[str, Any]) -> pa.RecordBatch:
@@ -74,7 +96,36 @@ def report_row(report: dict[str, Any]) -> pa.RecordBatch:
 
 def partition_expression(config: Frozen) -> Column:
     """The partition id of the ``key`` column, in [0, partitions)."""
+    if is_custom(config.partitioner):
+        return checked_partition(_custom_partition(config)(F.col("key")), config.partitions)
     return checked_partition(F.pmod(F.xxhash64("key"), F.lit(config.partitions)).cast("int"), config.partitions)
+
+
+def sub_partition_expression(factor: int) -> Column:
+    """The sub-partition of the ``key`` column, in [0, factor); see `anew.core.partition.sub_partitions_of`."""
+    return F.lit(0) if factor == 1 else F.pmod(F.xxhash64(F.lit(1), "key"), F.lit(factor)).cast("int")
+
+
+def unit_expression(config: Frozen) -> Column:
+    """``partition * amplification_factor + sub-partition`` of the ``key`` column: what one task makes."""
+    factor = config.amplification_factor
+    return partition_expression(config) * F.lit(factor) + sub_partition_expression(factor)
+
+
+def group_expression(config: Frozen, groups: Groups) -> Column:
+    """The group of the ``key`` column under a target's configuration; see `anew.core.copartition`."""
+    partition = F.pmod(partition_expression(config), F.lit(groups.partitions))
+    sub = F.pmod(sub_partition_expression(config.amplification_factor), F.lit(groups.sub_partitions))
+    return (partition * F.lit(groups.sub_partitions) + sub).cast("int")
+
+
+def _custom_partition(config: Frozen) -> Any:
+    def place(keys: pa.Array[Any]) -> pa.Array[Any]:
+        bodies: Any = keys.cast(pa.binary())
+        return pa.array(partitioner_of(config).of_all(bodies), pa.int32())
+
+    make: Any = F.arrow_udf  # type: ignore[attr-defined]  # decorated away from the checker's sight
+    return make(place, IntegerType())
 
 
 def checked_partition(partition: Column, count: int) -> Column:
@@ -87,7 +138,7 @@ def checked_partition(partition: Column, count: int) -> Column:
     return F.when(in_range, partition).otherwise(F.raise_error(message).cast("int"))
 
 
-def partitioned_and_sorted(scanned: DataFrame, config: Frozen) -> DataFrame:
-    """The scanned rows, one Spark partition per partition of the new version, in the order that the merge wants."""
-    with_partition = scanned.withColumn("pid", partition_expression(config))
-    return with_partition.repartitionById(config.partitions, F.col("pid")).sortWithinPartitions(*SORT_COLUMNS)
+def partitioned_and_sorted(scanned: DataFrame, place: Column, count: int) -> DataFrame:
+    """The scanned rows in ``count`` Spark partitions by ``place``, in the order that the merge wants."""
+    with_place = scanned.withColumn("pid", place)
+    return with_place.repartitionById(count, F.col("pid")).sortWithinPartitions(*SORT_COLUMNS)

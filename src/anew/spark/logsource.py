@@ -17,22 +17,29 @@ from pyspark.sql.types import StructType
 
 from anew.api.models import LogLocation
 from anew.core.admission import admit, with_hashes
+from anew.core.arrow import concat
+from anew.core.combining import combine
 from anew.core.errors import Failed
 from anew.core.feed import Feed
 from anew.core.hashing import total
+from anew.core.ledger import MODULUS, Entry
 from anew.core.plan import LogSplit, Source, Splits
 from anew.log.interface import Log, TopicPartition
 from anew.log.open import open_log
 from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
 
 _BATCH_RECORDS = 10_000
+_COMBINED_ROWS = 100_000
 _STALL_SECONDS = 60.0
 _IDLE_SECONDS = 0.05
 _TASKS_PER_CORE = 2
 
 
 class LogSource(DataSource):
-    """Reads the ranges of a plan. Options: ``location``, ``feeds``, ``groups`` of splits, ``starts`` (all JSON)."""
+    """Reads the ranges of a plan.
+
+    Options, all JSON: ``location``, ``feeds``, ``groups`` of splits, ``starts``, ``combiner``.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -56,6 +63,7 @@ class LogSourceReader(DataSourceReader):
         self._location = LogLocation.model_validate_json(options["location"])
         self._feeds = {feed.id: feed for feed in map(Feed.model_validate, json.loads(options["feeds"]))}
         self._groups = [[LogSplit.model_validate(split) for split in group] for group in json.loads(options["groups"])]
+        self._combiner = bool(json.loads(options["combiner"]))
         self._starts = {(feed, int(p)): int(o) for feed, p, o in json.loads(options["starts"])}
 
     def partitions(self) -> list[InputPartition]:
@@ -67,7 +75,8 @@ class LogSourceReader(DataSourceReader):
         log = open_log(self._location.kind, self._location.address, clock=_no_clock)
         try:
             for split in self._groups[partition.value]:
-                yield from scan_split(log, self._feeds[split.feed], split, self._starts[split.feed, split.partition])
+                scan = scan_split(log, self._feeds[split.feed], split, self._starts[split.feed, split.partition])
+                yield from combine_split(scan) if self._combiner else scan
         finally:
             log.close()
 
@@ -126,6 +135,39 @@ def scan_split(log: Log, feed: Feed, split: LogSplit, start: int) -> Iterator[pa
     )
 
 
+def combine_split(scan: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A split's scan with its rows combined, `_COMBINED_ROWS` at a time; its report says what that saved.
+
+    Splits are combined one by one: what another one holds of the same key decides as well.
+    """
+    superseded, raised, records, fingerprint = Entry(), Entry(), 0, 0
+    for rows in _gathered(scan):
+        if rows.column("kind")[0].as_py() == int(Kind.REPORT):
+            report = json.loads(rows.column("value")[0].as_py())
+            saved = {"superseded": superseded.model_dump(), "raised": raised.model_dump()}
+            yield report_row({**report, **saved, "records": records, "hash": fingerprint})
+            continue
+        combined = combine(rows)
+        superseded, raised = superseded + combined.superseded, raised + combined.raised
+        records += combined.rows.num_rows
+        fingerprint = (fingerprint + total(combined.rows.column("hash").to_numpy())) % MODULUS
+        yield combined.rows
+
+
+def _gathered(scan: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows in batches of about `_COMBINED_ROWS`; the report by itself."""
+    waiting: list[pa.RecordBatch] = []
+    for rows in scan:
+        is_report = rows.num_rows == 1 and rows.column("kind")[0].as_py() == int(Kind.REPORT)
+        if waiting and (is_report or sum(batch.num_rows for batch in waiting) >= _COMBINED_ROWS):
+            yield concat(waiting)
+            waiting = []
+        if is_report:
+            yield rows
+        elif rows.num_rows:
+            waiting.append(rows)
+
+
 def scan_log(
     spark: SparkSession, source: Source, feeds: tuple[Feed, ...], location: LogLocation, splits: Splits
 ) -> DataFrame:
@@ -139,6 +181,7 @@ def scan_log(
         .option("feeds", json.dumps([feed.model_dump(mode="json") for feed in feeds]))
         .option("groups", json.dumps([[split.model_dump() for split in group] for group in groups]))
         .option("starts", json.dumps(starts))
+        .option("combiner", json.dumps(splits.combiner))
         .load()
     )
 

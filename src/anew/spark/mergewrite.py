@@ -1,4 +1,8 @@
-"""The task that makes one partition: merge, recode, write, read back, report."""
+"""The task that makes sub-partitions: merge, drop, recode, write, read back, report.
+
+On the general path a task gets all rows of one sub-partition out of the shuffle. On the co-partitioned path it gets the
+feed records of a group, reads the group's sorted base files itself, and writes the group's sub-partitions.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +14,48 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 from pyspark import TaskContext
 
-from anew.codec.compression import Compressor, compressor, recode
+from anew.codec.compression import Compressor, recode
 from anew.core.arrow import bytes_list, replaced, take
+from anew.core.copartition import Groups
+from anew.core.dropping import DropFloors, drop
 from anew.core.errors import Failed
 from anew.core.hashing import row_hashes, total
 from anew.core.ledger import Entry, Ledger
-from anew.core.reduce import WinnerReducer, run_starts
+from anew.core.partition import sub_partitions_of
+from anew.core.partitioning import partitioner_of
+from anew.core.reduce import ReduceCounts, WinnerReducer, run_starts
 from anew.core.rows import ROWS
+from anew.core.sortedruns import RunMerger
+from anew.core.store import Frozen
+from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
-from anew.segments.basefile import BaseFileWriter
+from anew.segments.basefile import BaseFileWriter, read_rows
 from anew.segments.layout import attempt_path
 from anew.segments.manifest import BaseFile
-from anew.spark.frames import Kind
+from anew.spark.frames import HELD, SCANNED, Kind, with_held
 
 REPORT_SCHEMA = "report string"
 _BATCH = "batch"
 _EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BaseGroups:
+    """The base of the co-partitioned path.
+
+    Attributes:
+        deep_store: Root of the source's deep store.
+        groups: How sub-partitions fall into groups.
+        runs: Per group its sorted runs, each the paths of its files in key order; no key is in two runs.
+    """
+
+    deep_store: str
+    groups: Groups
+    runs: tuple[tuple[tuple[str, ...], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,50 +65,79 @@ class MergeTask:
     Attributes:
         deep_store: Root of the target's deep store.
         directory: The version's directory below it.
-        source_codec: The codec of base rows; None for a push.
-        target_codec: The codec of what is written.
+        config: The target's frozen configuration.
+        source: The codec of base rows; None for a push.
+        target: The codec of what is written.
+        feeds: Incarnation → feed id, for the account by source.
+        floors: What winners are judged by.
+        base: The base's files where tasks read them themselves; None on the general path.
         refuse_duplicates: Whether a key that comes twice is to be reported with examples (a push).
     """
 
     deep_store: str
     directory: str
-    source_codec: str | None
-    target_codec: str
-    refuse_duplicates: bool
+    config: Frozen
+    source: Compressor | None
+    target: Compressor
+    feeds: dict[int, str]
+    floors: DropFloors = field(default_factory=DropFloors)
+    base: BaseGroups | None = None
+    refuse_duplicates: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many tasks there are."""
+        return self.config.sub_partitions if self.base is None else self.base.groups.count
+
+    def units(self, index: int) -> list[tuple[int, int]]:
+        """The (partition, sub-partition) pairs that a task makes."""
+        factor = self.config.amplification_factor
+        if self.base is None:
+            return [divmod(index, factor)]
+        pairs = [(partition, sub) for partition in range(self.config.partitions) for sub in range(factor)]
+        return [pair for pair in pairs if self.base.groups.of(*pair) == index]
+
+
+class MadeFile(BaseModel):
+    """One sub-partition with its file, None when it holds nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    partition: int
+    sub_partition: int
+    file: BaseFile | None
 
 
 class TaskReport(BaseModel):
     """What one finished task says; only reports that reach the driver count.
 
     Attributes:
-        partition: The partition that it made.
+        index: Which task.
         ledger: Its part of the account.
-        file: The base file, None when the partition holds nothing.
-        sources: Rows per source (``base``, ``<feed>/<partition>``, ``push``) as they came out of the shuffle.
+        files: The sub-partitions that it made.
+        sources: Rows per source (``base``, ``<feed>/<partition>``, ``push``) as they came to the merge.
         scans: The reports of scanning tasks that were routed here.
         duplicates: Examples of keys (hex) that came more than once, when these are refused.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    partition: int
+    index: int
     ledger: Ledger
-    file: BaseFile | None
+    files: tuple[MadeFile, ...]
     sources: dict[str, Entry]
     scans: tuple[dict[str, Any], ...] = ()
     duplicates: tuple[str, ...] = ()
 
 
-def merge_and_write(
-    task: MergeTask, feeds: dict[int, str]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``; ``feeds`` maps an incarnation to its feed's id, for the account by source."""
+def merge_and_write(task: MergeTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow``."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         if context is None:
             raise AssertionError("runs inside a Spark task")
-        report = _Merge(task, feeds, context.partitionId(), f"t{context.taskAttemptId()}").run(batches)
+        report = _Merge(task, context.partitionId(), f"t{context.taskAttemptId()}").run(batches)
         yield pa.RecordBatch.from_pydict({"report": [report.model_dump_json()]})
 
     return run
@@ -89,80 +145,103 @@ def merge_and_write(
 
 @dataclass(slots=True)
 class _Merge:
-    """One partition's pass over its sorted rows."""
+    """One task's pass over its sorted rows."""
 
     task: MergeTask
-    feeds: dict[int, str]
-    partition: int
+    index: int
     attempt: str
     sources: dict[str, Entry] = field(default_factory=dict)
     scans: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[str] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskReport:
-        """Merge, recode and write everything; nothing is left behind when it fails."""
-        source, target = self._codecs()
-        reducer = WinnerReducer(rehash=lambda rows: row_hashes(_decoded(rows, source)))
-        path = attempt_path(self.task.directory, self.partition, 0, self.attempt)
-        writer = BaseFileWriter.open(open_deep_store(self.task.deep_store), path)
-        try:
-            for batch in batches:
-                rows = self._records(batch)
-                if self.task.refuse_duplicates:
-                    self._note_duplicates(rows)
-                writer.write(self._finished(reducer.feed(rows), source, target))
-            writer.write(self._finished(reducer.finish(), source, target))
-            file = writer.close()
-        except BaseException:
-            writer.abort()
-            raise
-        counts = reducer.counts
-        written = Entry() if file is None else Entry(count=file.rows + file.tombstones, hash=file.fingerprint)
-        ledger = Ledger(
+        """Merge, drop, recode and write everything; nothing is left behind when it fails."""
+        task = self.task
+        source = task.target if task.source is None else task.source
+        counts = ReduceCounts()
+        with _Outputs(task, self.index, self.attempt) as outputs:
+            for winners in self._winners(self._records(batches), source, counts):
+                kept = drop(winners, task.floors)
+                self.ledger += Ledger(expired=kept.expired, deleted=kept.deleted, skipped=kept.rejected)
+                outputs.write(_encoded(self._as_written(kept.rows), source, task.target))
+            files = outputs.close()
+        written = [Entry(count=f.file.rows + f.file.tombstones, hash=f.file.fingerprint) for f in files if f.file]
+        merged = Ledger(
             read=Entry(count=counts.read, hash=counts.read_hash),
             superseded=Entry(count=counts.superseded, hash=counts.superseded_hash),
             raised=Entry(count=counts.raised, hash=counts.raised_hash),
-            written=written,
+            written=sum(written, Entry()),
         )
         return TaskReport(
-            partition=self.partition,
-            ledger=ledger,
-            file=file,
+            index=self.index,
+            ledger=self.ledger + merged,
+            files=files,
             sources=self.sources,
             scans=tuple(self.scans),
             duplicates=tuple(self.duplicates),
         )
 
-    def _finished(self, rows: pa.RecordBatch, source: Compressor, target: Compressor) -> pa.RecordBatch:
+    def _winners(
+        self, rows: Iterator[pa.RecordBatch], source: Compressor, counts: ReduceCounts
+    ) -> Iterator[pa.RecordBatch]:
+        def rehash(changed: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+            return row_hashes(_decoded(changed, source))
+
+        if self.task.base is not None:
+            store = open_deep_store(self.task.base.deep_store)
+            runs = [self._base_rows(store, run) for run in self.task.base.runs[self.index]]
+            schema = HELD if self.task.floors.rejected_below_ms else SCANNED
+            yield from RunMerger(rehash, counts).merge(runs, rows, schema)
+            return
+        reducer = WinnerReducer(rehash, counts)
+        for batch in rows:
+            if self.task.refuse_duplicates:
+                self._note_duplicates(batch)
+            yield reducer.feed(batch)
+        yield reducer.finish()
+
+    def _base_rows(self, store: DeepStore, paths: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """The rows of a sorted run."""
+        for path in paths:
+            with store.open(path) as opened:
+                for rows in read_rows(opened):
+                    kinds = pa.repeat(pa.scalar(int(Kind.BASE), pa.int8()), rows.num_rows)
+                    scanned = pa.RecordBatch.from_arrays([*rows.columns, kinds], schema=SCANNED)
+                    hashes = scanned.column("hash").to_numpy()
+                    self._count("base", Entry(count=rows.num_rows, hash=total(hashes)))
+                    yield self._with_held(scanned, kinds.to_numpy())
+
+    def _as_written(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The winners as they are written; those of a push lose the order of the input, which is no part of a stamp."""
-        if rows.num_rows and self.task.source_codec is None:
+        if rows.num_rows and self.task.source is None:
             for name in ("feed_partition", "offset"):
                 zeros: Any = pa.array(np.zeros(rows.num_rows), rows.schema.field(name).type)
                 rows = replaced(rows, name, zeros)
-        return _encoded(rows, source, target)
+        return rows
 
-    def _codecs(self) -> tuple[Compressor, Compressor]:
-        target = compressor(self.task.target_codec)
-        return (target if self.task.source_codec is None else compressor(self.task.source_codec)), target
+    def _records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches without scan reports, checked to belong here, with the columns that the merge wants."""
+        for batch in batches:
+            places, kinds = batch.column("pid").to_numpy(), batch.column("kind").to_numpy()
+            is_report = kinds == int(Kind.REPORT)
+            if is_report.any():
+                self.scans += [json.loads(v) for v in bytes_list(take(batch, is_report.nonzero()[0]).column("value"))]
+                batch, kinds = take(batch, (~is_report).nonzero()[0]), kinds[~is_report]
+                places = places[~is_report]
+            if (places != self.index).any():
+                raise Failed(
+                    "wrong_partition",
+                    "the shuffle brought rows of another partition",
+                    found=sorted({int(place) for place in places[:1000]}),
+                    expected=self.index,
+                )
+            rows = batch.select(SCANNED.names).cast(SCANNED)
+            self._count_sources(rows, kinds)
+            yield self._with_held(rows, kinds)
 
-    def _records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch without scan reports, checked to belong here, its columns as the merge wants them."""
-        partitions = batch.column("pid").to_numpy()
-        kinds = batch.column("kind").to_numpy()
-        is_report = kinds == int(Kind.REPORT)
-        if is_report.any():
-            self.scans += [json.loads(v) for v in bytes_list(take(batch, is_report.nonzero()[0]).column("value"))]
-            batch, kinds = take(batch, (~is_report).nonzero()[0]), kinds[~is_report]
-            partitions = partitions[~is_report]
-        if (partitions != self.partition).any():
-            raise Failed(
-                "wrong_partition",
-                "the shuffle brought rows of another partition",
-                found=sorted({int(p) for p in partitions[:1000]}),
-                expected=self.partition,
-            )
-        self._count_sources(batch, kinds)
-        return batch
+    def _with_held(self, rows: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.RecordBatch:
+        return with_held(rows, kinds) if self.task.floors.rejected_below_ms else rows
 
     def _count_sources(self, rows: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> None:
         hashes = rows.column("hash").to_numpy().view(np.uint64)
@@ -172,17 +251,57 @@ class _Merge:
         for code in np.unique(codes):
             chosen = hashes[codes == code]
             name = "base" if code < 0 else self._source_name(int(code))
-            entry = Entry(count=chosen.size, hash=total(chosen))
-            self.sources[name] = self.sources.get(name, Entry()) + entry
+            self._count(name, Entry(count=chosen.size, hash=total(chosen)))
+
+    def _count(self, source: str, entry: Entry) -> None:
+        self.sources[source] = self.sources.get(source, Entry()) + entry
 
     def _source_name(self, code: int) -> str:
-        feed = self.feeds.get(code >> 32)
+        feed = self.task.feeds.get(code >> 32)
         return _BATCH if feed is None else f"{feed}/{code & 0xFFFFFFFF}"
 
     def _note_duplicates(self, rows: pa.RecordBatch) -> None:
         if len(self.duplicates) < _EXAMPLES and rows.num_rows:
             again = (~run_starts(rows, ("key",))).nonzero()[0][:_EXAMPLES]
             self.duplicates += [key.hex() for key in bytes_list(take(rows, again).column("key"))]
+
+
+class _Outputs:
+    """The files that one task writes, one per sub-partition; a context manager that gives up what was not closed."""
+
+    def __init__(self, task: MergeTask, index: int, attempt: str) -> None:
+        self._config = task.config
+        self._units = task.units(index)
+        store = open_deep_store(task.deep_store)
+        paths = [attempt_path(task.directory, partition, sub, attempt) for partition, sub in self._units]
+        self._writers = [BaseFileWriter.open(store, path) for path in paths]
+
+    def __enter__(self) -> _Outputs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for writer in self._writers:
+            writer.abort()
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Add rows in key order, each where its key belongs."""
+        if len(self._writers) == 1:
+            self._writers[0].write(rows)
+        elif rows.num_rows:
+            keys: Any = rows.column("key")
+            factor = self._config.amplification_factor
+            placed = partitioner_of(self._config).of_all(keys) * factor + sub_partitions_of(keys, factor)
+            for (partition, sub), writer in zip(self._units, self._writers, strict=True):
+                writer.write(take(rows, (placed == partition * factor + sub).nonzero()[0]))
+
+    def close(self) -> tuple[MadeFile, ...]:
+        """Finish and verify the files."""
+        files = tuple(
+            MadeFile(partition=partition, sub_partition=sub, file=writer.close())
+            for (partition, sub), writer in zip(self._units, self._writers, strict=True)
+        )
+        self._writers = []
+        return files
 
 
 def _encoded(rows: pa.RecordBatch, source: Compressor, target: Compressor) -> pa.RecordBatch:
@@ -196,12 +315,13 @@ def _encoded(rows: pa.RecordBatch, source: Compressor, target: Compressor) -> pa
     elif not raw.any():
         values = recode(values, source, target)
     else:
-        # Each row is decoded or encoded by its own kind, then both parts are put back in order.
-        order = np.concatenate([raw.nonzero()[0], (~raw).nonzero()[0]])
-        encoded = target.compress_array(take(rows, raw.nonzero()[0]).column("value"))
-        recoded = recode(take(rows, (~raw).nonzero()[0]).column("value"), source, target)
-        joined: Any = pa.concat_arrays([encoded, recoded])
-        values = joined.take(pa.array(order.argsort()))
+        if not source.same_bytes_as(target):
+            plain = pc.if_else(pa.array(raw), pa.scalar(None, values.type), values)
+            recoded: Any = recode(plain, source, target)
+            values = pc.coalesce(recoded, pc.if_else(pa.array(raw), values, pa.scalar(None, values.type)))
+        if not target.passes_through:
+            fresh: Any = target.compress_array(take(rows, raw.nonzero()[0]).column("value"))
+            values = pc.replace_with_mask(values, pa.array(raw), fresh.cast(values.type))
     return replaced(rows, "value", values).select(ROWS.names).cast(ROWS)
 
 
@@ -212,46 +332,3 @@ def _decoded(rows: pa.RecordBatch, source: Compressor) -> pa.RecordBatch:
         for value, plain in zip(rows.column("value").to_pylist(), raw, strict=True)
     ]
     return replaced(rows, "value", pa.array(values, pa.binary()))
-
-
-def check_scans(reports: list[TaskReport], expected: dict[str, Entry], split_ids: set[str]) -> Entry:
-    """Compare what came out of the shuffle with what was put in, source by source (rule R19).
-
-    Args:
-        reports: Of all merge tasks.
-        expected: Sources whose account is known beforehand (``base`` from the manifest).
-        split_ids: The splits of the plan: each must have reported exactly once.
-
-    Returns:
-        The records that scans put aside (count only; they never got a hash).
-
-    Raises:
-        Failed: ``split_missing``, ``rows_lost``.
-    """
-    scans = [scan for report in reports for scan in report.scans]
-    found_ids = [scan["split"] for scan in scans if "split" in scan]
-    if sorted(found_ids) != sorted(split_ids):
-        raise Failed(
-            "split_missing",
-            "the splits that reported are not the plan's",
-            found=sorted(set(found_ids) ^ split_ids)[:5],
-            expected=f"{len(split_ids)} splits, each once",
-        )
-    put_in = dict(expected)
-    for scan in scans:
-        entry = Entry(count=scan["records"], hash=scan["hash"])
-        put_in[scan["source"]] = put_in.get(scan["source"], Entry()) + entry
-    came_out: dict[str, Entry] = {}
-    for report in reports:
-        for name, entry in report.sources.items():
-            came_out[name] = came_out.get(name, Entry()) + entry
-    for name in put_in.keys() | came_out.keys():
-        if put_in.get(name, Entry()) != came_out.get(name, Entry()):
-            raise Failed(
-                "rows_lost",
-                f"rows of {name} were lost or made twice between the scan and the merge",
-                found=f"{came_out.get(name, Entry()).count} rows",
-                expected=f"{put_in.get(name, Entry()).count} rows",
-                hint="the new version is not used; run the rebuild again",
-            )
-    return Entry(count=sum(int(scan.get("skipped", 0)) for scan in scans), hash=0)

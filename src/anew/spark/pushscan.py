@@ -27,8 +27,8 @@ from anew.core.errors import InvalidRequest
 from anew.core.hashing import total
 from anew.core.plan import PushInput
 from anew.core.rows import ROWS
-from anew.core.settings import did_you_mean
 from anew.core.stamp import BATCH
+from anew.core.suggest import did_you_mean
 from anew.spark.avrosource import AvroSource
 from anew.spark.failures import reason_of
 from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
@@ -141,6 +141,20 @@ def scan_files(spark: SparkSession, files: PushInput, task: EncodeTask, header: 
 def encode_rows(frame: DataFrame, task: EncodeTask) -> DataFrame:
     """The rows as `SCANNED`, batch-stamped, in input order within a file; each task ends with its report."""
     return frame.mapInArrow(_encoder(task), spark_schema(SCANNED))
+
+
+def sample_values(scanned: DataFrame, count: int) -> list[bytes]:
+    """Up to so many values of encoded rows (columns `SCANNED`), as Avro bodies.
+
+    Raises:
+        Failed: ``build_failed``.
+    """
+    found = scanned.where((F.col("kind") == int(Kind.RAW)) & F.col("value").isNotNull()).select("value").limit(count)
+    try:
+        values: list[Any] = found.toArrow().column("value").to_pylist()
+    except Exception as error:
+        raise reason_of(error) from error
+    return values
 
 
 def _text_reader(spark: SparkSession, options: dict[str, str], fields: list[StructField]) -> DataFrameReader:

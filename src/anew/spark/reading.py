@@ -12,24 +12,26 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
-from anew.codec.compression import compressor
+from anew.codec.compression import Compressor
 from anew.codec.vector import arrow_schema, decode_table
 from anew.core.arrow import bytes_list, take
+from anew.core.dropping import DropFloors, drop
 from anew.core.feed import Feed
 from anew.core.plan import Plan
 from anew.core.reduce import WinnerReducer
 from anew.segments.manifest import Manifest
 from anew.spark.build import Place, repush_rows
-from anew.spark.frames import Kind, partitioned_and_sorted
+from anew.spark.frames import SCANNED, Kind, partitioned_and_sorted, unit_expression, with_held
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeTask:
-    """What crosses to the executors: schemas as texts, the base's codec, the newest value schema's id."""
+    """What crosses to the executors: schemas as texts, the base's codec, and the version's floors."""
 
     key_schema: str
     schemas: dict[int, str]
-    codec: str
+    codec: Compressor
+    floors: DropFloors
 
     @property
     def newest(self) -> int:
@@ -50,7 +52,9 @@ def read_rows(
         feeds: The feeds that it applies.
         task: How to decode.
     """
-    ordered = partitioned_and_sorted(repush_rows(spark, plan, place, source, feeds), plan.target.config)
+    config = plan.target.config
+    scanned = repush_rows(spark, plan, place, source, feeds)
+    ordered = partitioned_and_sorted(scanned, unit_expression(config), config.sub_partitions)
     return ordered.mapInArrow(_decoder(task), from_arrow_schema(output_schema(task)))
 
 
@@ -74,9 +78,11 @@ def _decoder(task: DecodeTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reducer = WinnerReducer(rehash=_no_hashes)
         for batch in batches:
-            records = (batch.column("kind").to_numpy() != int(Kind.REPORT)).nonzero()[0]
-            yield _decoded(reducer.feed(take(batch, records)), task)
-        yield _decoded(reducer.finish(), task)
+            kinds = batch.column("kind").to_numpy()
+            records = (kinds != int(Kind.REPORT)).nonzero()[0]
+            rows = with_held(take(batch, records).select(SCANNED.names).cast(SCANNED), kinds[records])
+            yield _decoded(drop(reducer.feed(rows), task.floors).rows, task)
+        yield _decoded(drop(reducer.finish(), task.floors).rows, task)
 
     return run
 
@@ -102,7 +108,7 @@ def _column(schema: AvroSchema, bodies: Any) -> Any:
 
 def _bodies(rows: pa.RecordBatch, task: DecodeTask, newest: AvroSchema) -> Any:
     """The values as bodies of the newest schema: uncompressed, and written again where an older schema wrote them."""
-    codec = compressor(task.codec)
+    codec = task.codec
     schemas = {number: parse_schema(text) for number, text in task.schemas.items()}
     base = rows.column("kind").to_numpy() == int(Kind.BASE)
     bodies: list[bytes] = []

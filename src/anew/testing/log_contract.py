@@ -74,6 +74,28 @@ class LogContract(ABC):
         log.create_topic(TOPIC)
         assert log.offsets(AT) == Offsets(0, 3)
 
+    def test_a_closed_topic_takes_nothing(self, log: Log, tmp_path: Path, clock: ManualClock) -> None:
+        """Nobody appends to a closed topic, through whatever handle, until it is opened; what is there can be read."""
+        log.append(AT, some_records(2))
+        log.set_open(TOPIC, is_open=False, epoch=5)
+        other = self.open_log(tmp_path, clock)
+        for handle in (log, other):
+            with pytest.raises(Refused) as caught:
+                handle.append(AT, some_records(1))
+            assert caught.value.code == "topic_closed"
+        assert log.offsets(AT) == Offsets(0, 2)
+        assert len(keys(other, AT)) == 2
+        log.set_open(TOPIC, is_open=True, epoch=6)
+        assert other.append(AT, some_records(1)).first_offset == 2
+        other.close()
+
+    def test_an_older_word_about_a_closed_topic_changes_nothing(self, log: Log) -> None:
+        """Of two that open and close, the greater epoch has its way, whoever comes last."""
+        log.set_open(TOPIC, is_open=False, epoch=5)
+        log.set_open(TOPIC, is_open=True, epoch=4)
+        with pytest.raises(Refused, match="takes no writes"):
+            log.append(AT, some_records(1))
+
     @pytest.mark.parametrize("other", [AGAIN, TopicSpec("flights_rt", "uid-1", 3)])
     def test_another_topic_of_the_name_is_refused(self, log: Log, other: TopicSpec) -> None:
         """Neither another uid nor another number of partitions takes over a name."""

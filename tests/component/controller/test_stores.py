@@ -37,6 +37,10 @@ def test_a_store_is_made_with_its_topic(cluster: Cluster) -> None:
     assert [row["what"] for row in cluster.client.history("flights")] == ["topics made", "create store"]
 
 
+def _placing(source: str) -> dict[str, Any]:
+    return {"settings": {"partitioner": "mine:Placing"}, "partitioner_source": source}
+
+
 _BAD_CREATES: list[tuple[dict[str, Any], str]] = [
     ({"name": "Flights"}, "bad_store_name"),
     ({"name": "flights_v7"}, "bad_store_name"),
@@ -45,8 +49,20 @@ _BAD_CREATES: list[tuple[dict[str, Any], str]] = [
     ({"value_schema": '"no_such_type"'}, "bad_schema"),
     ({"settings": {"partition": 8}}, "unknown_setting"),
     ({"settings": {"partitions": "many"}}, "bad_setting"),
-    ({"settings": {"compression": "zstd_dict"}}, "not_supported_yet"),
-    ({"settings": {"quota_bytes": 5}}, "not_supported_yet"),
+    ({"settings": {"transport": "log"}}, "not_supported_yet"),
+    ({"settings": {"active_fabric": "dc-0"}}, "not_supported_yet"),
+    ({"settings": {"amplification_factor": 0}}, "bad_setting"),
+    ({"settings": {"amplification_factor": 65}}, "bad_setting"),
+    ({"settings": {"partitions": 100_000, "amplification_factor": 2}}, "too_many_sub_partitions"),
+    ({"settings": {"repush_schedule": "every day"}}, "bad_schedule"),
+    ({"settings": {"repush_schedule": "0 3 * * *", "repush_when": "stale or"}}, "bad_condition"),
+    ({"settings": {"repush_when": "stale"}}, "contradiction"),
+    ({"settings": {"partitioner": "mine:Placing"}}, "bad_partitioner"),
+    (
+        {"settings": {"partitioner": "mine:Placing"}, "partitioner_source": "import nothing_of_that_name"},
+        "bad_partitioner",
+    ),
+    (_placing("class Placing: pass"), "bad_partitioner"),
 ]
 
 
@@ -118,7 +134,7 @@ def test_a_change_waits_for_the_next_version(cluster: Cluster) -> None:
     [
         ({"partition": 8}, "unknown_setting"),
         ({"partitions": "x"}, "bad_setting"),
-        ({"repush_when": "x"}, "not_supported_yet"),
+        ({"repush_when": "x"}, "bad_condition"),
         ({"rt_partitions": 8}, "fixed_setting"),
         ({"owner": "me", "skew_limit_seconds": 1}, "fixed_setting"),
     ],
@@ -131,8 +147,9 @@ def test_a_bad_change_changes_nothing(cluster: Cluster, settings: dict[str, Any]
     assert cluster.store() == before
 
 
-def test_hybrid_changes_only_before_the_first_version(cluster: Cluster) -> None:
-    """A store without a version may become hybrid and gets its topic; once there is one the change is refused."""
+@pytest.mark.case("stores:H5")
+def test_hybrid_does_not_change_while_a_version_is_made(cluster: Cluster) -> None:
+    """A store may become hybrid and gets its topic; while a push runs that is refused, afterwards it is pending."""
     cluster.create(hybrid=False)
     assert cluster.store().feeds == ()
     cluster.client.update_store("flights", UpdateStore(settings={"hybrid": True}))
@@ -140,11 +157,11 @@ def test_hybrid_changes_only_before_the_first_version(cluster: Cluster) -> None:
     rebuild = cluster.begin(cluster.push_plan())
     before = cluster.store()
     error = refused(Refused, lambda: cluster.client.update_store("flights", UpdateStore(settings={"hybrid": False})))
-    assert (error.code, error.expected) == ("hybrid_fixed", "hybrid = True")
+    assert (error.code, error.found) == ("rebuild_running", "hybrid = False")
     assert cluster.store() == before
     cluster.client.kill_rebuild(rebuild.id)
-    still = refused(Refused, lambda: cluster.client.update_store("flights", UpdateStore(settings={"hybrid": False})))
-    assert still.code == "hybrid_fixed"
+    cluster.client.update_store("flights", UpdateStore(settings={"hybrid": False}))
+    assert not cluster.store().config.hybrid
 
 
 def test_value_schemas_evolve(cluster: Cluster) -> None:

@@ -247,7 +247,7 @@ def value_of(engine: Engine, text: str, version: str = "current") -> str | None:
     """What the node serves for a key; None when absent, the error's code when it is not served."""
     try:
         served = engine.picture.store("words", None).version(version)
-        live = served.replica_of(served.partitioner.of(key_of(text))).get(key_of(text))
+        live = served.replica_of(served.place_of(key_of(text))).get(key_of(text))
     except AnewError as error:
         return error.code
     return None if live is None else live.body[1:].decode()

@@ -73,9 +73,9 @@ class StoreLife(RuleBasedStateMachine):
         )
         if self.store.in_the_making() is not None:
             with pytest.raises(Refused, match="is running"):
-                lifecycle.begin(self.store, plan, made)
+                lifecycle.begin(self.store, plan, made, self.now_ms)
             return
-        self.store = lifecycle.begin(self.store, plan, made)
+        self.store = lifecycle.begin(self.store, plan, made, self.now_ms)
         self.used.append(made.number)
 
     @rule()
@@ -83,7 +83,8 @@ class StoreLife(RuleBasedStateMachine):
         """The version in the making is sealed."""
         number = self._number(S.BUILDING)
         if number is not None:
-            self.store = lifecycle.seal(self.store, number, _manifest(number), self.now_ms)
+            version = lifecycle.existing(self.store, number)
+            self.store = lifecycle.seal(self.store, number, _manifest(number), version.start, self.now_ms)
 
     @rule()
     def catch_up_and_swap(self) -> None:
@@ -147,6 +148,9 @@ class StoreLife(RuleBasedStateMachine):
             assert number not in (self.store.current[FABRIC], source)
             if before.status in (S.BACKUP, S.ROLLED_BACK):
                 assert self.now_ms >= before.since_ms[FABRIC] + _RETENTION_SECONDS * 1000
+            elif before.status is S.DEFERRED:
+                overtaken = self.store.current[FABRIC] > number
+                assert overtaken or self.now_ms >= before.since_ms[FABRIC] + _RETENTION_SECONDS * 1000
             else:
                 assert before.status in (S.FAILED, S.KILLED)
             self.store = lifecycle.retire(self.store, number, self.now_ms)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anew.core.assignment import assign
 from anew.core.feed import FeedPartition, PositionMap
-from anew.core.partition import XxHash64Partitioner, feed_partitions_of, partitioner_named
+from anew.core.partition import XxHash64Partitioner, feed_partitions_of
 from anew.core.planning import split_ranges
 from tests.property.core.histories import MODEST
 
@@ -20,16 +20,10 @@ _FEED = "dc-0/s_rt#1"
 @given(st.integers(1, 200), st.lists(st.binary(max_size=16), max_size=30))
 def test_partitions_are_in_range_and_alike_one_by_one_or_together(count: int, keys: list[bytes]) -> None:
     """Each key's partition is in [0, count), and many keys get what each gets on its own."""
-    partitioner = partitioner_named("xxhash64", count)
+    partitioner = XxHash64Partitioner(count)
     each = [partitioner.of(key) for key in keys]
     assert partitioner.of_all(pa.array(keys, pa.binary())).tolist() == each
     assert all(0 <= partition < count for partition in each)
-
-
-def test_an_unknown_partitioner_is_refused() -> None:
-    """Another release's partitioner is not replaced by a known one."""
-    with pytest.raises(ValueError, match="murmur"):
-        partitioner_named("murmur", 4)
 
 
 @MODEST

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anew.core.admission import with_hashes
+from anew.core.arrow import concat
 from anew.core.hashing import total
 from anew.core.merge import Cell, merge_all
-from anew.core.reduce import WinnerReducer, find_winners, sort_rows
+from anew.core.reduce import HELD, WinnerReducer, find_winners, sort_rows
 from anew.core.rows import ROWS
 from anew.core.stamp import fabric_origin
 from anew.testing.builders import cells_of
@@ -74,6 +75,30 @@ def test_winners_of_one_batch_are_the_merge(keys: list[History]) -> None:
         assert merged is not None
         assert (merged.value, merged.stamp.time_ms) == (cell.value, time_ms)
         assert raised == (cell.stamp.time_ms != time_ms)
+
+
+@pytest.mark.case("rules:R12", "rules:R19")
+@MODEST
+@given(st.data(), st.lists(histories(), max_size=5), st.lists(st.integers(1, 6), min_size=1, max_size=4))
+def test_the_account_and_what_was_held_do_not_depend_on_batches(
+    data: st.DataObject, keys: list[History], sizes: list[int]
+) -> None:
+    """Batches of any size give the counts of one batch, and a winner is held where any row of its key is."""
+    rows = sort_rows(rows_of([(b"key-%d" % n, cell) for n, history in enumerate(keys) for cell in history.records]))
+    held = data.draw(st.lists(st.booleans(), min_size=rows.num_rows, max_size=rows.num_rows))
+    rows = rows.append_column(HELD, pa.array(held, pa.bool_()))
+    reducer, at_once, found, at = WinnerReducer(), WinnerReducer(), [rows.slice(0, 0)], 0
+    for number in range(rows.num_rows):
+        size = sizes[min(number, len(sizes) - 1)]
+        found.append(reducer.feed(rows.slice(at, size)))
+        at += size
+    last = rows.slice(at) if rows.num_rows else None
+    found += [reducer.finish(last)] if rows.num_rows else []
+    winners = concat(found)
+    assert winners.to_pylist() == at_once.finish(rows).to_pylist()
+    assert reducer.counts == at_once.counts
+    held_keys = {key for key, some in zip(rows.column("key").to_pylist(), held, strict=True) if some}
+    assert winners.column(HELD).to_pylist() == [key in held_keys for key in winners.column("key").to_pylist()]
 
 
 def _updates(count: int, begin: int, batch: int) -> pa.RecordBatch:

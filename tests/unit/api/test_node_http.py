@@ -39,12 +39,12 @@ def test_answers_are_values_with_what_the_node_says_of_the_store() -> None:
 
     client = _client(handle)
     assert client.batch("http://node-1", _ADDRESS, [b"a", b"b"]) == (_ANSWER, Seen(8, 12))
-    assert client.page("http://node-1", _ADDRESS, 3, b"\xff\xfe") == (page, Seen(8, 12))
-    assert client.page("http://node-1", Address("a/b", "uid-1", 7), 3, None)[0] == page
+    assert client.page("http://node-1", _ADDRESS, (3, 0), b"\xff\xfe") == (page, Seen(8, 12))
+    assert client.page("http://node-1", Address("a/b", "uid-1", 7), (3, 0), None)[0] == page
     assert asked == [
         "POST /v1/stores/flights/versions/7/keys:batch",
-        "GET /v1/stores/flights/versions/7/partitions/3/scan?after=__4",
-        "GET /v1/stores/a%2Fb/versions/7/partitions/3/scan",
+        "GET /v1/stores/flights/versions/7/partitions/3/scan?sub=0&after=__4",
+        "GET /v1/stores/a%2Fb/versions/7/partitions/3/scan?sub=0",
     ]
 
 
@@ -99,14 +99,14 @@ def test_a_node_that_does_not_answer_is_unreachable(error: type[httpx.TransportE
         raise error("broken", request=request)
 
     with pytest.raises(Unreachable) as caught:
-        _client(handle).page("http://node-1", _ADDRESS, 0, None)
+        _client(handle).page("http://node-1", _ADDRESS, (0, 0), None)
     assert (caught.value.code, "http://node-1" in caught.value.found) == ("node_unreachable", True)
 
 
 def test_an_address_that_is_none_is_unreachable() -> None:
     """A node that reported nonsense as its address is treated as one that does not answer."""
     with pytest.raises(Unreachable):
-        NodeClient().page("http://[nowhere", _ADDRESS, 0, None)
+        NodeClient().page("http://[nowhere", _ADDRESS, (0, 0), None)
 
 
 def test_a_cell_that_is_absent_is_an_answer() -> None:

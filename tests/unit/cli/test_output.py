@@ -158,6 +158,6 @@ def _fail_within(observer: TerminalObserver) -> None:
 
 def test_the_ledger_is_one_line() -> None:
     """All entries in the order of the face; a rebuild without a ledger says so."""
-    entries = {"read": 9, "superseded": 1, "deleted": 2, "expired": 0, "skipped": 3, "written": 3}
+    entries = {"read": 9, "superseded": 1, "deleted": 2, "expired": 0, "skipped": 3, "written": 3, "combined": 0}
     assert ledger_line({"ledger": entries}) == ("9 read = 1 superseded + 2 deleted + 0 expired + 3 skipped + 3 written")
     assert ledger_line({"ledger": None}) == "no ledger: nothing was sealed"

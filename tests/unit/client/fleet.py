@@ -32,7 +32,7 @@ from anew.core.errors import AnewError, Refused
 from anew.core.feed import Feed
 from anew.core.partition import XxHash64Partitioner
 from anew.log.interface import Log
-from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA
+from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA, a_config
 
 STORE = "flights"
 UID = "uid-flights"
@@ -92,7 +92,8 @@ class Fleet:
         for partition, holders in placed.items():
             for name in holders:
                 self.nodes[name].held.setdefault(version, set()).add(partition)
-        routed = RoutedVersion(partitions=partitions, partitioner="xxhash64", replicas=placed)
+        config = a_config(partitions=partitions).frozen
+        routed = RoutedVersion(partitions=partitions, partitioner="xxhash64", config=config, replicas=placed)
         self.route(current=version, versions={**self.routing.versions, version: routed})
 
     def route(self, **changes: object) -> None:

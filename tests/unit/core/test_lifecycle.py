@@ -8,7 +8,7 @@ import pytest
 
 from anew.core import lifecycle
 from anew.core.errors import NotFound, Refused
-from anew.core.feed import PositionMap
+from anew.core.feed import NOWHERE, PositionMap
 from anew.core.plan import Plan, Source
 from anew.core.store import ManifestRef, Store, VersionStatus
 from anew.testing.builders import FABRIC, a_config, a_feed, a_plan, a_store, a_version
@@ -36,7 +36,7 @@ def _plan_of(store: Store, **changes: Any) -> Plan:
 
 def _refusal(store: Store, plan: Plan) -> str:
     with pytest.raises(Refused) as caught:
-        lifecycle.begin(store, plan, a_version(plan.target.version, S.BUILDING))
+        lifecycle.begin(store, plan, a_version(plan.target.version, S.BUILDING), NOON_MS)
     assert caught.value.found is not None or caught.value.expected is not None
     return caught.value.code
 
@@ -44,7 +44,7 @@ def _refusal(store: Store, plan: Plan) -> str:
 def test_a_plan_begins_where_nothing_moved() -> None:
     """The version is added in status building and its number is never given again."""
     store = _hybrid()
-    after = lifecycle.begin(store, _plan_of(store), a_version(1, S.BUILDING))
+    after = lifecycle.begin(store, _plan_of(store), a_version(1, S.BUILDING), NOON_MS)
     assert [(v.number, v.status) for v in after.versions] == [(1, S.BUILDING)]
     assert after.next_version == 2
 
@@ -69,7 +69,7 @@ def test_live_settings_do_not_outdate_a_plan() -> None:
     """A change that no version freezes leaves the plan valid."""
     store = _hybrid()
     changed = store.model_copy(update={"config": a_config(hybrid=True, owner="somebody", max_value_bytes=5)})
-    assert lifecycle.begin(changed, _plan_of(store), a_version(1, S.BUILDING)).next_version == 2
+    assert lifecycle.begin(changed, _plan_of(store), a_version(1, S.BUILDING), NOON_MS).next_version == 2
 
 
 def test_a_store_whose_writes_are_off_takes_no_push() -> None:
@@ -82,7 +82,7 @@ def test_one_rebuild_at_a_time() -> None:
     """While a version is in the making another one is refused, and the refusal names the rebuild."""
     store = a_store(versions=(a_version(1, S.LOADING),), next_version=2)
     with pytest.raises(Refused) as caught:
-        lifecycle.begin(store, _plan_of(store), a_version(2, S.BUILDING))
+        lifecycle.begin(store, _plan_of(store), a_version(2, S.BUILDING), NOON_MS)
     assert (caught.value.code, caught.value.hint) == (
         "rebuild_running",
         "wait for it, or: anew rebuild kill rebuild-1",
@@ -95,7 +95,7 @@ def test_a_start_below_low_water_is_refused(low_water: tuple[int, int]) -> None:
     """A plan that starts below a feed's mark in any partition is refused; at the mark it begins."""
     store = _hybrid(*low_water)
     assert _refusal(store, _plan_of(store, start=_at(5))) == "truncated_above_start"
-    begun = lifecycle.begin(store, _plan_of(store, start=_at(6)), a_version(1, S.BUILDING))
+    begun = lifecycle.begin(store, _plan_of(store, start=_at(6)), a_version(1, S.BUILDING), NOON_MS)
     assert begun.next_version == 2
 
 
@@ -106,7 +106,7 @@ def test_a_source_that_is_being_reclaimed_is_refused(status: VersionStatus) -> N
     source = a_version(1, S.ROLLED_BACK, manifest=_MANIFEST)
     store = a_store(versions=(source, a_version(2)), next_version=3, current={FABRIC: 2})
     plan = _plan_of(store, source=Source(version=1, topic="flights_v1", manifest=_MANIFEST))
-    assert lifecycle.begin(store, plan, a_version(3, S.BUILDING)).next_version == 4
+    assert lifecycle.begin(store, plan, a_version(3, S.BUILDING), NOON_MS).next_version == 4
     gone = source.model_copy(update={"statuses": {FABRIC: status}})
     assert _refusal(store.model_copy(update={"versions": (gone, a_version(2))}), plan) == "plan_outdated"
 
@@ -166,7 +166,7 @@ def test_unknown_and_current_versions_are_refused() -> None:
 def test_sealing_twice_alike_is_sealing_once() -> None:
     """The same manifest again changes nothing; what serves elsewhere is not failed by a late end."""
     store = a_store(versions=(a_version(1, S.BUILDING),))
-    sealed = lifecycle.seal(store, 1, _MANIFEST, NOON_MS)
-    assert lifecycle.seal(sealed, 1, _MANIFEST, NOON_MS + 5) == sealed
+    sealed = lifecycle.seal(store, 1, _MANIFEST, NOWHERE, NOON_MS)
+    assert lifecycle.seal(sealed, 1, _MANIFEST, NOWHERE, NOON_MS + 5) == sealed
     serving = a_store(versions=(a_version(1),), current={FABRIC: 1})
     assert lifecycle.end_badly(serving, 1, lifecycle.VersionEvent.FAIL, "late", NOON_MS) == serving

@@ -49,8 +49,8 @@ def test_every_name_has_its_row() -> None:
         "| `source.kafka` | take the store's own data as the input: a repush | true or false | none |",
         "| `log_durable` | whether an acknowledged write is on disk (fsync) | true or false | `true` | "
         "`ANEW_LOG_DURABLE` |",
-        "| `compression=zstd_dict` | store setting |",
-        "| `repush.ttl.enable` | key of a rebuild |",
+        "| `transport=log` | store setting |",
+        "| `kafka.input.broker.url` | key of a rebuild |",
     ],
 )
 def test_rows_say_what_is_accepted_and_what_holds_by_default(row: str) -> None:

@@ -1,0 +1,278 @@
+"""``push`` and ``repush``: making versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from anew.cli.display import TerminalObserver, ledger_line
+from anew.cli.output import Json, out, print_json, print_table
+from anew.cli.session import Conf, Defines, Detach, Jars, Master, Properties, RequestId, cluster, comma_list, pairs
+from anew.core.errors import InvalidRequest, NotFound
+from anew.core.plan import Plan
+from anew.core.planning import PushOptions, RepushRequest
+from anew.core.properties import parse_properties, read_properties
+from anew.core.store import RebuildKind
+from anew.rebuild.inputs import PushRequest
+from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
+from anew.runtime.clock import new_id
+from anew.runtime.connect import Cluster, SparkChoice
+from anew.runtime.drive import start_driver
+from anew.runtime.settings import resolve
+
+_FAILED, _PARTLY = 1, 6
+_ENDED_BADLY = ("failed", "killed")
+
+Targets = Annotated[str | None, typer.Option("--target-fabrics", help="F,…: where the version is made; default: all.")]
+DeferSwap = Annotated[bool, typer.Option("--defer-swap", help="Make it ready, and wait for: anew swap NAME VERSION.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command()(push)
+    app.command()(repush)
+
+
+def push(
+    name: str,
+    inputs: Annotated[list[str] | None, typer.Argument(help="Files or directories.")] = None,
+    *,
+    key: Annotated[str | None, typer.Option(help="COL,…: the columns of the key.")] = None,
+    value: Annotated[str | None, typer.Option(help="COL,…: default: all that the value schema names.")] = None,
+    written_at: Annotated[str | None, typer.Option(help="The column with the write time.")] = None,
+    input_format: Annotated[str | None, typer.Option("--format", help="csv, parquet, json or avro.")] = None,
+    option: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A reader option: nullValue=NA.")] = None,
+    on_duplicate_key: Annotated[str | None, typer.Option(help="last: keep the last row of each key.")] = None,
+    bad_rows_to: Annotated[Path | None, typer.Option(help="Put rows that do not fit aside in this file.")] = None,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", help="What the input is as of; default: its oldest file's time.")
+    ] = None,
+    empty: Annotated[bool, typer.Option("--empty", help="No input: a version that holds nothing.")] = False,
+    allow_undying: Annotated[
+        bool, typer.Option("--allow-undying", help="Push rows that never expire although others do.")
+    ] = False,
+    properties: Properties = None,
+    define: Defines = None,
+    defer_swap: DeferSwap = False,
+    target_fabrics: Targets = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")] = False,
+    request_id: RequestId = None,
+    master: Master = None,
+    conf: Conf = None,
+    jars: Jars = None,
+    detach: Detach = False,
+    json_output: Json = False,
+) -> int:
+    """Make a new version from files (CSV, Parquet, JSON lines, Avro) and put it into service."""
+    given = parse_properties(_properties(properties, define))
+    spark, fabrics = spark_choice(master, conf, jars), comma_list(target_fabrics)
+    with cluster() as connected:
+        if given.source_kafka and not inputs and not empty:
+            repushed = RepushRequest(given, target_fabrics=fabrics, defer_swap=defer_swap)
+            plan = make_checked_repush_plan(connected.controller, name, repushed)
+        else:
+            request = PushRequest(
+                inputs=_needed(inputs, empty=empty),
+                key=() if empty else _key_columns(key),
+                value=comma_list(value),
+                input_format=input_format,
+                options=pairs(option, "--option"),
+                written_at=written_at,
+                keep_last=_keeps_last(on_duplicate_key),
+                bad_rows_to=None if bad_rows_to is None else str(bad_rows_to.absolute()),
+                as_of_ms=_time_ms(as_of),
+            )
+            options = PushOptions(allow_undying, fabrics, defer_swap)
+            plan = make_push_plan(connected.controller, name, request, given, options)
+        return _run(connected, plan, spark, _Asked(dry_run, json_output, request_id, detach))
+
+
+def repush(
+    name: str,
+    *,
+    properties: Properties = None,
+    define: Defines = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")] = False,
+    plan_file: Annotated[Path | None, typer.Option("--plan", help="Run exactly the plan in this file.")] = None,
+    allow_not_serving: Annotated[
+        bool, typer.Option("--allow-not-serving", help="Also read what serves nowhere.")
+    ] = False,
+    defer_swap: DeferSwap = False,
+    target_fabrics: Targets = None,
+    request_id: RequestId = None,
+    master: Master = None,
+    conf: Conf = None,
+    jars: Jars = None,
+    detach: Detach = False,
+    json_output: Json = False,
+) -> int:
+    """Make a new version from the store's own data, with the configuration that is wanted now."""
+    given = _properties(properties, define)
+    spark = spark_choice(master, conf, jars)
+    with cluster() as connected:
+        if plan_file is not None:
+            if dry_run or given or allow_not_serving or defer_swap or target_fabrics is not None:
+                raise InvalidRequest("contradiction", "a plan says it all", found="--plan with other options")
+            plan = _read_plan(plan_file, name)
+        else:
+            fabrics = comma_list(target_fabrics)
+            request = RepushRequest(parse_properties(given), allow_not_serving, fabrics, defer_swap)
+            plan = make_checked_repush_plan(connected.controller, name, request)
+        return _run(connected, plan, spark, _Asked(dry_run, json_output, request_id, detach))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """How a run was asked for."""
+
+    dry_run: bool
+    as_json: bool
+    request_id: str | None
+    detach: bool
+
+
+def spark_choice(master: str | None, conf: list[str] | None, jars: str | None) -> SparkChoice:
+    """``--jars`` is Spark's own setting under another name; a ``--conf spark.jars=…`` beside it is a contradiction."""
+    settings = pairs(conf, "--conf")
+    if jars is not None:
+        if "spark.jars" in settings:
+            raise InvalidRequest("contradiction", "jars are named twice", found="--jars and --conf spark.jars")
+        settings["spark.jars"] = jars
+    return SparkChoice(master=master, conf=settings)
+
+
+def _run(connected: Cluster, plan: Plan, spark: SparkChoice, asked: _Asked) -> int:
+    if asked.dry_run:
+        _print_plan(plan, as_json=asked.as_json)
+        return 0
+    if asked.detach:
+        request_id = new_id() if asked.request_id is None else asked.request_id
+        view = start_driver(connected, plan, spark, request_id, resolve({}).home / "logs")
+        if asked.as_json:
+            print_json(view)
+        else:
+            out().print(f"rebuild {view['id']} runs; follow it: anew rebuild watch {view['id']}")
+        return 0
+    with TerminalObserver() as observer:
+        view = connected.run_plan(plan, spark, observer, asked.request_id)
+    print_outcome(view, as_json=asked.as_json)
+    return exit_code(view)
+
+
+def print_outcome(view: dict[str, Any], *, as_json: bool) -> None:
+    """Say how a rebuild ended."""
+    if as_json:
+        print_json(view)
+        return
+    out().print(f"{view['status']}: version {view['version']} of {view['store']}")
+    out().print(f"ledger: {ledger_line(view)}")
+    out().print(f"{view['records_per_s']:.0f} records/s, {sum(view['timings'].values()):.1f} s in all")
+    if view["plan"]["target"]["defer_swap"]:
+        out().print(f"its swap is deferred: anew swap {view['store']} {view['version']}")
+
+
+def exit_code(view: dict[str, Any]) -> int:
+    """The exit code of an ended rebuild."""
+    if view["status"] in _ENDED_BADLY:
+        return _FAILED
+    return _PARTLY if view["status"] == "partly" else 0
+
+
+def _print_plan(plan: Plan, *, as_json: bool) -> None:
+    if as_json:
+        print_json(plan.model_dump(mode="json"))
+        return
+    source = plan.source.topic if plan.source.input is None else ", ".join(plan.source.input.paths) or "nothing"
+    rows = [
+        ("plan", plan.id),
+        ("kind", plan.kind.value),
+        ("reads", source),
+        ("makes", f"{plan.store}_v{plan.target.version} in {', '.join(plan.target.fabrics)}"),
+        ("path", plan.path),
+        ("splits", f"{plan.splits.base_files} base files, {plan.splits.log} log ranges"),
+        ("combiner", "on" if plan.splits.combiner else "off"),
+        ("expires before", plan.target.ttl_floor_ms or "nothing expires"),
+        ("drops tombstones before", plan.target.tombstone_floor_ms),
+        ("records", plan.estimate.records),
+        ("bytes", plan.estimate.bytes),
+        ("seconds", plan.estimate.seconds),
+    ]
+    print_table(["", ""], [(name, str(value)) for name, value in rows])
+    for why in plan.why:
+        out().print(f"  {why}", markup=False)
+    for change in plan.changes:
+        out().print(f"  {change.setting}: {change.now} → {change.wanted}", markup=False)
+
+
+def _read_plan(path: Path, store: str) -> Plan:
+    if not path.is_file():
+        raise NotFound("no_plan_file", "the plan file does not exist", found=str(path), expected="a dry run's output")
+    try:
+        plan = Plan.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise InvalidRequest(
+            "bad_plan", "the file holds no plan", found=str(error).splitlines()[0], expected="--dry-run --json's output"
+        ) from error
+    if plan.store != store or plan.kind is RebuildKind.FULL_PUSH:
+        raise InvalidRequest(
+            "bad_plan", "the plan is for something else", found=f"{plan.kind.value} of {plan.store}", expected=store
+        )
+    return plan
+
+
+def _needed(inputs: list[str] | None, *, empty: bool) -> tuple[str, ...]:
+    if empty and inputs:
+        raise InvalidRequest("contradiction", "an empty push reads nothing", found=f"--empty and {inputs[0]}")
+    if empty:
+        return ()
+    if not inputs:
+        raise InvalidRequest("no_input", "a push reads files", found="no INPUT", expected="one or more paths")
+    return tuple(inputs)
+
+
+def _key_columns(key: str | None) -> tuple[str, ...]:
+    if key is None:
+        raise InvalidRequest("no_key", "a push needs the columns of the key", expected="--key COL,…")
+    return comma_list(key)
+
+
+def _keeps_last(on_duplicate_key: str | None) -> bool:
+    if on_duplicate_key not in (None, "last"):
+        raise InvalidRequest("bad_option", "--on-duplicate-key takes one word", found=on_duplicate_key, expected="last")
+    return on_duplicate_key == "last"
+
+
+def _properties(file: Path | None, defines: list[str] | None) -> dict[str, str]:
+    """The guide's keys; ``-D`` wins over the file.
+
+    Raises:
+        NotFound: ``no_properties_file``.
+    """
+    found: dict[str, str] = {}
+    if file is not None:
+        if not file.is_file():
+            raise NotFound("no_properties_file", "the properties file does not exist", found=str(file))
+        found = read_properties(file.read_text(encoding="utf-8").splitlines())
+    return found | pairs(defines, "-D")
+
+
+def _time_ms(text: str | None) -> int | None:
+    """A time of the command line: ms since the epoch, or ISO 8601 (UTC unless it says otherwise).
+
+    Raises:
+        InvalidRequest: ``bad_option``.
+    """
+    if text is None or text.isdigit():
+        return None if text is None else int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(
+            "bad_option", "--as-of takes a time", found=text, expected="2026-01-31T06:00:00Z, or ms since the epoch"
+        ) from None
+    return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,134 @@
+"""The feeds of stores and their topics: announced in the catalog first, then made, opened and closed in the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anew.controller.context import Context, Fabric, change_store
+from anew.core.errors import NotFound, Refused, Unreachable
+from anew.core.feed import Feed, PositionMap
+from anew.core.stamp import fabric_origin
+from anew.core.store import Store
+from anew.log.interface import TopicPartition, TopicSpec
+
+_OFFSET_ATTEMPTS = 3
+
+
+def ensure_feeds(context: Context, uid: str) -> Store:
+    """Make the topics that the catalog has announced: intent first, then the act (rule R22)."""
+    store = context.catalog.store_by_uid(uid)
+    if store is None:
+        raise NotFound("unknown_store", "the store is gone", found=uid)
+    waiting = [feed for feed in store.feeds if not feed.ready]
+    if not waiting:
+        return store
+    for feed in waiting:
+        log = context.fabrics[feed.fabric].log
+        present = log.topic(feed.topic)
+        if present is not None and present.uid in topics_of_deleted_stores(context):
+            # Its store is gone and its name is needed: nobody reads it during the rest of the grace (rule R16).
+            log.delete_topic(feed.topic, present.uid)
+        log.create_topic(TopicSpec(feed.topic, feed.topic_uid, feed.partitions))
+
+    def change(present: Store) -> tuple[Store, tuple[()]]:
+        feeds = tuple(f.model_copy(update={"ready": True}) if f in waiting else f for f in present.feeds)
+        return present.model_copy(update={"feeds": feeds}), ()
+
+    return change_store(context, uid, context.operation("topics made", store.name, "controller"), change)
+
+
+def check_topics(context: Context, store: Store) -> None:
+    """Refuse before anything is made when a topic of that name belongs to somebody else."""
+    for feed in store.feeds:
+        present = context.fabrics[feed.fabric].log.topic(feed.topic)
+        if present is not None and present.uid not in topics_of_deleted_stores(context):
+            raise Refused(
+                "topic_exists",
+                f"the log of {feed.fabric} has a topic {feed.topic} already",
+                found=f"uid {present.uid}",
+                expected="no topic of that name",
+                hint="choose another name for the store, or remove the topic",
+            )
+
+
+def topics_of_deleted_stores(context: Context) -> set[str]:
+    """The uids of topics whose store was deleted and that may still be there."""
+    return {feed.topic_uid for store in context.catalog.deleted_stores() for feed in store.feeds}
+
+
+def with_real_time_feeds(context: Context, store: Store) -> Store:
+    """The store with an announced real-time topic in each fabric; a feed id is never used twice (rule R3)."""
+    topic = f"{store.name}_rt"
+    feeds = tuple(
+        Feed(
+            fabric=fabric,
+            topic=topic,
+            topic_uid=context.new_id(),
+            incarnation=context.catalog.next_number(f"incarnation/{fabric}/{topic}"),
+            partitions=store.config.rt_partitions,
+            partitioner=store.config.rt_partitioner,
+            origin=fabric_origin(fabric).encoded.hex(),
+            skew_limit_ms=store.config.skew_limit_seconds * 1000,
+            low_water=(0,) * store.config.rt_partitions,
+        )
+        for fabric in store.fabrics
+    )
+    return store.model_copy(update={"feeds": feeds})
+
+
+def open_and_close(context: Context, store: Store) -> Store:
+    """Let the logs accept writes just where the store does (rule R10); returns the store as it is then.
+
+    The store's revision is the epoch: whoever decided on an older store cannot undo what was decided on a newer one.
+    """
+    moving = [feed for feed in store.feeds if feed.ready and feed.open != store.writable(feed)]
+    if not moving:
+        return store
+    for feed in moving:
+        spec = TopicSpec(feed.topic, feed.topic_uid, feed.partitions)
+        context.fabrics[feed.fabric].log.set_open(spec, is_open=not feed.open, epoch=store.revision)
+    ids = {feed.id for feed in moving}
+
+    def change(present: Store) -> tuple[Store, tuple[()]]:
+        if present.revision != store.revision:
+            # Something was decided meanwhile: the next round looks again, with a greater epoch.
+            return present, ()
+        feeds = tuple(f.model_copy(update={"open": not f.open}) if f.id in ids else f for f in present.feeds)
+        return present.model_copy(update={"feeds": feeds}), ()
+
+    return change_store(
+        context, store.uid, context.operation("topics opened or closed", store.name, "controller"), change
+    )
+
+
+def ends_of(fabrics: Mapping[str, Fabric], feeds: tuple[Feed, ...]) -> PositionMap:
+    """The end of every partition of the feeds, each asked for a few times before it counts as unreachable."""
+    ends = {}
+    for feed in feeds:
+        for at in feed.feed_partitions():
+            topic = TopicPartition(feed.topic, feed.topic_uid, at.partition)
+            ends[at] = _end(fabrics[feed.fabric], topic)
+    return PositionMap(ends)
+
+
+def _end(fabric: Fabric, topic: TopicPartition) -> int:
+    for attempt in range(_OFFSET_ATTEMPTS):
+        try:
+            return fabric.log.offsets(topic).end
+        except Unreachable:
+            if attempt == _OFFSET_ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable: the last attempt raises or returns")
+
+
+def offsets_at(fabrics: Mapping[str, Fabric], feeds: tuple[Feed, ...], at_ms: int) -> PositionMap:
+    """Per feed partition the first offset appended at or after a time."""
+    return PositionMap(
+        {
+            at: fabrics[feed.fabric].log.offset_for_time(
+                TopicPartition(feed.topic, feed.topic_uid, at.partition), at_ms
+            )
+            for feed in feeds
+            for at in feed.feed_partitions()
+        }
+    )

@@ -1,0 +1,50 @@
+"""Who may end whose rebuild, as data: decided by what a rebuild is, never by what it is called (case H2)."""
+
+from __future__ import annotations
+
+from anew.core.errors import Refused
+from anew.core.store import RebuildKind, Store, Version
+
+_K = RebuildKind
+MAY_KILL: dict[tuple[RebuildKind, RebuildKind], bool] = {
+    (_K.FULL_PUSH, _K.FULL_PUSH): False,
+    (_K.FULL_PUSH, _K.REPUSH): True,
+    (_K.FULL_PUSH, _K.TTL_REPUSH): True,
+    (_K.REPUSH, _K.FULL_PUSH): False,
+    (_K.REPUSH, _K.REPUSH): False,
+    (_K.REPUSH, _K.TTL_REPUSH): False,
+    (_K.TTL_REPUSH, _K.FULL_PUSH): False,
+    (_K.TTL_REPUSH, _K.REPUSH): False,
+    (_K.TTL_REPUSH, _K.TTL_REPUSH): False,
+}
+"""(incoming, running) → whether the incoming one ends the running one; otherwise the incoming one is refused.
+
+A user's push brings new data and goes before the upkeep of old data; upkeep never ends anything, not even upkeep.
+"""
+
+
+def displaced(store: Store, incoming: RebuildKind) -> Version | None:
+    """The version in the making that ends for a rebuild of that kind; None when nothing is in its way.
+
+    Raises:
+        Refused: ``rebuild_running``, ``swap_deferred`` (case H10).
+    """
+    waiting = store.deferred()
+    if waiting is not None:
+        raise Refused(
+            "swap_deferred",
+            f"{waiting.name_in(store.name)} waits to be swapped",
+            found=f"version {waiting.number} is deferred, as it was asked for",
+            expected="no deferred version",
+            hint=f"anew swap {store.name} {waiting.number}, or give it up: anew rebuild kill {waiting.rebuild}",
+        )
+    running = store.in_the_making()
+    if running is None or MAY_KILL[incoming, running.kind]:
+        return running
+    raise Refused(
+        "rebuild_running",
+        f"a rebuild of {store.name} is running",
+        found=f"{running.name_in(store.name)}, a {running.kind.value}, by {running.rebuild}",
+        expected="no version in the making",
+        hint=f"wait for it, or: anew rebuild kill {running.rebuild}",
+    )

@@ -1,0 +1,98 @@
+"""How the values of a rebuild were compressed and are to be; the dictionary of zstd_dict is trained or carried over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import structlog
+
+from anew.codec.compression import Compressor, compressor, train_dictionary
+from anew.core.errors import Failed
+from anew.core.feed import Feed
+from anew.core.plan import LogSplit
+from anew.deepstore.interface import DeepStore
+from anew.log.interface import Log, TopicPartition
+from anew.segments.basefile import read_rows
+from anew.segments.dictionary import ZSTD_DICT, read_dictionary
+from anew.segments.layout import dictionary_path
+from anew.segments.manifest import Manifest
+
+DICTIONARY_BYTES = 112_640
+SAMPLE_BYTES = 100 * DICTIONARY_BYTES
+"""A sample of a hundred times the dictionary is what zstd's own documentation asks for."""
+SAMPLE_VALUES = 100_000
+_SAMPLED_FILES = 64
+_LOG_RECORDS = 10_000
+
+_LOG = structlog.get_logger("anew.rebuild")
+
+
+def write_dictionary(store: DeepStore, directory: str, dictionary: bytes) -> str:
+    """Put a dictionary beside a version's base; returns its path."""
+    path = dictionary_path(directory)
+    store.put(path, dictionary)
+    return path
+
+
+def trained(samples: Iterable[bytes]) -> bytes:
+    """A dictionary for values like these; empty where there is too little to train on (case E4)."""
+    chosen = list(_within_budget(samples))
+    dictionary = train_dictionary(chosen, DICTIONARY_BYTES)
+    if not dictionary:
+        _LOG.warning(
+            "dictionary_not_trained",
+            found=f"{len(chosen)} values",
+            instead="plain zstd frames with an empty dictionary",
+        )
+    return dictionary
+
+
+def carried_over(store: DeepStore, manifest: Manifest) -> bytes | None:
+    """The source version's dictionary, byte for byte; None when it has none to carry over (case E3)."""
+    return read_dictionary(store, manifest) if manifest.config.compression == ZSTD_DICT else None
+
+
+def sample_version(
+    store: DeepStore, manifest: Manifest, codec: Compressor, log: Log, feeds: Iterable[Feed], ranges: Iterable[LogSplit]
+) -> Iterator[bytes]:
+    """Values of a version, uncompressed: some of each of its files, then the first of its feed records.
+
+    The same plan gives the same sample: files in the manifest's order, rows from their beginning.
+    """
+    files = manifest.files
+    chosen = files[:: max(1, len(files) // _SAMPLED_FILES)]
+    share_bytes = SAMPLE_BYTES // max(1, len(chosen))
+    for file in chosen:
+        with store.open(file.path) as opened:
+            rows = next(read_rows(opened), None)
+        if rows is not None:
+            plain = codec.decompress_array(rows.column("value").slice(0, SAMPLE_VALUES // len(chosen) + 1))
+            yield from _within(share_bytes, (value for value in plain.to_pylist() if value is not None))
+    by_id = {feed.id: feed for feed in feeds}
+    for split in ranges:
+        feed = by_id[split.feed]
+        at = TopicPartition(feed.topic, feed.topic_uid, split.partition)
+        read = log.read(at, split.begin, min(_LOG_RECORDS, split.end - split.begin))
+        yield from (value for value in read.records.column("value").to_pylist() if value is not None)
+
+
+def target_codec(compression: str, dictionary: bytes | None) -> Compressor:
+    """The compressor of the new version."""
+    if (compression == ZSTD_DICT) != (dictionary is not None):
+        raise Failed("missing_dictionary", "a dictionary goes with zstd_dict alone", found=compression)
+    return compressor(compression, dictionary)
+
+
+def _within_budget(samples: Iterable[bytes]) -> Iterator[bytes]:
+    for number, value in enumerate(_within(SAMPLE_BYTES, samples)):
+        if number >= SAMPLE_VALUES:
+            return
+        yield value
+
+
+def _within(budget_bytes: int, values: Iterable[bytes]) -> Iterator[bytes]:
+    for value in values:
+        budget_bytes -= len(value)
+        if budget_bytes < 0:
+            return
+        yield value
