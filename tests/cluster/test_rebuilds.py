@@ -29,7 +29,15 @@ def test_a_store_lives_through_push_write_repush_rollback_and_swap(anew: Anew, p
     anew.create("life", "hybrid=true", "partitions=2", "rt_partitions=4")
     pushed = anew.push("life", people)
     assert pushed["status"] == "succeeded"
-    assert pushed["ledger"] == {"read": 20, "superseded": 0, "deleted": 0, "expired": 0, "skipped": 0, "written": 20, "combined": 0}
+    assert pushed["ledger"] == {
+        "read": 20,
+        "superseded": 0,
+        "deleted": 0,
+        "expired": 0,
+        "skipped": 0,
+        "written": 20,
+        "combined": 0,
+    }
     anew.write("life", {"key": "p1", "value": {"name": "new", "age": 1}}, {"key": "p2", "delete": True})
     pending = anew.done("store", "update", "life", "--set", "partitions=3", "--set", "compression=gzip")["pending"]
     assert pending == [

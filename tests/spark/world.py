@@ -30,6 +30,7 @@ from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import TopicPartition, TopicSpec
 from anew.rebuild.build import Building, build
+from anew.rebuild.codecs import write_dictionary
 from anew.rebuild.inputs import PushRequest, find_input
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import LogObserver
@@ -148,7 +149,9 @@ class World:
         location = LogLocation(kind="embedded", address=str(self.folder / "log"))
         return Place(self.deep_store, location, self.deep_store, directory)
 
-    def base(self, cells: Mapping[bytes, Cell], start: PositionMap = NOWHERE) -> Manifest:
+    def base(
+        self, cells: Mapping[bytes, Cell], start: PositionMap = NOWHERE, dictionary: bytes | None = None
+    ) -> Manifest:
         """A version whose base holds these cells, values as they are; made without Spark."""
         directory, config = f"d{next(self._directories)}", self.store.config.frozen
         keys = list(cells)
@@ -160,7 +163,11 @@ class World:
             parts.append(SubPartition(partition=partition, sub_partition=0, runs=() if file is None else ((file,),)))
         count = Entry(count=len(cells))
         plan = plan_repush_free(self.store, PositionMap({**dict.fromkeys(self.ends(), 0), **start}))
-        return self.seal(plan, Built(tuple(parts), Ledger(read=count, written=count), (), ()), directory)
+        path = None
+        if dictionary is not None:
+            path = write_dictionary(open_deep_store(self.deep_store), directory, dictionary)
+        built = Built(tuple(parts), Ledger(read=count, written=count), dictionary=path)
+        return self.seal(plan, built, directory)
 
     def seal(self, plan: Plan, built: Built, directory: str) -> Manifest:
         """Commit what was built as a version that is current."""
@@ -221,10 +228,22 @@ class World:
             for part in manifest.sub_partitions
         }
 
+    def units(self, manifest: Manifest) -> dict[tuple[int, int], list[dict[str, Any]]]:
+        """Each sub-partition's rows in the order of its files, as they lie there: hashes too."""
+        store = open_deep_store(self.deep_store)
+        return {
+            (part.partition, part.sub_partition): [
+                row for file in part.files for rows in read_rows(store.absolute(file.path)) for row in rows.to_pylist()
+            ]
+            for part in manifest.sub_partitions
+        }
+
     def cells(self, manifest: Manifest) -> dict[bytes, Cell]:
         """All cells of a version, values decoded; no key comes twice."""
         codec = codec_of(open_deep_store(self.deep_store), manifest)
-        pairs = [pair for part in self.stored(manifest).values() for pair in part]
+        store = open_deep_store(self.deep_store)
+        paths = [store.absolute(file.path) for file in manifest.files]
+        pairs = [pair for path in paths for rows in read_rows(path) for pair in cells_of(rows)]
         found = {key: _decoded(cell, codec.decompress) for key, cell in pairs}
         assert len(found) == len(pairs)
         return found

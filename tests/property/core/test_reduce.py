@@ -77,7 +77,7 @@ def test_winners_of_one_batch_are_the_merge(keys: list[History]) -> None:
         assert raised == (cell.stamp.time_ms != time_ms)
 
 
-@pytest.mark.case("rules:R12", "rules:R19")
+@pytest.mark.case("rules:R19")
 @MODEST
 @given(st.data(), st.lists(histories(), max_size=5), st.lists(st.integers(1, 6), min_size=1, max_size=4))
 def test_the_account_and_what_was_held_do_not_depend_on_batches(

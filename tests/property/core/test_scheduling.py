@@ -63,7 +63,7 @@ def _free(circumstances: Circumstances) -> bool:
 
 @pytest.mark.case("stores:H9", "stores:H10")
 @MODEST
-@given(_periods, st.lists(_looks, min_size=20, max_size=60))
+@given(_periods, st.lists(_looks, min_size=20, max_size=40))
 def test_each_due_time_starts_at_most_one_repush(minutes: int, looks: list[_Look]) -> None:
     """No due time and no request id starts twice, nothing starts while it is blocked, under way or not asked for, and
     what is due, free and asked for starts at this very look."""
@@ -91,8 +91,11 @@ def test_each_due_time_starts_at_most_one_repush(minutes: int, looks: list[_Look
             due_times.add(decision.due_ms)
             ids.add(request_id)
             state = started(state, request_id, now_ms)
-        elif not time_came and not retry_came and not backs_off:
-            assert state == was
+        else:
+            settled = (time_came or retry_came) and not stale and circumstances.has_version and not backs_off
+            moved = settled and was.request_id is None
+            assert state.considered_ms == (now_ms if moved else was.considered_ms)
+            assert (state.failures, state.retry_at_ms) == (was.failures, was.retry_at_ms)
         if state.request_id is not None and outcome != "goes on":
             failures += outcome == "fails"
             state = succeeded(state) if outcome == "succeeds" else failed(state, now_ms)

@@ -122,7 +122,6 @@ def test_merging_runs_is_reducing_all_their_rows(runs: Runs) -> None:
     assert merger.counts == reducer.counts
 
 
-@pytest.mark.case("rules:R12")
 @MODEST
 @given(sorted_runs().filter(lambda runs: HELD in runs.schema.names))
 def test_a_winner_tells_whether_the_base_held_its_key(runs: Runs) -> None:
