@@ -15,14 +15,17 @@ from anew.api.answers import check, translated, unexpected
 from anew.api.models import (
     BeginRebuild,
     ClusterInfo,
+    Collect,
     CreateStore,
     DesiredState,
+    DrainNode,
     EndRebuild,
     Heartbeat,
     HeartbeatAnswer,
     HoldVersion,
     NodeReport,
     NodeView,
+    Pause,
     ResumeRebuild,
     RollBack,
     Routing,
@@ -167,6 +170,28 @@ class ControllerClient:
     def kill_rebuild(self, rebuild_id: str) -> _Row:
         """End a rebuild from outside; the rebuild's view."""
         return self._row(self._of_rebuild(rebuild_id, "kill", None))
+
+    # -- upkeep ------------------------------------------------------------------------------------------------------
+
+    def pause(self, store: str | None) -> _Row:
+        """Pause a store, or everything."""
+        return self._row(_Call("POST", "/v1/pause", Pause(store=store), look_up="anew status"))
+
+    def unpause(self, store: str | None) -> _Row:
+        """Let a store, or everything, go on."""
+        return self._row(_Call("POST", "/v1/unpause", Pause(store=store), look_up="anew status"))
+
+    def collect(self, request: Collect) -> _Row:
+        """What goes, what stays, and why; collected unless it is a dry run."""
+        return self._row(_Call("POST", "/v1/gc", request, look_up="anew gc --dry-run"))
+
+    def drain_node(self, node: str, request: DrainNode) -> _Row:
+        """Let a node's replicas move to others."""
+        return self._row(_Call("POST", _path("nodes", node, "drain"), request, look_up="anew node list"))
+
+    def remove_node(self, node: str) -> _Row:
+        """Forget a node that holds nothing."""
+        return self._row(_Call("POST", _path("nodes", node, "remove"), look_up="anew node list"))
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

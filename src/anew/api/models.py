@@ -111,6 +111,31 @@ class RollBack(Request):
     dry_run: bool = False
 
 
+class Pause(Request):
+    """Pause a store, or everything for None, or let it go on."""
+
+    model_config = _example(store="flights")
+
+    store: str | None = None
+
+
+class Collect(Request):
+    """Collect what nobody needs, of a store or of all for None."""
+
+    model_config = _example(store="flights", dry_run=True)
+
+    store: str | None = None
+    dry_run: bool = False
+
+
+class DrainNode(Request):
+    """Let a node's replicas move to others, or (``undo``) let it be used again."""
+
+    model_config = _example(undo=False)
+
+    undo: bool = False
+
+
 class HoldVersion(Request):
     """Keep a version for a long read: for so long from now, at most `MAX_HOLD_SECONDS` at a time; renew it to go on."""
 
@@ -344,6 +369,7 @@ class NodeView(Wire):
     last_seen_ms: int
     replicas: int
     states: dict[str, int]
+    drained: bool = False
 
 
 # -- status ----------------------------------------------------------------------------------------------------------

@@ -84,7 +84,15 @@ class PutDeadLetters:
     rejections: tuple[Rejection, ...]
 
 
-Put = PutStore | PutRebuild | PutRequest | PutReclaim | DropReclaim | PutDeadLetters
+@dataclass(frozen=True, slots=True)
+class PutFlag:
+    """Set a flag, or take it away (``value`` None)."""
+
+    name: str
+    value: str | None
+
+
+Put = PutStore | PutRebuild | PutRequest | PutReclaim | DropReclaim | PutDeadLetters | PutFlag
 
 
 @dataclass(frozen=True, slots=True)

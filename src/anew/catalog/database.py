@@ -15,6 +15,7 @@ from anew.catalog.change import (
     NodeRecord,
     Operation,
     PutDeadLetters,
+    PutFlag,
     PutRebuild,
     PutReclaim,
     PutRequest,
@@ -22,7 +23,7 @@ from anew.catalog.change import (
     Reclaim,
 )
 from anew.catalog.engine import open_engine, reading, writing
-from anew.catalog.tables import COUNTERS, DEAD_LETTERS, HISTORY, NODES, REBUILDS, RECLAIMS, REQUESTS, STORES
+from anew.catalog.tables import COUNTERS, DEAD_LETTERS, FLAGS, HISTORY, NODES, REBUILDS, RECLAIMS, REQUESTS, STORES
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
@@ -139,6 +140,11 @@ class DatabaseCatalog:
         with reading(self._engine) as connection:
             return [Reclaim(*row) for row in connection.execute(query)]
 
+    def flags(self) -> dict[str, str]:
+        """See `Catalog.flags`."""
+        with reading(self._engine) as connection:
+            return {str(name): str(value) for name, value in connection.execute(sa.select(FLAGS))}
+
     def dead_letter_counts(self) -> dict[str, int]:
         """See `Catalog.dead_letter_counts`."""
         query = sa.select(DEAD_LETTERS.c.store_uid, sa.func.count()).group_by(DEAD_LETTERS.c.store_uid)
@@ -199,6 +205,10 @@ def _apply(connection: sa.Connection, put: object) -> None:
             connection.execute(sa.delete(RECLAIMS).where(RECLAIMS.c.id == reclaim_id))
         case PutDeadLetters():
             _put_dead_letters(connection, put)
+        case PutFlag(name=name, value=value):
+            connection.execute(sa.delete(FLAGS).where(FLAGS.c.name == name))
+            if value is not None:
+                connection.execute(sa.insert(FLAGS).values(name=name, value=value))
         case _:
             raise TypeError(f"not a change of the catalog: {put!r}")
 

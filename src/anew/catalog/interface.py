@@ -74,6 +74,9 @@ class Catalog(Protocol):
     def reclaims(self, due_at_ms: int | None) -> list[Reclaim]:
         """Intents to reclaim, all or those whose grace has ended."""
 
+    def flags(self) -> dict[str, str]:
+        """All flags that are set: name → value."""
+
     def dead_letter_counts(self) -> dict[str, int]:
         """How many dead letters each store (uid) has."""
 

@@ -78,6 +78,13 @@ RECLAIMS = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
 )
 
+FLAGS = sa.Table(
+    "flags",
+    METADATA,
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+
 DEAD_LETTERS = sa.Table(
     "dead_letters",
     METADATA,

@@ -14,8 +14,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from anew.api.models import (
     BeginRebuild,
     ClusterInfo,
+    Collect,
     CreateStore,
     DesiredState,
+    DrainNode,
     EndRebuild,
     ErrorAnswer,
     Heartbeat,
@@ -23,6 +25,7 @@ from anew.api.models import (
     HoldVersion,
     NodeReport,
     NodeView,
+    Pause,
     ResumeRebuild,
     RollBack,
     Routing,
@@ -32,7 +35,7 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
-from anew.controller import rebuilds, resuming, stores, swaps, views
+from anew.controller import collecting, draining, pausing, rebuilds, resuming, stores, swaps, views
 from anew.controller.context import Context, store_named
 from anew.controller.metrics import registry_of
 from anew.controller.nodes import desired_state, node_views, reached_position, take_report
@@ -73,6 +76,7 @@ def make_app(context: Context, watch: Watch) -> FastAPI:
     _add_stores(app, context, watch)
     _add_rebuilds(app, context, watch)
     _add_nodes(app, context, watch)
+    _add_upkeep(app, context, watch)
     _add_health(app, context)
     return app
 
@@ -214,6 +218,37 @@ def _add_nodes(app: FastAPI, context: Context, watch: Watch) -> None:
         """What a node holds."""
         take_report(context, request)
         watch.notify()
+
+
+def _add_upkeep(app: FastAPI, context: Context, watch: Watch) -> None:
+    @app.post("/v1/nodes/{node}/drain", tags=["nodes"])
+    def drain(node: str, request: DrainNode, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Let a node's replicas move to others, or let it be used again."""
+        answer = draining.drain(context, node, actor, undo=request.undo)
+        watch.notify()
+        return answer
+
+    @app.post("/v1/nodes/{node}/remove", tags=["nodes"])
+    def remove(node: str, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Forget a node that holds nothing any more."""
+        answer = draining.remove(context, node, actor)
+        watch.notify()
+        return answer
+
+    @app.post("/v1/pause", tags=["cluster"])
+    def pause(request: Pause, actor: Actor = "anonymous") -> dict[str, Any]:
+        """No scheduled rebuild, reclaim or gc starts from now on."""
+        return dict(pausing.pause(context, request.store, actor))
+
+    @app.post("/v1/unpause", tags=["cluster"])
+    def unpause(request: Pause, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Scheduled rebuilds, reclaim and gc go on."""
+        return dict(pausing.unpause(context, request.store, actor))
+
+    @app.post("/v1/gc", tags=["cluster"])
+    def gc(request: Collect, actor: Actor = "anonymous") -> dict[str, Any]:
+        """What nobody needs goes; a dry run says what and why."""
+        return collecting.gc(context, request.store, actor, dry_run=request.dry_run)
 
 
 def _add_health(app: FastAPI, context: Context) -> None:

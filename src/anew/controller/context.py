@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from anew.api.models import LogLocation
 from anew.catalog.change import Change, Operation, Put, PutStore
 from anew.catalog.interface import Catalog
-from anew.core.errors import NotFound, Refused
+from anew.core.errors import Failed, NotFound, Refused
+from anew.core.retention import REPUSH_SOURCE_WAIT_SECONDS
 from anew.core.store import Store
 from anew.core.suggest import did_you_mean
 from anew.deepstore.interface import DeepStore
@@ -38,6 +39,9 @@ class Limits:
         ready_deadline_seconds: A version that is not ready after so long has failed (rule R17).
         reclaim_grace_seconds: How long files and log records stay after nobody needs them.
         low_water_interval_seconds: How often low-water marks are moved.
+        repush_source_wait_seconds: How long a version between two plain repushes stays.
+        scheduled_rebuilds: How many scheduled repushes may be under way, over all stores.
+        scheduled_start_seconds: A scheduled repush that has not begun after so long has failed.
     """
 
     lease_seconds: float = 120.0
@@ -46,11 +50,18 @@ class Limits:
     ready_deadline_seconds: float = 1_800.0
     reclaim_grace_seconds: float = 600.0
     low_water_interval_seconds: float = 60.0
+    repush_source_wait_seconds: int = REPUSH_SOURCE_WAIT_SECONDS
+    scheduled_rebuilds: int = 2
+    scheduled_start_seconds: float = 180.0
 
     @property
     def takeover_seconds(self) -> float:
         """A driver that was silent for so long may be replaced; several of its signs of life are due by then."""
         return min(15.0, self.lease_seconds / 2)
+
+
+def _launches_nothing(store: str, request_id: str) -> None:
+    raise Failed("no_launcher", f"nothing starts drivers here: {store}, {request_id}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,7 @@ class Context:
         clock: The time in ms since the epoch.
         new_id: A fresh unique id.
         release: This release's version, for answers.
+        launch: Starts a driver process for a scheduled repush: (store, request id).
     """
 
     catalog: Catalog
@@ -69,6 +81,7 @@ class Context:
     new_id: Callable[[], str]
     limits: Limits = field(default_factory=Limits)
     release: str = "0"
+    launch: Callable[[str, str], None] = _launches_nothing
 
     def operation(self, what: str, subject: str, actor: str, **detail: object) -> Operation:
         """A line of history for a change that is about to be made."""

@@ -15,8 +15,9 @@ from anew.api.models import (
 )
 from anew.catalog.change import Change, NodeRecord, PutDeadLetters
 from anew.controller.context import Context, Fabric
+from anew.controller.draining import drained, removed
 from anew.core.admission import Rejection
-from anew.core.errors import InvalidRequest
+from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import FeedPartition, PositionMap
 from anew.core.store import SERVABLE, Store, Version
 
@@ -37,14 +38,17 @@ def live_reports(context: Context, fabric: str) -> list[NodeReport]:
 
 
 def alive_nodes(context: Context, fabric: str) -> list[str]:
-    """The ids of the fabric's nodes that are alive."""
-    return [report.node for report in live_reports(context, fabric)]
+    """The ids of the fabric's nodes that are alive and may get replicas."""
+    flags = context.catalog.flags()
+    return [report.node for report in live_reports(context, fabric) if not drained(flags, report.node)]
 
 
 def usable_nodes(context: Context, fabric: str) -> list[str]:
-    """The fabric's nodes that are not lost: alive, or away for less than the limit."""
+    """The fabric's nodes that are not lost, alive or away for less than the limit, and that are not drained."""
+    flags = context.catalog.flags()
     oldest_ms = context.clock() - int(context.limits.node_lost_seconds * 1000)
-    return [r.id for r in context.catalog.nodes() if r.fabric == fabric and r.last_seen_ms >= oldest_ms]
+    records = (r for r in context.catalog.nodes() if r.fabric == fabric and r.last_seen_ms >= oldest_ms)
+    return [record.id for record in records if not drained(flags, record.id)]
 
 
 def node_urls(context: Context) -> dict[str, str]:
@@ -54,6 +58,7 @@ def node_urls(context: Context) -> dict[str, str]:
 
 def node_views(context: Context) -> tuple[NodeView, ...]:
     """All nodes as the controller sees them."""
+    flags = context.catalog.flags()
     oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
     views = []
     for record in context.catalog.nodes():
@@ -66,6 +71,7 @@ def node_views(context: Context) -> tuple[NodeView, ...]:
                 alive=record.last_seen_ms >= oldest_ms,
                 last_seen_ms=record.last_seen_ms,
                 replicas=len(report.replicas),
+                drained=drained(flags, record.id),
                 states=dict(Counter(replica.state.value for replica in report.replicas)),
             )
         )
@@ -77,7 +83,16 @@ def take_report(context: Context, report: NodeReport) -> None:
 
     Raises:
         InvalidRequest: ``unknown_fabric``.
+        Refused: ``node_removed``.
     """
+    if removed(context.catalog.flags(), report.node):
+        raise Refused(
+            "node_removed",
+            f"{report.node} was removed",
+            found=report.url,
+            expected="a node that is not removed",
+            hint=f"to use it again: anew node drain {report.node} --undo",
+        )
     if report.fabric not in context.fabrics:
         raise InvalidRequest(
             "unknown_fabric", "the node names an unknown fabric", found=report.fabric, expected=list(context.fabrics)

@@ -9,6 +9,7 @@ import structlog
 from anew.catalog.change import Change, DropReclaim, PutReclaim, Reclaim
 from anew.controller.context import Context, change_store
 from anew.controller.feeds import offsets_at
+from anew.controller.pausing import cluster_paused, held_back
 from anew.core import lifecycle
 from anew.core.errors import AnewError, Failed
 from anew.core.retention import low_water, retirable
@@ -25,10 +26,11 @@ def collect(context: Context, store: Store) -> None:
     What may go is decided again on the store that the compare-and-swap is made on: a rollback that chose the version
     meanwhile wins (rule R15).
     """
-    for number in retirable(store, context.clock()):
+    wait_seconds = context.limits.repush_source_wait_seconds
+    for number in retirable(store, context.clock(), wait_seconds):
 
         def change(present: Store, number: int = number) -> tuple[Store, tuple[PutReclaim, ...]]:
-            why = retirable(present, context.clock()).get(number)
+            why = retirable(present, context.clock(), wait_seconds).get(number)
             if why is None:
                 return present, ()
             version = lifecycle.existing(present, number)
@@ -41,7 +43,10 @@ def collect(context: Context, store: Store) -> None:
 
 
 def reclaim_due(context: Context) -> None:
-    """Second step: do what is noted and due; what fails is tried again in the next round."""
+    """Second step: do what is noted and due; what fails is tried again in the next round, what is paused later."""
+    if cluster_paused(context) is not None:
+        return
+    stores = context.catalog.stores()
     acts: dict[str, Callable[[Context, Reclaim], None]] = {
         "tree": _delete_tree,
         "orphans": _delete_orphans,
@@ -49,6 +54,8 @@ def reclaim_due(context: Context) -> None:
         "truncate": _truncate,
     }
     for reclaim in context.catalog.reclaims(context.clock()):
+        if held_back(stores, reclaim):
+            continue
         try:
             acts[reclaim.kind](context, reclaim)
         except AnewError as error:

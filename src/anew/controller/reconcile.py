@@ -18,8 +18,10 @@ from anew.catalog.change import PutRebuild
 from anew.controller.context import Context, change_store
 from anew.controller.feeds import ends_of, ensure_feeds, open_and_close
 from anew.controller.nodes import live_reports, replicas_of, usable_nodes
+from anew.controller.pausing import cluster_paused
 from anew.controller.rebuilds import end_rebuild, expire
 from anew.controller.reclaim import collect, move_low_water, reclaim_due
+from anew.controller.scheduling import step as step_schedule
 from anew.core import lifecycle
 from anew.core.assignment import Assignment, assign
 from anew.core.errors import AnewError, Refused
@@ -63,7 +65,9 @@ class Reconciler:
             self._step_rebuild(store, rebuild, reports)
         for fabric in store.fabrics:
             self._reassign(store, fabric, reports[fabric])
-        collect(self.context, store)
+        if store.paused is None and cluster_paused(self.context) is None:
+            collect(self.context, store)
+        step_schedule(self.context, store, [report for found in reports.values() for report in found])
 
     # -- rebuilds ----------------------------------------------------------------------------------------------------
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from anew.api.models import NodeReport, NodeView, Problem, ReplicaState, StatusView
 from anew.controller.context import Context
 from anew.controller.nodes import live_reports, node_views, replicas_of
+from anew.controller.scheduling import decision_of
 from anew.core.errors import NotFound
+from anew.core.partition import is_custom
 from anew.core.rebuild import Rebuild
 from anew.core.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest
 
@@ -19,7 +22,26 @@ def store_view(context: Context, store: Store, number: int | None) -> dict[str, 
         NotFound: ``unknown_version``.
     """
     reports = {fabric: live_reports(context, fabric) for fabric in store.fabrics}
-    return _store_view(store, reports, context.catalog.dead_letter_counts().get(store.uid, 0), number)
+    view = _store_view(store, reports, context.catalog.dead_letter_counts().get(store.uid, 0), number)
+    return view | {"schedule": _schedule_view(context, store, [r for found in reports.values() for r in found])}
+
+
+def _schedule_view(context: Context, store: Store, reports: list[NodeReport]) -> dict[str, Any] | None:
+    """What the schedule says now and why; None without one."""
+    if store.config.repush_schedule is None:
+        return None
+    decision = decision_of(context, store, reports)
+    state = decision.state
+    return {
+        "schedule": store.config.repush_schedule,
+        "when": store.config.repush_when,
+        "due_ms": decision.due_ms,
+        "next_ms": decision.next_ms,
+        "reasons": list(decision.reasons),
+        "failures": state.failures,
+        "under_way": state.request_id,
+        "held": store.schedule_held,
+    }
 
 
 def store_views(context: Context) -> list[dict[str, Any]]:
@@ -87,9 +109,26 @@ def _store_view(
         "config": _shown_config(store.config),
         "pending": pending,
         "stale": bool(pending),
+        "paused": store.paused,
+        "notes": _notes(store),
         "dead_letters": dead_letters,
         "fabrics": {fabric: _fabric_view(store, fabric, reports.get(fabric, []), number) for fabric in store.fabrics},
     }
+
+
+def _notes(store: Store) -> list[str]:
+    """What the configuration costs, and what is held back."""
+    notes = []
+    if is_custom(store.config.partitioner) and store.feeds:
+        few = math.gcd(store.config.partitions, store.config.rt_partitions)
+        notes.append(
+            f"under {store.config.partitioner} each replica reads all {store.config.rt_partitions} partitions of a "
+            f"feed; under xxhash64 it would read {store.config.rt_partitions // few}"
+        )
+    if store.schedule_held is not None:
+        go_on = f"anew unpause --store {store.name}"
+        notes.append(f"scheduled repushes are held: {store.schedule_held}; to let them go on: {go_on}")
+    return notes
 
 
 def _fabric_view(store: Store, fabric: str, reports: list[NodeReport], number: int | None) -> dict[str, Any]:

@@ -125,16 +125,20 @@ def _shared_prefix(columns: Sequence[pa.Array[Any]]) -> int:
 
 
 def _windows(keys: pa.Array[Any], start: int) -> npt.NDArray[np.uint64]:
-    """Eight bytes of each key from ``start`` on as a number, zeros for what is missing: in key order, but with ties."""
+    """Eight bytes of each key from ``start`` on as a number, zeros for what is missing: in key order, but with ties.
+
+    All keys have the same ``start`` first bytes.
+    """
     buffers: list[Any] = keys.buffers()
     offsets = np.frombuffer(buffers[1], dtype=np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
-    size = int(offsets[-1] - offsets[0])
+    begin, end = int(offsets[0]), int(offsets[-1])
+    size = end - begin
     padded = np.zeros(size + 8, dtype=np.uint8)
     if size:
-        padded[:size] = np.frombuffer(buffers[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
+        padded[:size] = np.frombuffer(buffers[2], dtype=np.uint8)[begin:end]
     at_each_byte: npt.NDArray[Any] = np.ndarray((size + 1,), dtype=">u8", buffer=padded, strides=(1,))
-    starts = np.minimum(offsets[:-1] + start, offsets[1:]) - offsets[0]
-    own_bytes = np.minimum(offsets[1:] - offsets[0] - starts, 8)
+    starts = offsets[:-1] + (start - begin)
+    own_bytes = np.minimum(offsets[1:] - begin - starts, 8)
     windows: npt.NDArray[np.uint64] = at_each_byte[starts].astype(np.uint64) & _FIRST_BYTES[own_bytes]
     return windows
 

@@ -18,6 +18,7 @@ from anew.node.process import NodeSettings, run_node
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.logs import log_to_file
+from anew.runtime.scheduled import launcher
 from anew.runtime.settings import ProcessSettings, resolve
 
 _PARENT_SECONDS = 0.5
@@ -59,8 +60,11 @@ def serve_controller(settings: ProcessSettings, home: Home, cluster: ClusterFile
         ready_deadline_seconds=settings.number("ready_deadline_seconds"),
         reclaim_grace_seconds=settings.number("reclaim_grace_seconds"),
         low_water_interval_seconds=settings.number("low_water_interval_seconds"),
+        repush_source_wait_seconds=settings.number("repush_source_wait_seconds"),
+        scheduled_rebuilds=settings.number("scheduled_rebuilds"),
     )
-    context = Context(catalog, {fabric.name: fabric}, now_ms, new_id, limits, version("anew"))
+    launch = launcher(cluster.url, home.path / "logs")
+    context = Context(catalog, {fabric.name: fabric}, now_ms, new_id, limits, version("anew"), launch)
     try:
         run_controller(context, cluster.bind, cluster.port)
     finally:

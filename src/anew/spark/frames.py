@@ -121,7 +121,7 @@ def group_expression(config: Frozen, groups: Groups) -> Column:
 
 def _custom_partition(config: Frozen) -> Any:
     # Spark evaluates these hints, and Arrow's arrays are generic for the type checker alone.
-    def place(keys: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+    def place(keys: pa.Array) -> pa.Array:  # type: ignore[type-arg]  # see above
         bodies: Any = keys.cast(pa.binary())
         return pa.array(partitioner_of(config).of_all(bodies), pa.int32())
 

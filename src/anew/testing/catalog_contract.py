@@ -17,6 +17,7 @@ from anew.catalog.change import (
     Operation,
     Put,
     PutDeadLetters,
+    PutFlag,
     PutRebuild,
     PutReclaim,
     PutRequest,
@@ -247,6 +248,12 @@ class CatalogContract(ABC):
         assert [operation.id for operation in catalog.history(None, 10)] == ["op-1"]
 
     # -- nodes, reclaims, dead letters -------------------------------------------------------------------------------
+
+    def test_flags_are_set_and_taken_away(self, catalog: Catalog) -> None:
+        """A flag holds its last value until it is taken away; each change is in the history."""
+        for value in ("on", "on again", None):
+            catalog.commit(a_change(f"op {value}", PutFlag("paused", value), PutFlag("other", "x")))
+            assert catalog.flags() == {"other": "x"} | ({} if value is None else {"paused": value})
 
     def test_the_last_report_of_a_node_counts(self, catalog: Catalog) -> None:
         """A node is there once, with its last report; a removed one is not listed."""

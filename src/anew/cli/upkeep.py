@@ -1,0 +1,92 @@
+"""``gc``, ``pause``, ``unpause``, ``node drain|remove``: what keeps a cluster tidy."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anew.api.models import Collect, DrainNode
+from anew.cli.local import nodes_app
+from anew.cli.output import Json, out, print_json, print_table
+from anew.cli.session import cluster
+
+_PARTLY = 6
+
+OneStore = Annotated[str | None, typer.Option("--store", help="Only this store.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (gc, pause, unpause):
+        app.command()(command)
+    nodes_app.command()(drain)
+    nodes_app.command()(remove)
+
+
+def gc(
+    *,
+    store: OneStore = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and why; change nothing.")] = False,
+    json_output: Json = False,
+) -> int:
+    """Retire and reclaim what nobody needs; each thing's grace holds all the same."""
+    with cluster() as connected:
+        answer = connected.controller.collect(Collect(store=store, dry_run=dry_run))
+    if json_output:
+        print_json(answer)
+    else:
+        rows = [(i["store"], i["what"], i["name"], i["act"], i["why"]) for i in answer["items"]]
+        print_table(["store", "what", "name", "would" if dry_run else "does", "why"], rows)
+        for name, why in answer["skipped"].items():
+            out().print(f"{name} is left alone: {why}", markup=False)
+    return _PARTLY if answer["skipped"] and not dry_run else 0
+
+
+def pause(*, store: OneStore = None, json_output: Json = False) -> None:
+    """No scheduled rebuild, reclaim or gc starts from now on."""
+    with cluster() as connected:
+        answer = connected.controller.pause(store)
+    if json_output:
+        print_json(answer)
+    else:
+        out().print(f"{'everything' if store is None else store} is paused; to go on: anew unpause")
+
+
+def unpause(*, store: OneStore = None, json_output: Json = False) -> None:
+    """Let scheduled rebuilds, reclaim and gc go on; a store's also where a rollback held them."""
+    with cluster() as connected:
+        answer = connected.controller.unpause(store)
+    if json_output:
+        print_json(answer)
+    else:
+        out().print(f"{'everything' if store is None else store} goes on")
+        if answer["paused"] is not None and store is not None:
+            out().print(f"the cluster is {answer['paused']}: anew unpause", markup=False)
+
+
+def drain(
+    node: str,
+    *,
+    undo: Annotated[bool, typer.Option("--undo", help="Use the node again.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Let a node's replicas move to others; it serves until they have them."""
+    with cluster() as connected:
+        answer = connected.controller.drain_node(node, DrainNode(undo=undo))
+    if json_output:
+        print_json(answer)
+    elif undo:
+        out().print(f"{node} is used again")
+    else:
+        out().print(f"{node} still holds {len(answer['holds'])} replicas; when it holds none: anew node remove {node}")
+
+
+def remove(node: str, *, json_output: Json = False) -> None:
+    """Forget a node that holds nothing any more."""
+    with cluster() as connected:
+        answer = connected.controller.remove_node(node)
+    if json_output:
+        print_json(answer)
+    else:
+        out().print(f"{node} is removed; to use it again: anew node drain {node} --undo")

@@ -1,0 +1,90 @@
+"""Taking a node out of service: its replicas move first (rule R25), then it may be removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anew.catalog.change import Change, NodeRecord, PutFlag
+from anew.controller.context import Context
+from anew.core.errors import NotFound, Refused
+from anew.core.store import SERVABLE
+from anew.core.suggest import did_you_mean
+
+_DRAINED, _REMOVED = "drained/", "removed/"
+
+
+def drained(flags: Mapping[str, str], node: str) -> bool:
+    """Whether a node is to hold nothing new, and its replicas are to move."""
+    return f"{_DRAINED}{node}" in flags or f"{_REMOVED}{node}" in flags
+
+
+def removed(flags: Mapping[str, str], node: str) -> bool:
+    """Whether a node was taken out: its reports are not taken."""
+    return f"{_REMOVED}{node}" in flags
+
+
+def drain(context: Context, node: str, actor: str, *, undo: bool) -> dict[str, Any]:
+    """Let a node's replicas move to others, or let it be used again; returns what it still holds.
+
+    Raises:
+        NotFound: ``unknown_node``.
+    """
+    known = removed(context.catalog.flags(), node) if undo else False
+    if not known:
+        _record(context, node)
+    puts = [PutFlag(f"{_DRAINED}{node}", None if undo else actor)]
+    if undo:
+        puts.append(PutFlag(f"{_REMOVED}{node}", None))
+    operation = context.operation("undo drain" if undo else "drain node", node, actor)
+    context.catalog.commit(Change(operation, tuple(puts)))
+    return {"node": node, "drained": not undo, "holds": holds(context, node)}
+
+
+def remove(context: Context, node: str, actor: str) -> dict[str, Any]:
+    """Forget a node that holds nothing any more.
+
+    Raises:
+        NotFound: ``unknown_node``.
+        Refused: ``node_holds_replicas``: what it holds has not moved yet.
+    """
+    record = _record(context, node)
+    held = holds(context, node)
+    if held:
+        raise Refused(
+            "node_holds_replicas",
+            f"{node} is still to hold {len(held)} replicas",
+            found=held[:5],
+            expected="none",
+            hint=f"anew node drain {node}, then wait until the others have them: anew node list",
+        )
+    context.catalog.put_node(NodeRecord(record.id, record.fabric, record.last_seen_ms, record.report, removed=True))
+    flag = PutFlag(f"{_REMOVED}{node}", actor)
+    context.catalog.commit(Change(context.operation("remove node", node, actor), (flag,)))
+    return {"node": node, "removed": True}
+
+
+def holds(context: Context, node: str) -> list[str]:
+    """What a node is to hold, as ``flights_v7/3``."""
+    return [
+        f"{version.name_in(store.name)}/{partition}"
+        for store in context.catalog.stores()
+        for version in store.versions
+        for fabric, assigned in version.assignment.items()
+        if version.statuses.get(fabric) in SERVABLE
+        for partition, nodes in assigned.items()
+        if node in nodes
+    ]
+
+
+def _record(context: Context, node: str) -> NodeRecord:
+    records = {record.id: record for record in context.catalog.nodes()}
+    if node not in records:
+        raise NotFound(
+            "unknown_node",
+            f"there is no node {node}",
+            found=node,
+            expected=", ".join(records),
+            hint=did_you_mean(node, records),
+        )
+    return records[node]

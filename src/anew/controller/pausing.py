@@ -1,0 +1,55 @@
+"""Pausing: while a store, or the cluster, is paused no scheduled rebuild, reclaim or gc starts."""
+
+from __future__ import annotations
+
+from anew.catalog.change import Change, PutFlag, Reclaim
+from anew.controller.context import Context, change_store, store_named
+from anew.core.store import Store
+
+_FLAG = "paused"
+
+
+def pause(context: Context, name: str | None, actor: str) -> dict[str, str | None]:
+    """Pause a store, or everything for None; pausing twice is pausing once.
+
+    Raises:
+        NotFound: ``unknown_store``.
+    """
+    why = f"paused by {actor}"
+    if name is None:
+        context.catalog.commit(Change(context.operation("pause", "cluster", actor), (PutFlag(_FLAG, why),)))
+    else:
+        operation = context.operation("pause", name, actor)
+        change_store(context, store_named(context, name).uid, operation, lambda s: (_with_pause(s, why), ()))
+    return {"store": name, "paused": why}
+
+
+def unpause(context: Context, name: str | None, actor: str) -> dict[str, str | None]:
+    """Let a store go on, or the cluster for None; a store's scheduled repushes that a rollback held go on as well.
+
+    Raises:
+        NotFound: ``unknown_store``.
+    """
+    if name is None:
+        context.catalog.commit(Change(context.operation("unpause", "cluster", actor), (PutFlag(_FLAG, None),)))
+    else:
+        operation = context.operation("unpause", name, actor)
+        change_store(context, store_named(context, name).uid, operation, lambda s: (_with_pause(s, None), ()))
+    return {"store": name, "paused": context.catalog.flags().get(_FLAG)}
+
+
+def cluster_paused(context: Context) -> str | None:
+    """Why the cluster is paused, None when it is not."""
+    return context.catalog.flags().get(_FLAG)
+
+
+def held_back(stores: list[Store], reclaim: Reclaim) -> bool:
+    """Whether what is to be reclaimed belongs to a store that is paused."""
+    owned = (name for s in stores if s.paused for name in (s.uid, *(feed.topic_uid for feed in s.feeds)))
+    return any(name in reclaim.id or name in reclaim.target for name in owned)
+
+
+def _with_pause(store: Store, why: str | None) -> Store:
+    if why is not None:
+        return store.model_copy(update={"paused": why})
+    return store.model_copy(update={"paused": None, "schedule_held": None})
