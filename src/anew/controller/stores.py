@@ -268,6 +268,9 @@ def _with_settings(
             hint=f"wait for it, or: anew rebuild kill {making.rebuild}",
         )
     changed = store.model_copy(update={"config": config})
+    if config.repush_schedule != store.config.repush_schedule:
+        # Times of another schedule say nothing about this one: its times to come count.
+        changed = changed.model_copy(update={"schedule": None})
     return with_real_time_feeds(context, changed) if config.hybrid and not store.feeds else changed
 
 

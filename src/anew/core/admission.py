@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anew.core.arrow import bytes_list
 from anew.core.feed import Feed, FeedPartition
 from anew.core.hashing import key_hashes, row_hashes
 from anew.core.partition import XxHash64Partitioner
@@ -54,7 +53,7 @@ class Admitted:
 def admit(feed: Feed, partition: int, start: int, records: pa.RecordBatch) -> Admitted:
     """The records (columns of ``anew.log.interface.LOG_RECORDS``) of one feed partition that a version applies."""
     records = records.slice(int(np.searchsorted(records.column("offset").to_numpy(), start)))
-    hashes = key_hashes(bytes_list(records.column("key")))
+    hashes = key_hashes(records.column("key"))
     reasons = _reasons(feed, partition, records, hashes)
     bad = reasons.astype(np.bool_)
     if bad.any():

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ import pyarrow as pa
 from anew.core.arrow import binary_lengths, join_binary
 from anew.core.errors import Failed
 from anew.core.merge import Cell
+from anew.core.rows import ROWS
 from anew.core.stamp import Stamp
 
 FORMAT_VERSION = 1
@@ -95,6 +97,41 @@ def encode_cells(rows: pa.RecordBatch) -> pa.BinaryArray:
         pa.binary(HEADER_BYTES), rows.num_rows, [None, pa.py_buffer(headers.tobytes())]
     )
     return join_binary(fixed.cast(pa.binary()), rows.column("origin"), rows.column("value"))
+
+
+def decode_cells(keys: Sequence[bytes], cells: Sequence[bytes]) -> pa.RecordBatch:
+    """The rows (columns `anew.core.rows.ROWS`, values as they are stored, hashes 0) of cells, shape (n,).
+
+    Raises:
+        Failed: ``corrupt_cell``: one is too short; ``unknown_cell_format``.
+    """
+    shortest = min(map(len, cells), default=HEADER_BYTES)
+    if shortest < HEADER_BYTES:
+        raise Failed("corrupt_cell", "a cell is too short", found=shortest, expected=f">= {HEADER_BYTES} bytes")
+    headers, origins = decode_headers(cells)
+    starts = (headers["origin_bytes"] + np.int64(HEADER_BYTES)).tolist()
+    dead = (headers["flags"] & TOMBSTONE).tolist()
+    values = [None if gone else cell[at:] for cell, at, gone in zip(cells, starts, dead, strict=True)]
+    columns = {
+        "key": pa.array(keys, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "hash": pa.array(np.zeros(len(cells), dtype=np.int64)),
+        **stamp_columns(headers, origins),
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in ROWS.names], schema=ROWS)
+
+
+def stamp_columns(headers: npt.NDArray[np.void], origins: Sequence[bytes]) -> dict[str, pa.Array[Any]]:
+    """Schema ids and stamps of what `decode_headers` gave, as columns of `anew.core.rows.ROWS`, each of shape (n,)."""
+    return {
+        "schema_id": pa.array(headers["schema_id"].astype(np.int32)),
+        "time": pa.array(headers["time"].astype(np.int64)),
+        "origin": pa.array(origins, pa.binary()),
+        "append_timed": pa.array((headers["flags"] & APPEND_TIMED).astype(np.bool_)),
+        "incarnation": pa.array(headers["incarnation"].astype(np.int32)),
+        "feed_partition": pa.array(headers["feed_partition"].astype(np.int32)),
+        "offset": pa.array(headers["offset"].astype(np.int64)),
+    }
 
 
 def decode_headers(cells: Sequence[bytes]) -> tuple[npt.NDArray[np.void], list[bytes]]:

@@ -8,14 +8,19 @@ group's target files. Only the feed records are shuffled, and nothing of the bas
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from anew.core.partition import is_custom
+from anew.core.feed import Feed
+from anew.core.partition import XXHASH64, is_custom
 from anew.core.partitioning import partitioner_identity
+from anew.core.plan import LogSplit
 from anew.core.store import Frozen
 
 MOST_FILES_OF_A_TASK = 16
 """A task buffers a row group per file that it writes and a batch per file that it reads."""
+MOST_RECORDS_OF_A_TASK = 1_000_000
+"""How many feed records a task may read and sort in memory; beyond it they are shuffled, and Spark sorts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,25 @@ def why_not_copartitioned(source: Frozen, target: Frozen) -> str | None:
     if fan > MOST_FILES_OF_A_TASK:
         return f"one task would hold {fan} files open, more than {MOST_FILES_OF_A_TASK}"
     return None
+
+
+def feed_splits(
+    groups: Groups, target: Frozen, feeds: Iterable[Feed], ranges: Sequence[LogSplit]
+) -> tuple[tuple[LogSplit, ...], ...] | None:
+    """The log ranges that each group's task reads by itself, so that nothing is shuffled; None where that cannot be.
+
+    It can be where version and feed place keys alike and every feed partition holds keys of one group alone: its hash's
+    remainder modulo the feed's partition count decides the one modulo the number of groups. A task sorts what it reads
+    in memory, so that it may not be too much.
+    """
+    alike = target.partitioner == XXHASH64 and groups.sub_partitions == 1
+    if not alike or any(f.partitioner != XXHASH64 or f.partitions % groups.partitions for f in feeds):
+        return None
+    found: list[list[LogSplit]] = [[] for _ in range(groups.count)]
+    for split in ranges:
+        found[split.partition % groups.partitions].append(split)
+    most = max((sum(split.end - split.begin for split in splits) for splits in found), default=0)
+    return tuple(tuple(splits) for splits in found) if most <= MOST_RECORDS_OF_A_TASK else None
 
 
 def _fan(one: int, other: int) -> int:

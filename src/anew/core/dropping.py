@@ -6,14 +6,18 @@ De-duplicate first, drop second: a winner that goes takes what it superseded wit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from anew.core.arrow import take
+from anew.core.arrow import replaced, take
 from anew.core.hashing import total
 from anew.core.ledger import ZERO, Entry
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +73,21 @@ def drop(winners: pa.RecordBatch, floors: DropFloors) -> Kept:
     )
 
 
-def _entry(hashes: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_]) -> Entry:
+def expired_among(rows: pa.RecordBatch, ttl_floor_ms: int) -> Bools:
+    """Which rows were written after 0 and before the floor (rule R11), shape (n,)."""
+    times = rows.column("time").to_numpy()
+    return np.asarray((times > 0) & (times < ttl_floor_ms))
+
+
+def buried(rows: pa.RecordBatch, chosen: Bools) -> pa.RecordBatch:
+    """The rows with the chosen ones as tombstones that keep their stamps (rule R11); hashes stay as they are."""
+    if not chosen.any():
+        return rows
+    dead: Any = pa.array(chosen)
+    values = pc.if_else(dead, pa.scalar(None, pa.binary()), rows.column("value"))
+    schemas = pc.if_else(dead, pa.scalar(0, pa.int32()), rows.column("schema_id"))
+    return replaced(replaced(rows, "value", values), "schema_id", schemas)
+
+
+def _entry(hashes: npt.NDArray[np.int64], chosen: Bools) -> Entry:
     return Entry(count=int(chosen.sum()), hash=total(np.ascontiguousarray(hashes[chosen])))

@@ -14,9 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from anew.core.arrow import bytes_list
 from anew.core.errors import InvalidRequest
-from anew.core.hashing import SEED, key_hash, key_hashes
+from anew.core.hashing import SEED, hash_binary, key_hash, key_hashes
 
 XXHASH64 = "xxhash64"
 _CUSTOM_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -53,7 +52,7 @@ class XxHash64Partitioner:
 
     def of_all(self, keys: pa.BinaryArray) -> Partitions:
         """The partition of each key, shape (n,)."""
-        return self.of_hashes(key_hashes(bytes_list(keys)))
+        return self.of_hashes(key_hashes(keys))
 
     def of_hashes(self, hashes: npt.NDArray[np.uint64]) -> Partitions:
         """The partition of keys whose hashes are known, shape (n,)."""
@@ -68,8 +67,7 @@ def sub_partitions_of(keys: pa.BinaryArray, factor: int) -> Partitions:
     """
     if factor == 1:
         return np.zeros(len(keys), dtype=np.int32)
-    digest = xxhash.xxh64_intdigest
-    hashes = np.fromiter((digest(key, _SUB_SEED) for key in bytes_list(keys)), dtype=np.uint64, count=len(keys))
+    hashes = hash_binary(keys, np.full(len(keys), _SUB_SEED, dtype=np.uint64))
     return np.asarray(np.mod(hashes.view(np.int64), factor), dtype=np.int32)
 
 

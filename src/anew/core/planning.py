@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anew.core.copartition import why_not_copartitioned
+from anew.core.copartition import feed_splits, groups_of, why_not_copartitioned
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import NOWHERE, Feed, FeedPartition, PositionMap
 from anew.core.floors import check_undying, live_range_start_ms, present_ttl_floor_ms, tombstone_cut_ms
@@ -111,7 +111,7 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
         target=_repush_target(snapshot, request, version, end, expired_before_ms),
         changes=changes,
         path="general" if shuffled else "copartitioned",
-        why=_why(version, fabric, changes, shuffled, asked),
+        why=(*_why(version, fabric), *_why_path(store, version, ranges, shuffled), *_why_else(changes, asked)),
         splits=Splits(
             base_files=snapshot.base_files.get(version.number, 0),
             log=len(ranges),
@@ -347,14 +347,21 @@ def _known_stop(store: Store, feeds: tuple[Feed, ...]) -> PositionMap | None:
     )
 
 
-def _why(
-    version: Version, fabric: str, changes: tuple[Change, ...], shuffled: str | None, asked: RepushProperties
-) -> tuple[str, ...]:
-    texts = [f"version {version.number} is {version.statuses[fabric].value} in {fabric}"]
-    if shuffled is None:
-        texts.append("co-partitioned path: base files stay sorted as they are, only feed records are shuffled")
-    else:
-        texts.append(f"general path: all rows are partitioned and sorted again, because {shuffled}")
+def _why(version: Version, fabric: str) -> tuple[str, ...]:
+    return (f"version {version.number} is {version.statuses[fabric].value} in {fabric}",)
+
+
+def _why_path(store: Store, version: Version, ranges: tuple[LogSplit, ...], shuffled: str | None) -> tuple[str, ...]:
+    if shuffled is not None:
+        return (f"general path: all rows are partitioned and sorted again, because {shuffled}",)
+    target = store.config.frozen
+    alone = feed_splits(groups_of(version.config, target), target, store.feeds_of(version), ranges)
+    feeds = "only feed records are shuffled" if alone is None else "each task reads its own feed partitions"
+    return (f"co-partitioned path: base files stay sorted as they are, {feeds}",)
+
+
+def _why_else(changes: tuple[Change, ...], asked: RepushProperties) -> tuple[str, ...]:
+    texts = []
     if asked.combiner:
         texts.append("combiner: a scan task keeps only the winners of each key in what it reads of a feed partition")
     if not changes:

@@ -170,22 +170,18 @@ def find_winners(rows: pa.RecordBatch) -> Winners:
 
 def _winners_of_crowded(rows: pa.RecordBatch, key_starts: Bools) -> tuple[Ints, Ints]:
     """The winners of keys that have several rows: their indices and their times after R6."""
-    count = np.arange(rows.num_rows)
     times = rows.column("time").to_numpy()
     timed = rows.column("append_timed").to_numpy(zero_copy_only=False)
     origin_starts = key_starts | run_starts(rows, ("origin",))
     clock_starts = origin_starts | run_starts(rows, ("incarnation", "feed_partition"))
-    clocks, first = np.cumsum(clock_starts) - 1, clock_starts.nonzero()[0]
-    greatest = np.maximum.reduceat(np.where(timed, times, _NEVER), first)
-    last_timed = np.maximum.reduceat(np.where(timed, count, -1), first)
-    effective = np.where(timed, greatest[clocks], times)
-    candidates = ~timed | (count == last_timed[clocks])
-    keys, first = np.cumsum(key_starts) - 1, key_starts.nonzero()[0]
-    latest = np.maximum.reduceat(np.where(candidates, effective, _NEVER), first)
-    # Rows are in (incarnation, partition, offset) order within an origin, so their index stands for these three.
-    ranks = (2 * np.cumsum(origin_starts) + timed) * rows.num_rows + count
-    best = np.maximum.reduceat(np.where(candidates & (effective == latest[keys]), ranks, -1), first)
-    winners = best % rows.num_rows
+    greatest = np.maximum.reduceat(np.where(timed, times, _NEVER), clock_starts.nonzero()[0])
+    effective = np.where(timed, greatest[np.cumsum(clock_starts) - 1], times)
+    first = key_starts.nonzero()[0]
+    latest = np.maximum.reduceat(effective, first)[np.cumsum(key_starts) - 1]
+    # Rows are in (incarnation, partition, offset) order within an origin, so their index stands for these three. With
+    # it the last append-timed record of a clock beats those before, which have the same time now.
+    ranks = (2 * np.cumsum(origin_starts) + timed) * rows.num_rows + np.arange(rows.num_rows)
+    winners = np.maximum.reduceat(np.where(effective == latest, ranks, -1), first) % rows.num_rows
     return winners, effective[winners]
 
 

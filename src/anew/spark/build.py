@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from anew.api.models import LogLocation
 from anew.codec.compression import Compressor
-from anew.core.copartition import groups_of
+from anew.core.copartition import feed_splits, groups_of
 from anew.core.dropping import DropFloors
 from anew.core.errors import AnewError, Failed
 from anew.core.feed import Feed
@@ -27,7 +27,7 @@ from anew.spark.frames import (
     unit_expression,
 )
 from anew.spark.logsource import scan_log
-from anew.spark.mergewrite import REPORT_SCHEMA, BaseGroups, MergeTask, TaskReport, merge_and_write
+from anew.spark.mergewrite import REPORT_SCHEMA, BaseGroups, FeedGroups, MergeTask, TaskReport, merge_and_write
 from anew.spark.pushscan import EncodeTask, encode_rows, scan_files
 
 
@@ -86,7 +86,12 @@ def build_repush(
         floors=repush_floors(plan),
         base=_base_groups(plan, place, source) if plan.path == "copartitioned" else None,
     )
-    if task.base is None:
+    if task.base is not None:
+        task = replace(task, feed=_feed_groups(plan, place, task.base, feeds))
+    if task.feed is not None:
+        # A row for each task: nothing of it is used, the tasks read everything themselves.
+        ordered = spark.range(0, task.count, 1, task.count).toDF("task")
+    elif task.base is None:
         scanned = repush_rows(spark, plan, place, source, feeds)
         ordered = partitioned_and_sorted(scanned, unit_expression(task.config), task.count)
     else:
@@ -195,6 +200,14 @@ def _base_groups(plan: Plan, place: Place, source: Manifest) -> BaseGroups:
         group = groups.of(part.partition, part.sub_partition)
         runs[group] += [tuple(file.path for file in run) for run in part.runs]
     return BaseGroups(place.source_deep_store, groups, tuple(tuple(group) for group in runs))
+
+
+def _feed_groups(plan: Plan, place: Place, base: BaseGroups, feeds: tuple[Feed, ...]) -> FeedGroups | None:
+    splits = feed_splits(base.groups, plan.target.config, feeds, plan.splits.ranges)
+    if splits is None:
+        return None
+    by_id = {feed.id: feed for feed in feeds}
+    return FeedGroups(place.source_log, by_id, plan.source.start, plan.splits.combiner, splits)
 
 
 def _built(reports: list[TaskReport], before_shuffle: Ledger) -> Built:

@@ -72,7 +72,7 @@ class LogSourceReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one group's splits, each followed by its report. Runs on an executor."""
-        log = open_log(self._location.kind, self._location.address, clock=_no_clock)
+        log = open_log(self._location.kind, self._location.address, clock=no_clock)
         try:
             for split in self._groups[partition.value]:
                 scan = scan_split(log, self._feeds[split.feed], split, self._starts[split.feed, split.partition])
@@ -191,5 +191,6 @@ def _as_scanned(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*rows.columns, kinds], schema=SCANNED)
 
 
-def _no_clock() -> int:
+def no_clock() -> int:
+    """The clock of a log that is only read."""
     raise AssertionError("a scan does not append, so that it never asks for the time")

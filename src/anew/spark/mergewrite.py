@@ -7,6 +7,7 @@ feed records of a group, reads the group's sorted base files itself, and writes 
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,25 +19,30 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 from pyspark import TaskContext
 
+from anew.api.models import LogLocation
 from anew.codec.compression import Compressor, recode
-from anew.core.arrow import bytes_list, replaced, take
+from anew.core.arrow import bytes_list, concat, replaced, take
 from anew.core.copartition import Groups
 from anew.core.dropping import DropFloors, drop
 from anew.core.errors import Failed
+from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.hashing import row_hashes, total
 from anew.core.ledger import Entry, Ledger
 from anew.core.partition import sub_partitions_of
 from anew.core.partitioning import partitioner_of
-from anew.core.reduce import ReduceCounts, WinnerReducer, run_starts
+from anew.core.plan import LogSplit
+from anew.core.reduce import ReduceCounts, WinnerReducer, run_starts, sort_rows
 from anew.core.rows import ROWS
 from anew.core.sortedruns import RunMerger
 from anew.core.store import Frozen
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
+from anew.log.open import open_log
 from anew.segments.basefile import BaseFileWriter, read_rows
 from anew.segments.layout import attempt_path
 from anew.segments.manifest import BaseFile
 from anew.spark.frames import HELD, SCANNED, Kind, with_held
+from anew.spark.logsource import combine_split, no_clock, scan_split
 
 REPORT_SCHEMA = "report string"
 _BATCH = "batch"
@@ -59,6 +65,25 @@ class BaseGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedGroups:
+    """The feed records of the co-partitioned path where tasks read them themselves.
+
+    Attributes:
+        location: Where the log is.
+        feeds: Feed id → feed.
+        starts: From where the source version applies each feed partition.
+        combiner: Whether each split is combined before it is sorted.
+        splits: Per group what its task reads.
+    """
+
+    location: LogLocation
+    feeds: dict[str, Feed]
+    starts: PositionMap
+    combiner: bool
+    splits: tuple[tuple[LogSplit, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MergeTask:
     """What crosses to the executors.
 
@@ -71,6 +96,7 @@ class MergeTask:
         feeds: Incarnation → feed id, for the account by source.
         floors: What winners are judged by.
         base: The base's files where tasks read them themselves; None on the general path.
+        feed: The feed records where tasks read them themselves; None where they are shuffled.
         refuse_duplicates: Whether a key that comes twice is to be reported with examples (a push).
     """
 
@@ -82,6 +108,7 @@ class MergeTask:
     feeds: dict[int, str]
     floors: DropFloors = field(default_factory=DropFloors)
     base: BaseGroups | None = None
+    feed: FeedGroups | None = None
     refuse_duplicates: bool = False
 
     @property
@@ -161,7 +188,8 @@ class _Merge:
         source = task.target if task.source is None else task.source
         counts = ReduceCounts()
         with _Outputs(task, self.index, self.attempt) as outputs:
-            for winners in self._winners(self._records(batches), source, counts):
+            rows = self._records(batches) if task.feed is None else self._own_feed_rows(task.feed, batches)
+            for winners in self._winners(rows, source, counts):
                 kept = drop(winners, task.floors)
                 self.ledger += Ledger(expired=kept.expired, deleted=kept.deleted, skipped=kept.rejected)
                 outputs.write(_encoded(self._as_written(kept.rows), source, task.target))
@@ -211,6 +239,28 @@ class _Merge:
                     hashes = scanned.column("hash").to_numpy()
                     self._count("base", Entry(count=rows.num_rows, hash=total(hashes)))
                     yield self._with_held(scanned, kinds.to_numpy())
+
+    def _own_feed_rows(self, feed: FeedGroups, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The records of the feed partitions that hold this group's keys, sorted."""
+        deque(batches, maxlen=0)
+        found: list[pa.RecordBatch] = []
+        log = open_log(feed.location.kind, feed.location.address, clock=no_clock)
+        try:
+            for split in feed.splits[self.index]:
+                start = feed.starts.get(FeedPartition(split.feed, split.partition), 0)
+                scan = scan_split(log, feed.feeds[split.feed], split, start)
+                for rows in combine_split(scan) if feed.combiner else scan:
+                    if rows.num_rows and rows.column("kind")[0].as_py() == int(Kind.REPORT):
+                        self.scans.append(json.loads(rows.column("value")[0].as_py()))
+                    else:
+                        found.append(rows)
+        finally:
+            log.close()
+        if found:
+            rows = sort_rows(concat(found))
+            kinds = rows.column("kind").to_numpy()
+            self._count_sources(rows, kinds)
+            yield self._with_held(rows, kinds)
 
     def _as_written(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The winners as they are written; those of a push lose the order of the input, which is no part of a stamp."""

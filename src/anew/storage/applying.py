@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from anew.codec.compression import Compressor
 from anew.core.arrow import bytes_list, concat, replaced, take
-from anew.core.cell import APPEND_TIMED, decode_headers, encode_cells
+from anew.core.cell import decode_headers, encode_cells, stamp_columns
+from anew.core.dropping import buried, expired_among
 from anew.core.reduce import find_winners, sort_rows
 from anew.core.rows import ROWS
 
@@ -63,7 +64,8 @@ def outcome_of(rows: pa.RecordBatch, held: dict[bytes, bytes], floors: Floors, c
     if late:
         stays = np.array([key not in late for key in bytes_list(take(rows, kept).column("key"))], dtype=np.bool_)
         kept, times = kept[stays], times[stays]
-    winning = _expired(replaced(take(rows, kept), "time", pa.array(times)), floors.ttl_floor_ms)
+    winning = replaced(take(rows, kept), "time", pa.array(times))
+    winning = buried(winning, expired_among(winning, floors.ttl_floor_ms))
     stored = replaced(winning, "value", codec.compress_array(winning.column("value")))
     keys, cells = bytes_list(stored.column("key")), bytes_list(encode_cells(stored))
     for index, time in zip(chosen[~incoming & winners.raised], winners.times[~incoming & winners.raised], strict=True):
@@ -89,14 +91,8 @@ def _held_rows(keys: Sequence[bytes], cells: Sequence[bytes], first: int) -> lis
     columns: dict[str, pa.Array[Any]] = {
         "key": pa.array(keys, pa.binary()),
         "value": pa.nulls(count, pa.binary()),
-        "schema_id": pa.array(headers["schema_id"].astype(np.int32)),
-        "time": pa.array(headers["time"].astype(np.int64)),
-        "origin": pa.array(origins, pa.binary()),
-        "append_timed": pa.array((headers["flags"] & APPEND_TIMED).astype(np.bool_)),
-        "incarnation": pa.array(headers["incarnation"].astype(np.int32)),
-        "feed_partition": pa.array(headers["feed_partition"].astype(np.int32)),
-        "offset": pa.array(headers["offset"].astype(np.int64)),
         "hash": pa.array(np.arange(first, first + count)),
+        **stamp_columns(headers, origins),
     }
     return [pa.RecordBatch.from_arrays([columns[name] for name in ROWS.names], schema=ROWS)]
 
@@ -113,17 +109,3 @@ def _late_keys(
     if below.size == 0:
         return set()
     return {key for key in bytes_list(take(rows, below).column("key")) if key not in held}
-
-
-def _expired(rows: pa.RecordBatch, floor_ms: int) -> pa.RecordBatch:
-    """The rows with those written after 0 and before the floor as tombstones (R11)."""
-    times = rows.column("time").to_numpy()
-    expired = (times > 0) & (times < floor_ms)
-    if not expired.any():
-        return rows
-    values: list[bytes | None] = rows.column("value").to_pylist()
-    for index in expired.nonzero()[0]:
-        values[index] = None
-    schemas = rows.column("schema_id").to_numpy().copy()
-    schemas[expired] = 0
-    return replaced(replaced(rows, "value", pa.array(values, pa.binary())), "schema_id", pa.array(schemas))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from anew.core.arrow import bytes_list
 from anew.core.cell import decode_cell, decode_headers, encode_cell, encode_cells
-from anew.core.hashing import SEED, hash_int64, key_hash, key_hashes, origin_hash, row_hashes, total
+from anew.core.hashing import SEED, hash_binary, hash_int64, key_hash, key_hashes, origin_hash, row_hashes, total
 from anew.core.merge import Cell
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH, Origin, OriginKind, Stamp, fabric_origin
@@ -81,10 +83,36 @@ def test_hashes_of_whole_numbers_are_xxh64(pairs: list[tuple[int, int]]) -> None
 
 
 @MODEST
+@given(
+    st.lists(st.tuples(st.integers(0, 140), st.sampled_from([1, 3, 47, 48, 60])), max_size=6),
+    st.booleans(),
+    st.integers(0, 5),
+    st.randoms(use_true_random=False),
+)
+def test_a_column_hashes_like_each_of_its_values(
+    groups: list[tuple[int, int]],
+    nulls: bool,  # noqa: FBT001 - drawn
+    skipped: int,
+    chance: random.Random,
+) -> None:
+    """Values of many and of few lengths, with own seeds and in a slice, hash as XXH64; a null leaves its seed."""
+    values: list[bytes | None] = [chance.randbytes(length) for length, count in groups for _ in range(count)]
+    chance.shuffle(values)
+    values += [None] if nulls else []
+    seeds = np.array([chance.getrandbits(64) for _ in values], dtype=np.uint64)
+    column = pa.array(values, pa.binary()).slice(skipped)
+    expected = [
+        int(seed) if value is None else xxhash.xxh64_intdigest(value, int(seed))
+        for value, seed in zip(values[skipped:], seeds[skipped:], strict=True)
+    ]
+    assert hash_binary(column, seeds[skipped:]).tolist() == expected
+
+
+@MODEST
 @given(st.lists(st.binary(max_size=40), max_size=20))
 def test_key_hashes_are_the_hash_of_each(keys: list[bytes]) -> None:
     """The hashes of many keys are the hashes of each one; an origin's is the same, signed."""
-    assert key_hashes(keys).tolist() == [key_hash(key) for key in keys]
+    assert key_hashes(pa.array(keys, pa.binary())).tolist() == [key_hash(key) for key in keys]
     assert [origin_hash(key) % 2**64 for key in keys] == [key_hash(key) for key in keys]
 
 
