@@ -26,7 +26,7 @@ class ByFirstByte:
         self.partitions = partitions
 
     def __call__(self, keys):
-        return pa.array([(key[0] if key else 0) % self.partitions for key in keys.to_pylist()], pa.int32())
+        return pa.array([key[0] % self.partitions for key in keys.to_pylist()], pa.int32())
 """
 _STEPS: list[dict[str, Any]] = [
     {"partitions": 8},

@@ -1,13 +1,14 @@
-"""A node's read face from the outside."""
+"""A node's face from the outside: reads and verifications."""
 
 from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
+from pydantic import BaseModel, ValidationError
 
 from anew.api.node_wire import (
     AVRO_TYPE,
@@ -20,13 +21,19 @@ from anew.api.node_wire import (
     decode_page,
     encode_keys,
 )
+from anew.api.verifying import AimVerify, EntriesPage, VerifyStage, VerifyView
 from anew.core.errors import Failed, Refused, Unreachable, error_from_json
+from anew.core.feed import PositionMap
 
 _OK = 200
 _NOT_FOUND = 404
 _SERVER_ERRORS = 500
 _REFUSALS = frozenset({403, 410, 421})
 """What a node refuses for reasons of its own: reads are disabled, the version is gone, it is not held here."""
+_ENTRIES_SECONDS = 300.0
+"""The node's loader, which lists them, may have a load to finish first."""
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which entries of a verified replica: those of some buckets, behind a key (hex; None: from the first)."""
+
+    buckets: frozenset[int]
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """What every answer says of the store besides: which version is current there, by which revision."""
 
@@ -47,7 +62,7 @@ class Seen:
 
 
 class NodeClient:
-    """Reads from any node, over kept connections; safe to use from several threads.
+    """Reads from any node, and verifies what it holds, over kept connections; safe to use from several threads.
 
     Errors common to all methods: `Unreachable` code ``node_unreachable``; what the node says, such as
     `Refused` codes ``not_here``, ``version_gone``, ``other_store``, ``reads_disabled``.
@@ -60,6 +75,7 @@ class NodeClient:
             timeout_seconds: How long each request may take.
             transport: In place of the network.
         """
+        self._timeout_seconds = timeout_seconds
         limits = httpx.Limits(keepalive_expiry=4.0)
         self._http = httpx.Client(timeout=timeout_seconds, limits=limits, trust_env=False, transport=transport)
 
@@ -90,6 +106,60 @@ class NodeClient:
         _check(answer)
         return body
 
+    # -- verifications: see `anew.api.verifying` ---------------------------------------------------------------------
+
+    def begin_verify(self, url: str, address: Address) -> VerifyView:
+        """Let all replicas of the addressed version stand where they are.
+
+        Raises:
+            Refused: ``verification_running``.
+        """
+        return _parsed(VerifyView, self._send("POST", url, _verify_path(address), address))
+
+    def aim_verify(self, url: str, address: Address, job: str, position: PositionMap) -> VerifyView:
+        """Let the standing replicas go on to exactly a position.
+
+        Raises:
+            NotFound: ``unknown_verification``.
+        """
+        content = AimVerify(position=position).model_dump_json()
+        return _parsed(VerifyView, self._send("PUT", url, _verify_path(address, job), address, content=content))
+
+    def verify_view(
+        self, url: str, address: Address, job: str, *, after: VerifyStage | None = None, wait_seconds: float = 0.0
+    ) -> VerifyView:
+        """How far it is, as soon as it is further than ``after``, or when the wait is over.
+
+        Raises:
+            NotFound: ``unknown_verification``.
+        """
+        query = {} if after is None else {"after": after.value, "wait_seconds": str(wait_seconds)}
+        timeout = self._timeout_seconds + wait_seconds
+        path = _verify_path(address, job)
+        return _parsed(VerifyView, self._send("GET", url, path, address, params=query, timeout=timeout))
+
+    def verify_entries(
+        self, url: str, address: Address, job: str, place: tuple[int, int], wanted: Wanted
+    ) -> EntriesPage:
+        """Keys and row hashes of some buckets of one (partition, sub-partition), a page of them.
+
+        Raises:
+            NotFound: ``unknown_verification``.
+            Refused: ``not_verified``.
+        """
+        query = {
+            "partition": str(place[0]),
+            "sub": str(place[1]),
+            "buckets": ",".join(str(bucket) for bucket in sorted(wanted.buckets)),
+        } | ({} if wanted.after is None else {"after": wanted.after})
+        path = f"{_verify_path(address, job)}/keys"
+        answer = self._send("GET", url, path, address, params=query, timeout=_ENTRIES_SECONDS)
+        return _parsed(EntriesPage, answer)
+
+    def end_verify(self, url: str, address: Address, job: str) -> None:
+        """Give it up; repeating it is harmless."""
+        _check(self._send("DELETE", url, _verify_path(address, job), address))
+
     def close(self) -> None:
         """Let go of connections."""
         self._http.close()
@@ -104,6 +174,18 @@ class NodeClient:
 
 def _path(address: Address) -> str:
     return f"/v1/stores/{quote(address.store, safe='')}/versions/{address.version}"
+
+
+def _verify_path(address: Address, job: str | None = None) -> str:
+    return f"{_path(address)}/verify" + ("" if job is None else f"/{quote(job, safe='')}")
+
+
+def _parsed(model: type[_Answer], answer: httpx.Response) -> _Answer:
+    _check(answer)
+    try:
+        return model.model_validate_json(answer.content)
+    except ValidationError as error:
+        raise _unexpected(f"{answer.request.url}: {error}") from error
 
 
 def _encoded(key: bytes) -> str:

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from anew.api.models import CreateStore, UpdateStore
-from anew.cli.output import Json, out, print_json, print_table
+from anew.cli.output import Json, out, print_error, print_json, print_table
 from anew.cli.session import RequestId, Settings, cluster, pairs, schema_text
+from anew.client.verdict import ReplicaVerdict, Verification
+from anew.client.verify import DEFAULT_TIMEOUT_SECONDS
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.feed import PositionMap
 from anew.core.planning import RepushRequest
@@ -182,6 +184,49 @@ def wait(
         print_json({"store": name, "reached": target.to_json()})
     else:
         out().print(f"{name} is up to date")
+
+
+@stores_app.command()
+def verify(
+    name: str,
+    *,
+    timeout: Annotated[float, typer.Option(help="Seconds that nodes may take.")] = DEFAULT_TIMEOUT_SECONDS,
+    json_output: Json = False,
+) -> int:
+    """Compare the replicas of the current version with each other and with base and feeds; name what differs."""
+    with cluster() as connected:
+        found = connected.verify(name, timeout_seconds=timeout)
+    if json_output:
+        print_json(found.to_json())
+    else:
+        _print_verification(found)
+        if found.error is not None:
+            print_error(found.error, as_json=False)
+    return 0 if found.error is None else found.error.exit_code
+
+
+def _print_verification(found: Verification) -> None:
+    columns = ["partition", "sub", "held by", "rows", "tombstones", "fingerprint", "equal"]
+    rows: list[tuple[Any, ...]] = []
+    for expected in found.expected:
+        place = (expected.partition, expected.sub_partition)
+        rows.append((*place, "base ⊕ feeds", expected.rows, expected.tombstones, expected.fingerprint, ""))
+        rows += [
+            (*place, replica.node, replica.rows, replica.tombstones, replica.fingerprint, _said(replica))
+            for replica in found.replicas
+            if (replica.partition, replica.sub_partition) == place
+        ]
+    print_table(columns, rows)
+    if found.differences:
+        out().print(f"\n{found.difference_count} keys differ; the first {len(found.differences)}:")
+        named = [(d.node, d.partition, d.sub_partition, json.dumps(d.key), d.kind) for d in found.differences]
+        print_table(["node", "partition", "sub", "key", "what"], named)
+
+
+def _said(replica: ReplicaVerdict) -> str:
+    if replica.equal is None:
+        return str(replica.error)
+    return "yes" if replica.equal else "no"
 
 
 def _position(text: str) -> PositionMap:

@@ -79,26 +79,43 @@ def with_real_time_feeds(context: Context, store: Store) -> Store:
 def open_and_close(context: Context, store: Store) -> Store:
     """Let the logs accept writes just where the store does (rule R10); returns the store as it is then.
 
-    The store's revision is the epoch: whoever decided on an older store cannot undo what was decided on a newer one.
+    Intent first (rule R22): a feed is *moving* from before its log is told until the catalog knows that it was. So what
+    a crash, or a change of the store, leaves half done is never taken for done. The store's revision is the epoch:
+    whoever decided on an older store cannot undo in a log what was decided on a newer one.
     """
-    moving = [feed for feed in store.feeds if feed.ready and feed.open != store.writable(feed)]
-    if not moving:
+    if not any(_to_be_told(store, feed) for feed in store.feeds):
         return store
-    for feed in moving:
-        spec = TopicSpec(feed.topic, feed.topic_uid, feed.partitions)
-        context.fabrics[feed.fabric].log.set_open(spec, is_open=not feed.open, epoch=store.revision)
-    ids = {feed.id for feed in moving}
+    operation = context.operation("open or close topics", store.name, "controller")
+    store = change_store(context, store.uid, operation, _announced)
+    told = {feed.id: store.writable(feed) for feed in store.feeds if _to_be_told(store, feed)}
+    for feed in store.feeds:
+        if feed.id in told:
+            spec = TopicSpec(feed.topic, feed.topic_uid, feed.partitions)
+            context.fabrics[feed.fabric].log.set_open(spec, is_open=told[feed.id], epoch=store.revision)
 
     def change(present: Store) -> tuple[Store, tuple[()]]:
         if present.revision != store.revision:
-            # Something was decided meanwhile: the next round looks again, with a greater epoch.
+            # Something was decided meanwhile: the next round tells the logs again, with a greater epoch.
             return present, ()
-        feeds = tuple(f.model_copy(update={"open": not f.open}) if f.id in ids else f for f in present.feeds)
+        feeds = tuple(
+            feed.model_copy(update={"open": told[feed.id], "moving": False}) if feed.id in told else feed
+            for feed in present.feeds
+        )
         return present.model_copy(update={"feeds": feeds}), ()
 
-    return change_store(
-        context, store.uid, context.operation("topics opened or closed", store.name, "controller"), change
+    operation = context.operation("topics opened or closed", store.name, "controller", open=told)
+    return change_store(context, store.uid, operation, change)
+
+
+def _to_be_told(store: Store, feed: Feed) -> bool:
+    return feed.ready and (feed.moving or feed.open != store.writable(feed))
+
+
+def _announced(present: Store) -> tuple[Store, tuple[()]]:
+    feeds = tuple(
+        feed.model_copy(update={"moving": True}) if _to_be_told(present, feed) else feed for feed in present.feeds
     )
+    return present.model_copy(update={"feeds": feeds}), ()
 
 
 def ends_of(fabrics: Mapping[str, Fabric], feeds: tuple[Feed, ...]) -> PositionMap:

@@ -181,12 +181,18 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
 
 
 def fail(context: Context, rebuild_id: str, request: EndRebuild) -> Rebuild:
-    """The driver gives up: the version is failed, nothing serves it."""
+    """The driver gives up: the version is failed, nothing serves it.
+
+    Raises:
+        Refused: ``epoch_outdated``, ``swapped_already``.
+    """
     rebuild = rebuild_of(context, rebuild_id)
-    if request.epoch is not None:
-        _check_epoch(rebuild, request.epoch)
+    epoch = rebuild.epoch if request.epoch is None else request.epoch
+    _check_epoch(rebuild, epoch)
     error = "the driver gave up" if request.error is None else request.error
-    return end_rebuild(context, rebuild, RebuildStatus.FAILED, error, "driver")
+    ended = _end(context, rebuild, _Ending(RebuildStatus.FAILED, error, "driver", lambda newest, _: newest.epoch == epoch))
+    _check_epoch(ended, epoch)
+    return ended
 
 
 def kill(context: Context, rebuild_id: str, actor: str) -> Rebuild:
@@ -206,16 +212,18 @@ def kill(context: Context, rebuild_id: str, actor: str) -> Rebuild:
 def _give_up_deferred(context: Context, rebuild: Rebuild, actor: str) -> bool:
     """Kill the version of an ended rebuild where it waits to be swapped; whether there was one."""
     now_ms, error = context.clock(), f"given up by {actor}"
+    done = False
 
     def change(present: Store) -> tuple[Store, tuple[()]]:
-        version = lifecycle.existing(present, rebuild.version)
-        if VersionStatus.DEFERRED not in version.statuses.values():
+        nonlocal done
+        done = VersionStatus.DEFERRED in lifecycle.existing(present, rebuild.version).statuses.values()
+        if not done:
             return present, ()
         return lifecycle.end_badly(present, rebuild.version, VersionEvent.KILL, error, now_ms), ()
 
     operation = context.operation("give up version", rebuild.store, actor, rebuild=rebuild.id, version=rebuild.version)
-    after = change_store(context, rebuild.store_uid, operation, change)
-    return lifecycle.existing(after, rebuild.version).error == error
+    change_store(context, rebuild.store_uid, operation, change)
+    return done
 
 
 def expire(context: Context, rebuild: Rebuild) -> Rebuild:
@@ -275,7 +283,11 @@ def _version(context: Context, store: Store, plan: Plan, rebuild_id: str) -> Ver
         nodes = alive_nodes(context, fabric)
         if not nodes:
             raise Refused(
-                "no_nodes", f"no node of {fabric} is alive", found=0, expected="at least one", hint="anew node list"
+                "no_nodes",
+                f"no node of {fabric} may hold replicas",
+                found=0,
+                expected="at least one that is alive and not drained",
+                hint="anew node list",
             )
         assignment[fabric] = assign(config.partitions, config.replicas, nodes, {})
     return Version(

@@ -137,7 +137,7 @@ def _delete_orphans(context: Context, reclaim: Reclaim) -> None:
     if version is None or version.manifest is None or deep_store.stat(version.manifest.path) is None:
         return
     manifest = parse_manifest(deep_store.get(version.manifest.path), version.manifest)
-    owned = {file.path for file in manifest.files} | {version.manifest.path}
+    owned = manifest.owned | {version.manifest.path}
     for stored in list(deep_store.list(version.path)):
         if stored.path not in owned:
             deep_store.delete(stored.path)

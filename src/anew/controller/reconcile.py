@@ -116,7 +116,7 @@ class Reconciler:
         feeds = store.feeds_of(version)
         if not version.closing:
             self._change(store, "close writes", lambda s: lifecycle.begin_closing(s, version.number))
-        elif not any(feed.open for feed in feeds):
+        elif all(feed.closed for feed in feeds):
             ends = ends_of(self.context.fabrics, feeds)
             self._change(store, "freeze stop", lambda s: lifecycle.freeze_stop(s, version.number, ends))
 

@@ -8,7 +8,7 @@ from anew.controller.context import Context, change_store
 from anew.controller.rebuilds import rebuild_of
 from anew.core import lifecycle
 from anew.core.errors import Refused
-from anew.core.rebuild import DRIVEN_STAGES, Rebuild
+from anew.core.rebuild import DRIVEN_STAGES, Progress, Rebuild, Stage
 from anew.core.store import Store
 from anew.segments.layout import version_path
 
@@ -30,14 +30,18 @@ def resume(context: Context, rebuild_id: str, request: ResumeRebuild, actor: str
     def change(present: Store) -> tuple[Store, tuple[Put, ...]]:
         newest, now_ms = rebuild_of(context, rebuild_id), context.clock()
         _check_free(context, newest)
-        if newest.stage not in DRIVEN_STAGES or newest.epoch != rebuild.epoch:
+        if newest.stage not in DRIVEN_STAGES:
             return present, ()
         epoch, version = newest.epoch + 1, lifecycle.existing(present, newest.version)
+        # The new driver builds all of it again: its signs of life begin with the first stage.
         taken = newest.model_copy(
             update={
                 "epoch": epoch,
                 "driver": request.driver,
                 "lease_until_ms": now_ms + int(context.limits.lease_seconds * 1000),
+                "stage": Stage.BEGIN,
+                "stage_since_ms": now_ms,
+                "progress": Progress(),
             }
         )
         path = version_path(present.uid, version.number, rebuild_id, epoch)
@@ -50,10 +54,7 @@ def resume(context: Context, rebuild_id: str, request: ResumeRebuild, actor: str
 
     operation = context.operation("resume rebuild", rebuild.store, actor, rebuild=rebuild_id, version=rebuild.version)
     change_store(context, rebuild.store_uid, operation, change)
-    taken = rebuild_of(context, rebuild_id)
-    if taken.driver != request.driver or taken.epoch == rebuild.epoch:
-        _check_free(context, taken)
-    return taken
+    return rebuild_of(context, rebuild_id)
 
 
 def _check_free(context: Context, rebuild: Rebuild) -> None:

@@ -216,7 +216,8 @@ def routing(context: Context, name: str, fabric: str | None) -> Routing:
         for version in store.versions
         if version.statuses.get(chosen.name) in SERVABLE
     }
-    ready = [feed for feed in store.feeds if feed.fabric == chosen.name and feed.ready and store.writable(feed)]
+    here = (feed for feed in store.feeds if feed.fabric == chosen.name)
+    ready = [feed for feed in here if feed.ready and feed.open and store.writable(feed)]
     return Routing(
         name=store.name,
         uid=store.uid,

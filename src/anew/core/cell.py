@@ -112,7 +112,7 @@ def decode_cells(keys: Sequence[bytes], cells: Sequence[bytes]) -> pa.RecordBatc
     starts = (headers["origin_bytes"] + np.int64(HEADER_BYTES)).tolist()
     dead = (headers["flags"] & TOMBSTONE).tolist()
     values = [None if gone else cell[at:] for cell, at, gone in zip(cells, starts, dead, strict=True)]
-    columns = {
+    columns: dict[str, pa.Array[Any]] = {
         "key": pa.array(keys, pa.binary()),
         "value": pa.array(values, pa.binary()),
         "hash": pa.array(np.zeros(len(cells), dtype=np.int64)),

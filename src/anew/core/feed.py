@@ -38,9 +38,9 @@ class Feed(BaseModel):
         skew_limit_ms: How far ahead of its append time a record's given time may be (rule R6). Fixed with the feed, so
             that every reader of a record decides alike (rule R21).
         low_water: Per partition the least offset that any version may still need (rule R2).
-        stop: Where it was closed the last time (rule R10), None when it never was.
         ready: Whether the topic is known to exist in the log.
-        open: Whether the topic is known to accept writes.
+        open: Whether the topic accepts writes, as it was known last.
+        moving: Whether it is being opened or closed: until that is done the log may say either.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,9 +54,9 @@ class Feed(BaseModel):
     origin: str
     skew_limit_ms: int
     low_water: tuple[int, ...]
-    stop: tuple[int, ...] | None = None
     ready: bool = False
     open: bool = True
+    moving: bool = False
 
     @property
     def id(self) -> str:
@@ -69,9 +69,9 @@ class Feed(BaseModel):
         return bytes.fromhex(self.origin)
 
     @property
-    def fresh_start(self) -> tuple[int, ...]:
-        """From where a version applies it that is not made from one that did: where it was closed, else all of it."""
-        return self.low_water if self.stop is None else self.stop
+    def closed(self) -> bool:
+        """Whether the log is known to accept no write: what it acknowledged lies below its end."""
+        return not self.open and not self.moving
 
     def feed_partitions(self) -> list[FeedPartition]:
         """All its partitions in order."""

@@ -14,7 +14,7 @@ from anew.core.displacing import displaced
 from anew.core.errors import NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.core.plan import Plan
-from anew.core.store import SEALED, ManifestRef, RebuildKind, Store, Version, VersionStatus
+from anew.core.store import IN_THE_MAKING, SEALED, ManifestRef, RebuildKind, Store, Version, VersionStatus
 
 S = VersionStatus
 Change = Callable[[Store], Store]
@@ -174,18 +174,14 @@ def begin_closing(store: Store, number: int) -> Store:
 
 
 def freeze_stop(store: Store, number: int, ends: PositionMap) -> Store:
-    """Nearline writes are closed: the version applies its feeds up to these ends, and is ready only there (R10)."""
+    """Nearline writes are closed: the version applies its feeds up to these ends, and is ready only there (R10).
+
+    Of a version that ended meanwhile nothing is frozen: for it, writes go on.
+    """
     version = existing(store, number)
-    if version.stop is not None:
+    if version.stop is not None or not version.closing or IN_THE_MAKING.isdisjoint(version.statuses.values()):
         return store
-    feeds = tuple(
-        feed.model_copy(update={"stop": tuple(ends[at] for at in feed.feed_partitions())})
-        if feed.id in version.feeds
-        else feed
-        for feed in store.feeds
-    )
-    stopped = version.model_copy(update={"stop": ends, "ready_target": ends})
-    return _replace(store.model_copy(update={"feeds": feeds}), stopped)
+    return _replace(store, version.model_copy(update={"stop": ends, "ready_target": ends}))
 
 
 def caught_up(store: Store, number: int, fabric: str, now_ms: int) -> Store:
@@ -215,14 +211,26 @@ def swap_when_ready(store: Store, number: int, fabric: str, now_ms: int) -> Stor
 def missing_feeds(store: Store, version: Version, fabric: str) -> list[str]:
     """The feeds of the fabric's current version that another version does not apply as far (rule R9).
 
-    Not those that were closed and folded into a later version. A version that ends at a stop lacks what was written
-    after it, unless no write was accepted since: while it becomes ready (rule R10).
+    A version that ends at a stop lacks what was written after it, unless no write was accepted since: while it keeps
+    writes closed because it becomes ready (rule R10).
     """
     current = store.version(store.current.get(fabric, 0))
-    if current is None or (current.stop is not None and version.number > current.number):
+    if current is None:
         return []
-    ends_before = version.stop is not None and current.stop is None and version.statuses.get(fabric) is not S.READY
-    return sorted(set(current.feeds) - (set() if ends_before else set(version.feeds)))
+    keeps_closed = version.closing and version.statuses.get(fabric) is S.READY
+    return sorted(
+        feed
+        for feed in current.feeds
+        if feed not in version.feeds or not (keeps_closed or _reaches(version, current, feed))
+    )
+
+
+def _reaches(version: Version, current: Version, feed: str) -> bool:
+    """Whether a version applies a feed at least as far as the current one does; without a stop it has no end."""
+    if version.stop is None:
+        return True
+    ends = {} if current.stop is None else {at: stop for at, stop in current.stop.items() if at.feed == feed}
+    return bool(ends) and all(version.stop.get(at, -1) >= stop for at, stop in ends.items())
 
 
 def swap(store: Store, number: int, fabric: str, now_ms: int) -> Store:

@@ -296,27 +296,30 @@ def _repush_target(
 ) -> Target:
     """What a repush makes: it applies its source's feeds from where the scan ended, and the store's others besides.
 
-    A feed that its source did not apply is applied from where it was closed, else from its low water. Of a batch
-    version, feeds that were closed and read to their stop are folded in: nothing of them is left to apply (rule R10).
+    A feed that its source did not apply is applied from its low water. A batch version keeps the feeds of its source:
+    what was closed and read to its stop is applied from there to there (rules R9, R10).
     """
     store, asked = snapshot.store, request.properties
     config = store.config.frozen
-    feeds = store.feeds if config.hybrid else () if source.stop is not None else store.feeds_of(source)
+    feeds = store.feeds if config.hybrid else store.feeds_of(source)
     _check_deferral(store, feeds, wanted=request.defer_swap)
     fresh = {
-        at: feed.fresh_start[at.partition]
+        at: feed.low_water[at.partition]
         for feed in feeds
         if feed.id not in source.feeds
         for at in feed.feed_partitions()
     }
+    read_all = all(offset == snapshot.ends[at] for at, offset in end.items())
+    cut_ms = tombstone_cut_ms(store, source, snapshot.read_until_ms if read_all else 0, snapshot.now_ms)
     return Target(
         version=store.next_version,
         fabrics=targets(store, request.target_fabrics),
         config=config,
         feeds=tuple(feed.id for feed in feeds),
         start=end.merged(fresh) if feeds else NOWHERE,
+        stop=_known_stop(store, feeds),
         ttl_floor_ms=max(source.ttl_floor_ms, expired_before_ms),
-        tombstone_floor_ms=tombstone_cut_ms(store, source, snapshot.read_until_ms, snapshot.now_ms),
+        tombstone_floor_ms=cut_ms,
         timed=source.timed or bool(feeds),
         defer_swap=request.defer_swap,
         new_dictionary=asked.new_dictionary,
@@ -335,16 +338,19 @@ def _check_deferral(store: Store, feeds: tuple[Feed, ...], *, wanted: bool) -> N
 
 
 def _known_stop(store: Store, feeds: tuple[Feed, ...]) -> PositionMap | None:
-    """Where closed feeds end, None while one is open, or is to be."""
-    if store.config.hybrid or not feeds or any(feed.stop is None or store.writable(feed) for feed in feeds):
+    """Where closed feeds end: at the stop of the version that serves. None while one is open, or is to be.
+
+    Not where a version in the making closed them: should it end badly, they are open again (rule R10).
+    """
+    if store.config.hybrid:
         return None
-    return PositionMap(
-        {
-            at: offset
-            for feed in feeds
-            for at, offset in zip(feed.feed_partitions(), feed.stop or feed.low_water, strict=True)
-        }
-    )
+    stops: dict[FeedPartition, int] = {}
+    for feed in feeds:
+        current = store.version(store.current.get(feed.fabric, 0))
+        if current is None or current.config.hybrid or current.stop is None or feed.id not in current.feeds:
+            return None
+        stops |= {at: current.stop[at] for at in feed.feed_partitions()}
+    return PositionMap(stops) if stops else None
 
 
 def _why(version: Version, fabric: str) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of
 from anew.node.loader import Loader
 from anew.node.loadjob import Loaded, LoadJob
 from anew.node.serving import Picture, picture_of
+from anew.node.verifying import Verifications
 from anew.storage.applying import Floors
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Base, Replica
@@ -40,6 +41,8 @@ IDLE_SECONDS = 0.02
 SAVE_SECONDS = 1.0
 NOTICE_SECONDS = 60.0
 _RETRY_SECONDS = (0.5, 60.0)
+_INTEGRITY = frozenset({"checksum_mismatch", "fingerprint_mismatch", "unsorted_base_file", "file_missing"})
+"""What a load says of a base that is not what its manifest promises: once it may have been the way here (case G2)."""
 
 _log = structlog.get_logger("anew.node.engine")
 
@@ -68,6 +71,11 @@ class NodeIdentity:
         """Where files under way are; nothing in it outlives the process."""
         return self.directory / "loading"
 
+    @property
+    def verifying(self) -> Path:
+        """Where checkpoints are that are verified; nothing in it outlives the process."""
+        return self.directory / "verifying"
+
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
@@ -86,6 +94,7 @@ class Engine:
         picture: What can be read now.
         changed: Set when the report would say something new.
         dead_letters: What no version applied.
+        verifications: What is verified now.
     """
 
     def __init__(self, identity: NodeIdentity, workshop: Workshop) -> None:
@@ -104,6 +113,9 @@ class Engine:
         self._rates: dict[ReplicaKey, tuple[float, int]] = {}
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
+        self.verifications = Verifications(
+            identity.verifying, workshop.loader, identity.node, identity.started_at_ms, self._wake.set
+        )
         shutil.rmtree(identity.loading, ignore_errors=True)
 
     # -- any thread ------------------------------------------------------------------------------------------------
@@ -150,6 +162,7 @@ class Engine:
         if self._thread is not None:
             self._thread.join(timeout_seconds)
         self.picture = Picture()
+        self.verifications.close()
         for holding in self._holdings.values():
             if holding.replica is not None:
                 holding.replica.close()
@@ -164,6 +177,7 @@ class Engine:
         moved = self._reconcile()
         if self._feeds is not None:
             moved |= self._feeds.round(list(self._holdings.values()))
+        moved |= self.verifications.step(self._holdings)
         if time.monotonic() - self._saved_at >= SAVE_SECONDS:
             self._save()
         return moved
@@ -264,7 +278,8 @@ class Engine:
             desired.deep_store, version.manifest, holding.key.partition, holding.key.sub_partition, str(folder)
         )
         holding.load = self._shop.loader.submit(job)
-        holding.state = ReplicaState.LOADING
+        if holding.integrity_failures < 2:
+            holding.state = ReplicaState.LOADING
         _log.info("load_begins", replica=holding.name, manifest=version.manifest.path)
         return True
 
@@ -291,12 +306,20 @@ class Engine:
         codec = compressor(version.config.compression, replica.base.dictionary)
         replica.use(codec, Floors(version.ttl_floor_ms, version.tombstone_floor_ms))
         holding.replica, holding.state = replica, ReplicaState.APPLYING
-        holding.error, holding.failures = None, 0
+        holding.error, holding.failures, holding.integrity_failures = None, 0, 0
         return True
 
     def _put_off(self, holding: Holding, error: AnewError) -> None:
         first, longest = _RETRY_SECONDS
         holding.load = None
+        if error.code in _INTEGRITY:
+            holding.integrity_failures += 1
+            if holding.integrity_failures == 1:
+                holding.state, holding.error = ReplicaState.LOADING, f"fetched again: {error}"
+                _log.warning("base_fetched_again", replica=holding.name, code=error.code, error=str(error))
+                return
+            # Fetched twice, it is broken where it lies: somebody may mend that, but not soon.
+            first = longest
         # What cannot be reached now may be reached soon: only an answer is a reason to give a version up.
         holding.state = ReplicaState.PENDING if isinstance(error, Unreachable) else ReplicaState.ERROR
         holding.error = str(error)

@@ -110,6 +110,8 @@ class FeedApplier:
                 if stop is not None and offset >= stop:
                     holding.lags[at] = Lag(offset)
                     continue
+                if holding.hold is not None and offset >= holding.hold.limit(at, offset):
+                    continue
                 groups.setdefault((at, offset), _Group(source, offset)).holdings.append(holding)
         for at in self._sources.keys() - used:
             del self._sources[at]
@@ -167,7 +169,8 @@ class FeedApplier:
         offsets = rows.column("offset").to_numpy()
         unknown = _first_unknown_schema(holding, rows)
         stop = holding.stop_of(at)
-        limits = [limit for limit in (stop, unknown) if limit is not None]
+        held = None if holding.hold is None else holding.hold.limit(at, next_offset)
+        limits = [limit for limit in (stop, held, unknown) if limit is not None]
         reached = min([next_offset, *limits])
         if limits:
             mine = mine & (offsets < reached)

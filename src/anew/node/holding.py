@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from anew.api.models import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState
 from anew.core.feed import Feed, FeedPartition, PositionMap
-from anew.core.partition import XXHASH64, Partitioner, feed_partitions_read
+from anew.core.feedreads import feed_partitions_applied, start_of, stop_of
+from anew.core.partition import Partitioner
 from anew.core.partitioning import partitioner_of
 from anew.node.loadjob import Loaded
 from anew.storage.replica import Replica
@@ -53,6 +54,17 @@ class Lag:
     behind_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How far a replica may apply for a while; no position: no further than where it stands."""
+
+    position: PositionMap | None = None
+
+    def limit(self, at: FeedPartition, offset: int) -> int:
+        """Up to where a replica that stands at an offset of a feed partition may apply it."""
+        return offset if self.position is None else self.position.get(at, offset)
+
+
 @dataclass(slots=True)
 class Holding:
     """One replica on this node. Changed by the node's one applier thread alone; others read single fields.
@@ -67,6 +79,8 @@ class Holding:
         leaving_at: When it was first no longer desired (monotonic seconds).
         reload: Why it is to be discarded and loaded again.
         notice: What happened to it and is over; reported until ``notice_until`` (monotonic seconds).
+        integrity_failures: How often in a row its base was not what the manifest says.
+        hold: Set while somebody verifies it (`anew.node.verifying`).
     """
 
     key: ReplicaKey
@@ -80,10 +94,12 @@ class Holding:
     waiting: dict[FeedPartition, str] = field(default_factory=dict)
     retry_at: float = 0.0
     failures: int = 0
+    integrity_failures: int = 0
     leaving_at: float | None = None
     reload: str | None = None
     notice: str | None = None
     notice_until: float = 0.0
+    hold: Hold | None = None
     applied: int = 0
     records_per_s: float = 0.0
 
@@ -100,23 +116,15 @@ class Holding:
 
     def feed_partitions(self) -> list[tuple[Feed, FeedPartition]]:
         """What the replica reads: the partitions of its version's ready feeds that can hold its keys."""
-        found = []
-        for feed in self.store.feeds:
-            if feed.id not in self.version.feeds or not feed.ready:
-                continue
-            config = self.version.config
-            alike = feed.partitioner == config.partitioner == XXHASH64
-            numbers = feed_partitions_read(self.key.partition, config.partitions, feed.partitions, alike=alike)
-            found += [(feed, FeedPartition(feed.id, number)) for number in numbers]
-        return found
+        return feed_partitions_applied(self.version, self.store.feeds, self.key.partition)
 
     def start_of(self, feed: Feed, at: FeedPartition) -> int:
         """From where the version applies a feed partition; a feed without a start there is read from its low water."""
-        return self.version.start.get(at, feed.low_water[at.partition])
+        return start_of(self.version, feed, at)
 
     def stop_of(self, at: FeedPartition) -> int | None:
         """Up to where the version applies a feed partition (rule R10); None: without end."""
-        return None if self.version.stop is None else self.version.stop.get(at)
+        return stop_of(self.version, at)
 
     def report(self) -> ReplicaReport:
         """What the node says of it."""

@@ -1,7 +1,8 @@
-"""The loader: a process of its own that downloads base files and makes sorted files, so that reads go on undisturbed.
+"""The loader: a process of its own for what is large, so that reads go on undisturbed.
 
-A thread would not do: building sorted files holds the interpreter and cut reads to a twentieth (design 4.2). The
-process is started when there is something to load, runs at low priority, and ends with its parent.
+It downloads base files and makes sorted files, and it computes fingerprints. A thread would not do: building sorted
+files holds the interpreter and cut reads to a twentieth (design 4.2). The process is started when there is something to
+do, runs at low priority, and ends with its parent.
 """
 
 from __future__ import annotations
@@ -9,31 +10,47 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
-import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from anew.core.errors import AnewError, Failed, Unreachable
-from anew.deepstore.open import open_deep_store
-from anew.node.loadjob import Loaded, LoadJob, run_load
 
 ATTEMPTS = 3
 NICENESS = 10
 _STOP_SECONDS = 3.0
 
+_Made_co = TypeVar("_Made_co", covariant=True)
+_Made = TypeVar("_Made")
+
+
+class Job(Protocol[_Made_co]):
+    """Something for the loader to do: a value that can be sent there, and what it makes can be sent back."""
+
+    @property
+    def name(self) -> str:
+        """For people: what it works on."""
+
+    def run(self) -> _Made_co:
+        """Do it, in the loader's process; doing it twice is harmless.
+
+        Raises:
+            AnewError: It did not work.
+            OSError: A disk or a file did not work.
+        """
+
 
 class Loader:
-    """Runs load jobs one after another in a process at its side; safe to use from several threads.
+    """Runs jobs one after another in a process at its side; safe to use from several threads.
 
     A job whose process dies is tried again in a fresh one, `ATTEMPTS` times in all.
     """
 
     def __init__(self) -> None:
-        self._jobs: queue.Queue[tuple[LoadJob, Future[Loaded]] | None] = queue.Queue()
+        self._jobs: queue.Queue[tuple[Job[Any], Future[Any]] | None] = queue.Queue()
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._process: BaseProcess | None = None
@@ -47,9 +64,9 @@ class Loader:
         process = self._process
         return None if process is None else process.pid
 
-    def submit(self, job: LoadJob) -> Future[Loaded]:
-        """Queue a job; the future ends with its sorted files or with an `AnewError`."""
-        future: Future[Loaded] = Future()
+    def submit(self, job: Job[_Made]) -> Future[_Made]:
+        """Queue a job; the future ends with what the job made or with an `AnewError`."""
+        future: Future[_Made] = Future()
         self._jobs.put((job, future))
         return future
 
@@ -73,18 +90,18 @@ class Loader:
             except AnewError as error:
                 future.set_exception(error)
 
-    def _attempt(self, job: LoadJob) -> Loaded:
+    def _attempt(self, job: Job[Any]) -> Any:
         """The job's outcome, with a fresh process after each crash.
 
         Raises:
-            AnewError: What the load ended with; `Failed` ``loader_crashed`` after the last attempt.
+            AnewError: What the job ended with; `Failed` ``loader_crashed`` after the last attempt.
         """
         reasons: list[str] = []
         while len(reasons) < ATTEMPTS and not self._stopped.is_set():
             try:
                 connection = self._connected()
                 connection.send(job)
-                answer: Loaded | AnewError = connection.recv()
+                answer = connection.recv()
             except (EOFError, OSError) as error:
                 reasons.append(f"{type(error).__name__}, exit code {self._end_process()}")
                 continue
@@ -92,12 +109,12 @@ class Loader:
                 raise answer
             return answer
         if self._stopped.is_set():
-            raise Failed("loader_closed", "the node stops", found=job.manifest.path, expected="a running loader")
+            raise Failed("loader_closed", "the node stops", found=job.name, expected="a running loader")
         raise Failed(
             "loader_crashed",
-            f"the loader process died {ATTEMPTS} times over the same load",
+            f"the loader process died {ATTEMPTS} times over the same job: {job.name}",
             found="; ".join(reasons),
-            expected="a finished load",
+            expected="a finished job",
             hint="see the node's log and the machine's memory",
         )
 
@@ -108,7 +125,7 @@ class Loader:
             if self._connection is None:
                 context = multiprocessing.get_context("spawn")
                 ours, theirs = context.Pipe()
-                self._process = context.Process(target=serve_loads, args=(theirs,), name="anew-loader", daemon=True)
+                self._process = context.Process(target=serve_jobs, args=(theirs,), name="anew-loader", daemon=True)
                 self._process.start()
                 theirs.close()
                 self._connection = ours
@@ -132,7 +149,7 @@ class Loader:
         return code
 
 
-def serve_loads(connection: Connection) -> None:
+def serve_jobs(connection: Connection) -> None:
     """The loader process: take jobs, answer each, end with the parent."""
     os.nice(NICENESS)
     _end_with_parent(lambda: os._exit(1))
@@ -143,17 +160,15 @@ def serve_loads(connection: Connection) -> None:
         return
 
 
-def _answer(job: LoadJob) -> Loaded | AnewError:
-    folder = Path(job.folder)
-    shutil.rmtree(folder, ignore_errors=True)
+def _answer(job: Job[Any]) -> Any:
     try:
-        folder.mkdir(parents=True)
-        return run_load(open_deep_store(job.deep_store), job)
+        return job.run()
     except AnewError as error:
         return error
     except OSError as error:
+        found = f"{job.name}: {error}"
         hint = "free some space, or look at the deep store"
-        return Unreachable("load_failed", "a load could not read or write", found=str(error), hint=hint)
+        return Unreachable("load_failed", "the loader could not read or write", found=found, hint=hint)
 
 
 def _end_with_parent(end: Callable[[], None]) -> None:

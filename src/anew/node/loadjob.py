@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from anew.core.store import ManifestRef
 from anew.deepstore.interface import DeepStore
+from anew.deepstore.open import open_deep_store
 from anew.segments.basefile import read_rows
 from anew.segments.dictionary import read_dictionary
 from anew.segments.manifest import BaseFile, SubPartition, parse_manifest
@@ -33,6 +35,18 @@ class LoadJob:
     partition: int
     sub_partition: int
     folder: str
+
+    @property
+    def name(self) -> str:
+        """The manifest's path."""
+        return self.manifest.path
+
+    def run(self) -> Loaded:
+        """See `run_load`."""
+        folder = Path(self.folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return run_load(open_deep_store(self.deep_store), self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from anew.node.loader import Loader
 from anew.node.metrics import registry_of
 from anew.node.reads import Reads
 from anew.node.server import NodeApp, NodeServer
+from anew.node.verifyhttp import VerifyFace
 from anew.storage.memory import MIB, NodeMemory
 
 REPORT_SECONDS = 0.5
@@ -145,7 +146,9 @@ class Node:
 
         self.engine = Engine(identity, Workshop(memory, self._loader, opened, settings.clock))
         self.reads = Reads(lambda: self.engine.picture, settings.node)
-        app = NodeApp(self.reads, registry_of(self.engine, self.reads), lambda: self.engine.revision >= 0)
+        verify = VerifyFace(self.engine.verifications, lambda: self.engine.picture)
+        registry = registry_of(self.engine, self.reads)
+        app = NodeApp(self.reads, verify, registry, lambda: self.engine.revision >= 0)
         self._server = NodeServer(app, settings.address, settings.port)
         self._liaison = Liaison(controller, self.engine, settings)
 

@@ -163,10 +163,10 @@ class Reads:
         return Answer(200, headers, encode_answer(answer))
 
     def _scan(self, request: Request, store: ServedStore, version: ServedVersion, partition: str) -> Answer:
-        sub = _number(request.query.get("sub", "0"), "sub-partition")
-        replica = version.replica_of((_number(partition, "partition"), sub))
+        sub = parse_number(request.query.get("sub", "0"), "sub-partition")
+        replica = version.replica_of((parse_number(partition, "partition"), sub))
         after = request.query.get("after")
-        limit = min(_number(request.query.get("limit", str(SCAN_LIMIT)), "limit"), SCAN_LIMIT)
+        limit = min(parse_number(request.query.get("limit", str(SCAN_LIMIT)), "limit"), SCAN_LIMIT)
         page = replica.scan(None if after is None else decode_key(after), max(1, limit), SCAN_BYTES)
         items = tuple(ScanItem(key, live.schema_id, live.time_ms, live.body) for key, live in page.items)
         self.counts.times[store.desired.name, "scanned"] += len(items)
@@ -247,7 +247,12 @@ def _result(live: Live | None, *, here: bool) -> KeyResult:
     return KeyResult(KeyState.FOUND, live.schema_id, live.time_ms, live.body)
 
 
-def _number(text: str, what: str) -> int:
+def parse_number(text: str, what: str) -> int:
+    """A number of a request.
+
+    Raises:
+        InvalidRequest: ``bad_number``.
+    """
     if not (text.isascii() and text.isdigit()):
         raise InvalidRequest("bad_number", f"the {what} is no number", found=text, expected="digits")
     return int(text)

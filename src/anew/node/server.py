@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from anew.core.errors import Failed, NotFound
 from anew.node.metrics import exposition
 from anew.node.reads import Answer, Reads, Request, error_answer
+from anew.node.verifyhttp import VerifyFace, is_verification
 
 _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
@@ -24,10 +25,13 @@ _STORES = "/v1/stores/"
 
 
 class NodeApp:
-    """The RSGI application: reads, health and metrics."""
+    """The RSGI application: reads, verifications, health and metrics."""
 
-    def __init__(self, reads: Reads, registry: CollectorRegistry, ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, reads: Reads, verify: VerifyFace, registry: CollectorRegistry, ready: Callable[[], bool]
+    ) -> None:
         self._reads = reads
+        self._verify = verify
         self._registry = registry
         self._ready = ready
 
@@ -40,7 +44,8 @@ class NodeApp:
         if path.startswith(_STORES):
             body: bytes = b"" if scope.method == "GET" else await protocol()
             query = dict(parse_qsl(scope.query_string, keep_blank_values=True)) if scope.query_string else {}
-            answer = self._reads.answer(Request(scope.method, path, query, scope.headers.get, body))
+            request = Request(scope.method, path, query, scope.headers.get, body)
+            answer = await self._verify.answer(request) if is_verification(path) else self._reads.answer(request)
         else:
             answer = self._other(path)
         protocol.response_bytes(answer.status, answer.headers, answer.body)

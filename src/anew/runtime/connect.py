@@ -15,9 +15,12 @@ from anew.api.models import Outcome, Routing
 from anew.api.node_http import NodeClient
 from anew.client.routing import RoutingCache
 from anew.client.store import Store
+from anew.client.verdict import Verification
+from anew.client.verify import DEFAULT_TIMEOUT_SECONDS, Sources, Subject, verify
 from anew.core.plan import Plan
 from anew.core.planning import NO_OPTIONS, PushOptions, RepushRequest
 from anew.core.properties import parse_properties
+from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log
 from anew.log.open import open_log
 from anew.rebuild.executor import Run, resume_rebuild, run_plan
@@ -62,6 +65,33 @@ class Cluster:
         routing = RoutingCache(self.controller, name, self._fabric)
         routing.refresh()
         return Store(routing, self._nodes, self._open_log)
+
+    def verify(self, name: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> Verification:
+        """Compare the replicas of a store's current version with each other and with base ⊕ feeds.
+
+        Args:
+            name: The store's.
+            timeout_seconds: How long nodes may take; those that took longer are named in the result.
+
+        Raises:
+            NotFound: ``unknown_store``.
+            Refused: ``no_current_version``, ``verification_running``.
+            Unreachable: Log or deep store does not answer.
+            Failed: Base or log are not what they were.
+        """
+        routing = self.controller.routing(name, self._fabric)
+        cluster = self.controller.cluster(routing.fabric)
+
+        def subject() -> Subject:
+            routed = self.controller.routing(name, routing.fabric)
+            return Subject(self.controller.snapshot(name).store, routed.fabric, routed.nodes)
+
+        log = self._open_log(routing)
+        try:
+            sources = Sources(subject, self._nodes, log, open_deep_store(cluster.deep_store))
+            return verify(sources, timeout_seconds)
+        finally:
+            log.close()
 
     def plan_repush(
         self,

@@ -87,6 +87,11 @@ class Manifest(_Value):
         """All base files."""
         return tuple(file for part in self.sub_partitions for file in part.files)
 
+    @property
+    def owned(self) -> set[str]:
+        """The paths of everything that the version needs beside its manifest."""
+        return {file.path for file in self.files} | (set() if self.dictionary is None else {self.dictionary})
+
     def files_of(self, partition: int) -> tuple[SubPartition, ...]:
         """The sub-partitions of one partition."""
         return tuple(part for part in self.sub_partitions if part.partition == partition)

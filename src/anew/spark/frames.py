@@ -97,7 +97,7 @@ def report_row(report: dict[str, Any]) -> pa.RecordBatch:
 def partition_expression(config: Frozen) -> Column:
     """The partition id of the ``key`` column, in [0, partitions)."""
     if is_custom(config.partitioner):
-        return checked_partition(_custom_partition(config)(F.col("key")), config.partitions)
+        return checked_partition(_custom_partition(config)(F.col("key"), F.col("kind")), config.partitions)
     return checked_partition(F.pmod(F.xxhash64("key"), F.lit(config.partitions)).cast("int"), config.partitions)
 
 
@@ -121,9 +121,13 @@ def group_expression(config: Frozen, groups: Groups) -> Column:
 
 def _custom_partition(config: Frozen) -> Any:
     # Spark evaluates these hints, and Arrow's arrays are generic for the type checker alone.
-    def place(keys: pa.Array) -> pa.Array:  # type: ignore[type-arg]  # see above
-        bodies: Any = keys.cast(pa.binary())
-        return pa.array(partitioner_of(config).of_all(bodies), pa.int32())
+    def place(keys: pa.Array, kinds: pa.Array) -> pa.Array:  # type: ignore[type-arg]  # see above
+        # A scan's report has no key that a partitioner of one's own could be asked about.
+        records = (kinds.to_numpy(zero_copy_only=False) != int(Kind.REPORT)).nonzero()[0]
+        bodies: Any = keys.cast(pa.binary()).take(records)
+        placed = np.zeros(len(keys), dtype=np.int32)
+        placed[records] = partitioner_of(config).of_all(bodies)
+        return pa.array(placed)
 
     make: Any = F.arrow_udf  # type: ignore[attr-defined]  # decorated away from the checker's sight
     return make(place, IntegerType())

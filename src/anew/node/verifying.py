@@ -1,0 +1,373 @@
+"""Verifications: what replicas hold at exactly one position, found out while reads and, almost always, writes go on.
+
+The steps of one, and what a crash leaves: (1) the replicas of a version stand still; (2) told the position, each goes
+on to it; (3) there it keeps a checkpoint (hard links, swept at the next start) and applies on; (4) the loader scans the
+checkpoint; (5) the caller ends it, or it is given up some time after the caller asked last, and the checkpoint goes.
+Standing still has a deadline, so that a caller that went away costs some freshness and nothing else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from anew.api.models import ReplicaState
+from anew.api.verifying import MAX_ENTRIES, Buckets, PartState, VerifiedReplica, VerifyStage, VerifyView
+from anew.core.errors import AnewError, NotFound, Refused
+from anew.core.feed import PositionMap
+from anew.node.holding import Hold, Holding, ReplicaKey
+from anew.node.loader import Loader
+from anew.node.verifyjob import Entries, EntriesJob, FingerprintJob, Scanned
+from anew.storage.replica import Replica
+
+HOLD_SECONDS = 20.0
+KEEP_SECONDS = 120.0
+MOST_AT_ONCE = 4
+_HOLDING = frozenset({PartState.HELD, PartState.REACHING})
+_PLACES_SHOWN = 3
+
+_log = structlog.get_logger("anew.node.verifying")
+
+
+@dataclass(slots=True)
+class _Part:
+    """One replica of a verification. Changed by the applier thread alone; others read single fields."""
+
+    holding: Holding
+    replica: Replica | None
+    state: PartState
+    directory: Path
+    error: str | None = None
+    scan: Future[Scanned] | None = None
+
+    def release(self, state: PartState, error: str | None = None) -> None:
+        """Let the replica apply again."""
+        self.state, self.error, self.holding.hold = state, error, None
+
+    def view(self) -> VerifiedReplica:
+        """What is said of it."""
+        key, scan = self.holding.key, self.scan
+        if self.state is not PartState.DONE or scan is None:
+            return VerifiedReplica(
+                partition=key.partition, sub_partition=key.sub_partition, state=self.state, error=self.error
+            )
+        scanned = scan.result()
+        found = scanned.fingerprint
+        return VerifiedReplica(
+            partition=key.partition,
+            sub_partition=key.sub_partition,
+            state=self.state,
+            position=scanned.position,
+            rows=found.rows,
+            tombstones=found.tombstones,
+            buckets=Buckets(counts=found.counts, sums=found.sums),
+        )
+
+
+@dataclass(slots=True)
+class _Job:
+    """A verification. ``parts`` are the applier thread's (None: not taken up yet), the rest is the callers'."""
+
+    id: str
+    store_uid: str
+    version: int
+    begun_at: float
+    touched_at: float
+    position: PositionMap | None = None
+    ended: bool = False
+    parts: tuple[_Part, ...] | None = None
+    listing: Future[Entries] | None = None
+
+    @property
+    def stage(self) -> VerifyStage:
+        """How far it is."""
+        if self.parts is None:
+            return VerifyStage.ASKED
+        states = {part.state for part in self.parts}
+        if not states.isdisjoint(_HOLDING):
+            return VerifyStage.HELD if self.position is None else VerifyStage.REACHING
+        return VerifyStage.SCANNING if PartState.SCANNING in states else VerifyStage.DONE
+
+    @property
+    def stands(self) -> bool:
+        """Whether it keeps, or is about to keep, replicas from applying."""
+        return self.parts is None or any(part.state in _HOLDING for part in self.parts)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether the loader has something to do for it."""
+        futures = [*(part.scan for part in self.known_parts), self.listing]
+        return any(future is not None and not future.done() for future in futures)
+
+    @property
+    def known_parts(self) -> tuple[_Part, ...]:
+        """The parts, none before it is taken up."""
+        return () if self.parts is None else self.parts
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a verification may take (seconds): for replicas to reach the position, and after it was asked about."""
+
+    hold_seconds: float = HOLD_SECONDS
+    keep_seconds: float = KEEP_SECONDS
+
+
+@dataclass(slots=True)
+class Verifications:
+    """The verifications of a node. `step` and `close` are the applier thread's; all else may be called by any thread.
+
+    Attributes:
+        folder: Where checkpoints lie; emptied at the start.
+        loader: Who scans them.
+        node: The node's name; ``started_at_ms`` keeps job ids of different runs of the node apart.
+        wake: Called when there is something for `step` to do.
+        limits: See `Limits`.
+    """
+
+    folder: Path
+    loader: Loader
+    node: str
+    started_at_ms: int
+    wake: Callable[[], None]
+    limits: Limits = Limits()
+    _jobs: dict[str, _Job] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _listeners: set[Callable[[], None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- any thread ------------------------------------------------------------------------------------------------
+
+    def begin(self, store_uid: str, version: int) -> VerifyView:
+        """Let the replicas of a version stand still.
+
+        Raises:
+            Refused: ``verification_running``: another one stands on the version, or there are many.
+        """
+        jobs = list(self._jobs.values())
+        standing = [job for job in jobs if job.stands and (job.store_uid, job.version) == (store_uid, version)]
+        if standing or len(jobs) >= MOST_AT_ONCE:
+            raise Refused(
+                "verification_running",
+                "another verification is under way",
+                found=", ".join(job.id for job in (standing if standing else jobs)),
+                expected=f"at most {MOST_AT_ONCE} at once, and one at a time that lets a version's replicas stand",
+                hint="verify again when it is over",
+            )
+        now = time.monotonic()
+        job = _Job(f"{self.started_at_ms:x}-{next(self._numbers)}", store_uid, version, now, now)
+        self._jobs[job.id] = job
+        self.wake()
+        return self._view(job)
+
+    def aim(self, job_id: str, position: PositionMap) -> VerifyView:
+        """Say up to where the standing replicas go; the same again changes nothing.
+
+        Raises:
+            NotFound: ``unknown_verification``.
+            Refused: ``verification_aimed``: at another position.
+        """
+        job = self._touched(job_id)
+        if job.position not in (None, position):
+            raise Refused(
+                "verification_aimed",
+                "the verification has a position already",
+                found=position.to_json(),
+                expected=job.position,
+                hint="begin another one",
+            )
+        job.position = position
+        self.wake()
+        return self._view(job)
+
+    def view(self, job_id: str) -> VerifyView:
+        """How far it is.
+
+        Raises:
+            NotFound: ``unknown_verification``.
+        """
+        return self._view(self._touched(job_id))
+
+    def entries(
+        self, job_id: str, place: tuple[int, int], buckets: frozenset[int], after: bytes | None
+    ) -> Future[Entries]:
+        """Keys and row hashes of some buckets of one replica: the next `MAX_ENTRIES` behind a key.
+
+        Raises:
+            NotFound: ``unknown_verification``.
+            Refused: ``not_verified``: there is no finished scan of that replica.
+        """
+        job = self._touched(job_id)
+        for part in job.known_parts:
+            key = part.holding.key
+            if (key.partition, key.sub_partition) == place and part.state is PartState.DONE:
+                compression = part.holding.version.config.compression
+                listing = EntriesJob(str(part.directory), compression, buckets, after, MAX_ENTRIES)
+                job.listing = self.loader.submit(listing)
+                return job.listing
+        raise Refused(
+            "not_verified",
+            f"there is no finished scan of partition {place[0]}, sub-partition {place[1]}",
+            found={f"{p.holding.key.partition}.{p.holding.key.sub_partition}": p.state.value for p in job.known_parts},
+            expected=PartState.DONE.value,
+        )
+
+    def end(self, job_id: str) -> None:
+        """Give it up; the checkpoints go. Nothing happens when there is none."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            job.ended = True
+            self.wake()
+
+    @contextmanager
+    def heard(self, listener: Callable[[], None]) -> Iterator[None]:
+        """Call the listener, from any thread and without blocking, whenever a stage has changed."""
+        self._listeners.add(listener)
+        try:
+            yield
+        finally:
+            self._listeners.discard(listener)
+
+    # -- the applier thread ----------------------------------------------------------------------------------------
+
+    def step(self, holdings: Mapping[ReplicaKey, Holding]) -> bool:
+        """The next thing to do for each verification, one checkpoint at most; whether something was done."""
+        moved = False
+        for job in list(self._jobs.values()):
+            before = job.stage
+            forgotten = time.monotonic() - job.touched_at > self.limits.keep_seconds and not job.at_work
+            if job.ended or forgotten:
+                self._remove(job)
+                return True
+            if job.parts is None:
+                job.parts = tuple(self._parts_of(job, holdings))
+            moved |= self._advance(job, job.parts, holdings)
+            if job.stage is not before:
+                moved = True
+                self._tell()
+        return moved
+
+    def close(self) -> None:
+        """Give all up."""
+        for job in list(self._jobs.values()):
+            self._remove(job)
+
+    def _parts_of(self, job: _Job, holdings: Mapping[ReplicaKey, Holding]) -> Iterator[_Part]:
+        for key, holding in sorted(holdings.items()):
+            if (key.store_uid, key.version) != (job.store_uid, job.version) or holding.leaving_at is not None:
+                continue
+            directory = self.folder / job.id / f"p{key.partition}-s{key.sub_partition}"
+            part = _Part(holding, holding.replica, PartState.NOT_APPLYING, directory, _why_not(holding))
+            if part.error is None:
+                part.state, holding.hold = PartState.HELD, Hold()
+            yield part
+
+    def _advance(self, job: _Job, parts: tuple[_Part, ...], holdings: Mapping[ReplicaKey, Holding]) -> bool:
+        late = time.monotonic() - job.begun_at > self.limits.hold_seconds
+        moved = False
+        for part in parts:
+            if part.scan is not None:
+                moved |= _finish(part, part.scan)
+            elif part.state in _HOLDING:
+                gone = holdings.get(part.holding.key) is not part.holding or part.holding.replica is not part.replica
+                why = "the node just gave it up" if gone else _why_not(part.holding)
+                if why is not None:
+                    part.release(PartState.NOT_APPLYING, why)
+                elif job.position is not None and self._go_on(part, part.replica, job.position):
+                    return True
+                elif late:
+                    part.release(PartState.NOT_REACHED, _how_far(part, job.position, self.limits.hold_seconds))
+        return moved
+
+    def _go_on(self, part: _Part, replica: Replica | None, position: PositionMap) -> bool:
+        """Bring a replica nearer to its checkpoint; whether one was made."""
+        if replica is None:
+            return False
+        offsets = {at: replica.offset(at) for _, at in part.holding.feed_partitions()}
+        past = [f"{at}@{offset}" for at, offset in offsets.items() if (offset or 0) > position.get(at, -1)]
+        if past:
+            part.release(PartState.PAST_POSITION, f"it stands at {', '.join(past[:_PLACES_SHOWN])}")
+            return False
+        part.state, part.holding.hold = PartState.REACHING, Hold(position)
+        if any(offset != position[at] for at, offset in offsets.items()):
+            return False
+        try:
+            part.directory.parent.mkdir(parents=True, exist_ok=True)
+            replica.checkpoint(part.directory)
+            part.scan = self.loader.submit(FingerprintJob(str(part.directory), part.holding.version.config.compression))
+            part.scan.add_done_callback(lambda _: self.wake())
+            part.release(PartState.SCANNING)
+        except (AnewError, OSError) as error:
+            part.release(PartState.FAILED, str(error))
+        return True
+
+    def _remove(self, job: _Job) -> None:
+        for part in job.known_parts:
+            if part.state in _HOLDING:
+                part.holding.hold = None
+            if part.scan is not None:
+                part.scan.cancel()
+        del self._jobs[job.id]
+        shutil.rmtree(self.folder / job.id, ignore_errors=True)
+        self._tell()
+        _log.info("verification_over", job=job.id, ended=job.ended)
+
+    def _tell(self) -> None:
+        for listener in list(self._listeners):
+            listener()
+
+    def _touched(self, job_id: str) -> _Job:
+        job = self._jobs.get(job_id)
+        if job is None or job.ended:
+            raise NotFound(
+                "unknown_verification",
+                "there is no such verification",
+                found=job_id,
+                expected=", ".join(self._jobs) or "none",
+                hint="it was ended, was not asked about for too long, or the node was restarted: verify again",
+            )
+        job.touched_at = time.monotonic()
+        return job
+
+    def _view(self, job: _Job) -> VerifyView:
+        stage = job.stage
+        return VerifyView(
+            job=job.id, node=self.node, stage=stage, replicas=tuple(part.view() for part in job.known_parts)
+        )
+
+
+def _finish(part: _Part, scan: Future[Scanned]) -> bool:
+    """Note that a scan is over; whether it is news."""
+    if part.state is not PartState.SCANNING or not scan.done():
+        return False
+    error = scan.exception()
+    part.error = None if error is None else str(error)
+    part.state = PartState.DONE if error is None else PartState.FAILED
+    return True
+
+
+def _why_not(holding: Holding) -> str | None:
+    """Why a replica cannot be verified now; None when it can."""
+    if holding.state is ReplicaState.APPLYING and holding.replica is not None and holding.reload is None:
+        return None
+    return holding.state.value if holding.error is None else f"{holding.state.value}: {holding.error}"
+
+
+def _how_far(part: _Part, position: PositionMap | None, seconds: float) -> str:
+    if position is None or part.replica is None:
+        return f"no position was given within {seconds:g} s"
+    wanted = {at for _, at in part.holding.feed_partitions()}
+    left = PositionMap({at: offset for at, offset in position.items() if at in wanted})
+    records = part.replica.position.records_to(left)
+    notes = "; ".join(part.holding.waiting.copy().values())
+    return f"{records} records were left after {seconds:g} s" + (f"; {notes}" if notes else "")
