@@ -138,9 +138,9 @@ def _interruptible() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], bool], what: str, patience_seconds: float = _PATIENCE_SECONDS) -> None:
     """Wait for a condition, named for the failure."""
-    deadline, pause = time.monotonic() + _PATIENCE_SECONDS, threading.Event()
+    deadline, pause = time.monotonic() + patience_seconds, threading.Event()
     while not condition():
-        assert time.monotonic() < deadline, f"waited {_PATIENCE_SECONDS} s for {what}"
+        assert time.monotonic() < deadline, f"waited {patience_seconds} s for {what}"
         pause.wait(0.05)

@@ -30,7 +30,14 @@ def store(anew: Anew) -> str:
         (("store", "create", "other", "--key-schema", "@no.avsc", "--value-schema", "int"), 2, "no_schema_file"),
         (("store", "update", "refusing", "--set", "partitons=2"), 2, "unknown_setting"),
         (("store", "update", "refusing", "--set", "partitions=many"), 2, "bad_setting"),
-        (("store", "update", "refusing", "--set", "compression=zstd_dict"), 2, "not_supported_yet"),
+        (("store", "update", "refusing", "--set", "transport=log"), 2, "not_supported_yet"),
+        (("store", "update", "refusing", "--set", "amplification_factor=0"), 2, "bad_setting"),
+        (("store", "update", "refusing", "--set", "amplification_factor=65"), 2, "bad_setting"),
+        (("store", "update", "refusing", "--set", "partitioner=no.such.module:Placing"), 2, "bad_partitioner"),
+        (("store", "update", "refusing", "--set", "partitioner=tests.cluster.placing:Nothing"), 2, "bad_partitioner"),
+        (("store", "update", "refusing", "--set", "repush_schedule=at noon"), 2, "bad_schedule"),
+        (("store", "update", "refusing", "--set", "repush_when=age > x"), 2, "bad_condition"),
+        (("store", "update", "refusing", "--set", "repush_when=stale"), 2, "contradiction"),
         (("store", "update", "refusing", "--set", "rt_partitions=9"), 2, "fixed_setting"),
         (("store", "update", "refusing"), 2, "nothing_to_change"),
         (("push", "refusing", "/no/such/file.csv", "--key", "id"), 2, "no_input"),
@@ -38,8 +45,17 @@ def store(anew: Anew) -> str:
         (("repush", "refusing"), 3, "nothing_to_repush"),
         (("repush", "refusing", "-D", "kafka.input.fabrik=x"), 2, "unknown_property"),
         (("repush", "refusing", "-D", "kafka.input.max.records.per.mapper=1M"), 2, "bad_setting"),
-        (("repush", "refusing", "-D", "repush.ttl.enable=true"), 2, "not_supported_yet"),
-        (("repush", "refusing", "--defer-swap"), 2, "not_supported_yet"),
+        (("repush", "refusing", "-D", "repush.ttl.seconds=5"), 2, "ttl_not_enabled"),
+        (("repush", "refusing", "-D", "kafka.input.topic=refusing_v1"), 3, "not_sealed"),
+        (("repush", "refusing", "-D", "kafka.input.topic=other_v1"), 2, "bad_version"),
+        (("push", "refusing", "--empty", "-D", "repush.ttl.enable=true"), 3, "ttl_impossible"),
+        (("push", "refusing", __file__, "--empty"), 2, "contradiction"),
+        (("push", "refusing", "--empty", "--as-of", "yesterday"), 2, "bad_option"),
+        (("push", "refusing", "--empty", "--target-fabrics", "dc-9"), 2, "unknown_fabric"),
+        (("rebuild", "resume", "nope"), 2, "unknown_rebuild"),
+        (("node", "drain", "node-9"), 2, "unknown_node"),
+        (("gc", "--store", "refusin"), 2, "unknown_store"),
+        (("pause", "--store", "refusin"), 2, "unknown_store"),
         (("get", "refusing", "p1"), 3, "no_current_version"),
         (("swap", "refusing", "9"), 2, "unknown_version"),
         (("rollback", "refusing"), 3, "no_backup"),
@@ -169,10 +185,16 @@ def test_an_input_that_cannot_be_read_is_refused_before_anything_is_made(
     assert anew.here("store", "show", store)["fabrics"]["dc-0"]["versions"] == []
 
 
-def test_hybrid_cannot_be_changed_once_there_is_a_version(anew: Anew, people: Path) -> None:
-    """Refused in the present state, and nothing is pending afterwards."""
-    anew.create("fixed")
-    anew.push("fixed", people)
-    answer = anew.run("store", "update", "fixed", "--set", "hybrid=true")
-    assert (answer.code, answer.error["code"]) == (3, "hybrid_fixed")
-    assert anew.done("store", "show", "fixed")["pending"] == []
+@pytest.mark.case("stores:H5", "stores:H4")
+def test_a_batch_store_takes_no_writes_before_a_hybrid_version_serves(anew: Anew, people: Path) -> None:
+    """The change is pending; a write is refused and nothing of it is kept, until the next version takes them."""
+    anew.create("becoming", "rt_partitions=2")
+    anew.push("becoming", people)
+    pending = anew.here("store", "update", "becoming", "--set", "hybrid=true")["pending"]
+    assert [change["setting"] for change in pending] == ["hybrid"]
+    row = json.dumps({"key": "w", "value": {"name": "w", "age": 1}}) + "\n"
+    refused = anew.run("write", "becoming", "-", stdin=row)
+    assert (refused.code, refused.error["code"]) == (3, "not_hybrid")
+    anew.here("repush", "becoming")
+    anew.write("becoming", {"key": "w", "value": {"name": "w", "age": 2}})
+    assert anew.value("becoming", "w") == {"name": "w", "age": 2}

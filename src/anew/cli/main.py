@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anew.cli import lifecycle, local, making, reads, rebuilds, stores, upkeep
+from anew.cli import completions, lifecycle, local, making, reads, rebuilds, stores, upkeep
 from anew.cli.output import print_error, print_json
 from anew.core.errors import AnewError, InvalidRequest
 from anew.runtime.logs import log_to_stderr
@@ -51,6 +51,7 @@ def main(
         raise typer.Exit
 
 
+completions.add_to(app)
 local.add_to(app)
 stores.add_to(app)
 making.add_to(app)
@@ -75,6 +76,7 @@ def run(arguments: list[str] | None = None) -> None:
 def run_command(arguments: list[str]) -> int:
     """Run one command; returns the exit code of the face."""
     as_json = "--json" in arguments
+    completions.prepare()
     log_to_stderr("warning")
     try:
         result = app(arguments, standalone_mode=False, prog_name="anew")

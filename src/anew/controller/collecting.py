@@ -9,7 +9,7 @@ from typing import Any
 from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.controller.context import Context, store_named
 from anew.controller.pausing import cluster_paused
-from anew.controller.reclaim import collect, reclaim_due
+from anew.controller.reclaim import collect, gone, reclaim_due
 from anew.core.errors import Refused
 from anew.core.retention import keeping, retirable
 from anew.core.store import Store
@@ -63,8 +63,10 @@ def gc(context: Context, name: str | None, actor: str, *, dry_run: bool) -> dict
                 expected="a store without a version in the making that is not paused",
                 hint="see what would go: anew gc --dry-run",
             )
+        operation = context.operation("gc", name if name is not None else "cluster", actor, skipped=sorted(skipped))
+        context.catalog.commit(Change(operation, ()))
         for store in free:
-            collect(context, store)
+            collect(context, store, actor)
             _note_orphans(context, store, actor)
         reclaim_due(context)
     return {"dry_run": dry_run, "items": [asdict(item) for item in items], "skipped": skipped}
@@ -79,9 +81,12 @@ def _why_not(context: Context, store: Store) -> str | None:
 
 def _versions(context: Context, store: Store) -> list[Item]:
     now_ms = context.clock()
-    goes = [Item(store.name, "version", str(n), "retire", why) for n, why in retirable(store, now_ms).items()]
-    stays = [Item(store.name, "version", str(n), "keep", why) for n, why in keeping(store, now_ms).items()]
-    return [*goes, *stays]
+    wait_seconds = context.limits.repush_source_wait_seconds
+    goes, stays = retirable(store, now_ms, wait_seconds), keeping(store, now_ms, wait_seconds)
+    return [
+        *(Item(store.name, "version", str(number), "retire", why) for number, why in goes.items()),
+        *(Item(store.name, "version", str(number), "keep", why) for number, why in stays.items()),
+    ]
 
 
 def _waiting(context: Context, stores: list[Store], *, everything: bool) -> list[Item]:
@@ -121,12 +126,12 @@ def _note_orphans(context: Context, store: Store, actor: str) -> None:
 def _attempts(context: Context, store: Store, fabric: str) -> dict[str, tuple[bool, str]]:
     """Attempt directories that no version that is kept owns → (whether they may go, why)."""
     root = store_path(store.uid)
-    kept = {v.path for v in store.versions if not _gone(v.number, store)}
+    paths = {"/".join(stored.path.split("/")[:4]) for stored in context.fabrics[fabric].deep_store.list(root)}
+    # Read after the files were listed: whatever was listed, its owner is known by now.
+    present = context.catalog.store_by_uid(store.uid)
+    kept = set() if present is None else {version.path for version in present.versions if not gone(version)}
     found: dict[str, tuple[bool, str]] = {}
-    for stored in context.fabrics[fabric].deep_store.list(root):
-        path = "/".join(stored.path.split("/")[:4])
-        if path in found or path in kept:
-            continue
+    for path in sorted(paths - kept):
         matched = _ATTEMPT.fullmatch(path.removeprefix(f"{root}/"))
         rebuild = None if matched is None else context.catalog.rebuild(matched["rebuild"])
         if rebuild is None:
@@ -134,8 +139,3 @@ def _attempts(context: Context, store: Store, fabric: str) -> dict[str, tuple[bo
         elif rebuild.ended or rebuild.epoch > int(matched["epoch"] if matched else 0):
             found[path] = (True, f"left by an ended attempt of {rebuild.id}")
     return found
-
-
-def _gone(number: int, store: Store) -> bool:
-    version = store.version(number)
-    return version is None or all(status.value == "reclaimed" for status in version.statuses.values())

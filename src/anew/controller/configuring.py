@@ -33,6 +33,13 @@ def configured(
     """
     values = {**present, **changes}
     if not is_custom(str(values["partitioner"])):
+        if partitioner_source:
+            raise InvalidRequest(
+                "contradiction",
+                "a partitioner's source came along, and no partitioner of one's own is named",
+                found=f"partitioner = {values['partitioner']}",
+                expected="partitioner = module:Class",
+            )
         values["partitioner_source"] = ""
     elif partitioner_source is not None:
         values["partitioner_source"] = partitioner_source
@@ -40,7 +47,8 @@ def configured(
         values["partitioner_source"] = ""
     config = StoreConfig.model_validate(values)
     _check(config)
-    if is_custom(config.partitioner) and (changes.keys() & {"partitioner", "partitioner_params", "partitions"}):
+    asked = partitioner_source is not None or changes.keys() & {"partitioner", "partitioner_params", "partitions"}
+    if is_custom(config.partitioner) and asked:
         check_partitioner(partitioner_of(config), sample_bodies(keys, _SAMPLE_KEYS))
     return config
 

@@ -58,9 +58,10 @@ def remove(context: Context, node: str, actor: str) -> dict[str, Any]:
             expected="none",
             hint=f"anew node drain {node}, then wait until the others have them: anew node list",
         )
-    context.catalog.put_node(NodeRecord(record.id, record.fabric, record.last_seen_ms, record.report, removed=True))
+    # The flag first: from then on no report of the node is taken that would bring its record back.
     flag = PutFlag(f"{_REMOVED}{node}", actor)
     context.catalog.commit(Change(context.operation("remove node", node, actor), (flag,)))
+    context.catalog.put_node(NodeRecord(record.id, record.fabric, record.last_seen_ms, record.report, removed=True))
     return {"node": node, "removed": True}
 
 

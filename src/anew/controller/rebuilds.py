@@ -47,27 +47,43 @@ def begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
         Refused: ``rebuild_running``, ``plan_outdated``, ``truncated_above_start``, ``topic_lost``, ``no_nodes``.
     """
     for _ in range(_ATTEMPTS):
+        begun = _begun_before(context, request)
+        if begun is not None:
+            return begun
         try:
             return _begin(context, request, actor)
-        except Refused as error:
+        except (Refused, InvalidRequest) as error:
+            # The same request may be under way twice, and the other one was faster: what it made moved the store.
+            begun = _begun_before(context, request)
+            if begun is not None:
+                return begun
             # The store moved between load and commit: the plan is judged again on what it is now.
             if error.code != "revision_conflict":
                 raise
     raise Refused("revision_conflict", f"{request.plan.store} is changed by others all the time", hint="try again")
 
 
+def _begun_before(context: Context, request: BeginRebuild) -> Rebuild | None:
+    """What the request id made; None for a new one.
+
+    Raises:
+        InvalidRequest: ``request_id_reused``.
+    """
+    known = context.catalog.request(request.request_id)
+    if known is None:
+        return None
+    if known.body_hash != request.plan.id:
+        raise InvalidRequest(
+            "request_id_reused",
+            "the request id was used before with another plan",
+            found=request.request_id,
+            expected=known.body_hash,
+        )
+    return rebuild_of(context, known.result)
+
+
 def _begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
     plan = request.plan
-    known = context.catalog.request(request.request_id)
-    if known is not None:
-        if known.body_hash != plan.id:
-            raise InvalidRequest(
-                "request_id_reused",
-                "the request id was used before with another plan",
-                found=request.request_id,
-                expected=known.body_hash,
-            )
-        return rebuild_of(context, known.result)
     if plan.id != plan.value_id():
         raise InvalidRequest(
             "plan_altered", "the plan was changed after it was made", found=plan.id, expected=plan.value_id()
@@ -190,7 +206,9 @@ def fail(context: Context, rebuild_id: str, request: EndRebuild) -> Rebuild:
     epoch = rebuild.epoch if request.epoch is None else request.epoch
     _check_epoch(rebuild, epoch)
     error = "the driver gave up" if request.error is None else request.error
-    ended = _end(context, rebuild, _Ending(RebuildStatus.FAILED, error, "driver", lambda newest, _: newest.epoch == epoch))
+    ended = _end(
+        context, rebuild, _Ending(RebuildStatus.FAILED, error, "driver", lambda newest, _: newest.epoch == epoch)
+    )
     _check_epoch(ended, epoch)
     return ended
 

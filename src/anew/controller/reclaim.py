@@ -20,7 +20,7 @@ from anew.segments.manifest import parse_manifest
 _LOG = structlog.get_logger("anew.controller")
 
 
-def collect(context: Context, store: Store) -> None:
+def collect(context: Context, store: Store, actor: str = "controller") -> None:
     """First step: retire what retention lets go, and note its files as to be reclaimed after the grace.
 
     What may go is decided again on the store that the compare-and-swap is made on: a rollback that chose the version
@@ -38,7 +38,7 @@ def collect(context: Context, store: Store) -> None:
                 PutReclaim(_tree(context, present, version, fabric, why)) for fabric in version.statuses
             )
 
-        operation = context.operation("retire version", store.name, "controller", version=number)
+        operation = context.operation("retire version", store.name, actor, version=number)
         change_store(context, store.uid, operation, change)
 
 
@@ -114,7 +114,8 @@ def _delete_tree(context: Context, reclaim: Reclaim) -> None:
     deep_store = context.fabrics[reclaim.fabric].deep_store
     uid, _, number = reclaim.target.partition("\n")
     if not number:
-        deep_store.delete_tree(reclaim.target)
+        if not _owned(context, reclaim.target):
+            deep_store.delete_tree(reclaim.target)
         return
     store = context.catalog.store_by_uid(uid)
     version = None if store is None else store.version(int(number))
@@ -126,6 +127,19 @@ def _delete_tree(context: Context, reclaim: Reclaim) -> None:
     operation = context.operation("reclaim version", store.name, "controller", version=version.number)
     now_ms = context.clock()
     change_store(context, uid, operation, lambda s: (lifecycle.reclaimed(s, int(number), now_ms), ()))
+
+
+def _owned(context: Context, directory: str) -> bool:
+    """Whether a live store's version lies below a directory that was noted as nobody's (rule R15)."""
+    stores = context.catalog.stores()
+    return any(
+        f"{version.path}/".startswith(f"{directory}/") and not gone(version) for s in stores for version in s.versions
+    )
+
+
+def gone(version: Version) -> bool:
+    """Whether a version's files were reclaimed everywhere."""
+    return {VersionStatus.RECLAIMED}.issuperset(version.statuses.values())
 
 
 def _delete_orphans(context: Context, reclaim: Reclaim) -> None:

@@ -24,7 +24,7 @@ from anew.controller.reclaim import collect, move_low_water, reclaim_due
 from anew.controller.scheduling import step as step_schedule
 from anew.core import lifecycle
 from anew.core.assignment import Assignment, assign
-from anew.core.errors import AnewError, Refused
+from anew.core.errors import AnewError, Refused, Unreachable
 from anew.core.partition import XXHASH64, feed_partitions_read
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import SERVABLE, Store, Version, VersionStatus
@@ -60,7 +60,7 @@ class Reconciler:
                 move_low_water(self.context, store)
 
     def _step(self, store: Store, reports: Mapping[str, list[NodeReport]]) -> None:
-        store = open_and_close(self.context, ensure_feeds(self.context, store.uid))
+        store = self._with_topics(store)
         for rebuild in self.context.catalog.rebuilds(store_uid=store.uid, running_only=True):
             self._step_rebuild(store, rebuild, reports)
         for fabric in store.fabrics:
@@ -68,6 +68,15 @@ class Reconciler:
         if store.paused is None and cluster_paused(self.context) is None:
             collect(self.context, store)
         step_schedule(self.context, store, [report for found in reports.values() for report in found])
+
+    def _with_topics(self, store: Store) -> Store:
+        """The store, its topics as they should be as far as the logs answer; nothing else waits for them."""
+        try:
+            return open_and_close(self.context, ensure_feeds(self.context, store.uid))
+        except Unreachable as error:
+            _LOG.warning("topics_wait", store=store.name, **error.to_json())
+        present = self.context.catalog.store_by_uid(store.uid)
+        return store if present is None else present
 
     # -- rebuilds ----------------------------------------------------------------------------------------------------
 
@@ -86,25 +95,31 @@ class Reconciler:
         version = lifecycle.existing(store, rebuild.version)
         now_ms = self.context.clock()
         if version.statuses[fabric] is VersionStatus.READY:
-            self._change(store, "swap", lambda s: lifecycle.swap_when_ready(s, version.number, fabric, now_ms))
+            self._swap(store, version, fabric)
         if version.statuses[fabric] is not VersionStatus.LOADING:
             return
         readiness = judge(store, version, fabric, reports)
         if readiness.errors:
             error = f"replicas of version {version.number} failed: {'; '.join(readiness.errors)}"
             end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
-        elif readiness.caught_up and version.must_close:
-            self._close(store, version)
+        elif readiness.caught_up and not version.must_close:
+            self._change(store, "ready", version, lambda s: lifecycle.caught_up(s, version.number, fabric, now_ms))
+        elif now_ms - version.since_ms[fabric] > self.context.limits.ready_deadline_seconds * 1000:
+            why = "nearline writes could not be closed" if readiness.caught_up else readiness.why
+            error = f"version {version.number} was not ready in time: {why}"
+            end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
         elif readiness.caught_up:
-            self._change(store, "ready", lambda s: lifecycle.caught_up(s, version.number, fabric, now_ms))
+            self._close(store, version)
         elif readiness.loaded and version.ready_target is None:
             target = version.stop
             if target is None:
                 target = ends_of(self.context.fabrics, store.feeds_of(version))
-            self._change(store, "aim", lambda s: lifecycle.aim(s, version.number, target))
-        elif now_ms - version.since_ms[fabric] > self.context.limits.ready_deadline_seconds * 1000:
-            error = f"version {version.number} was not ready in time: {readiness.why}"
-            end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
+            self._change(store, "aim", version, lambda s: lifecycle.aim(s, version.number, target))
+
+    def _swap(self, store: Store, version: Version, fabric: str) -> None:
+        change = partial(_swapped_when_ready, version.number, fabric, self.context.clock())
+        swaps = change(store).current.get(fabric) == version.number
+        self._change(store, "swap" if swaps else "defer swap", version, change)
 
     def _close(self, store: Store, version: Version) -> None:
         """End nearline writes for a version that is as far as they are (rule R10), a step in each round.
@@ -115,10 +130,10 @@ class Reconciler:
         """
         feeds = store.feeds_of(version)
         if not version.closing:
-            self._change(store, "close writes", lambda s: lifecycle.begin_closing(s, version.number))
+            self._change(store, "close writes", version, lambda s: lifecycle.begin_closing(s, version.number))
         elif all(feed.closed for feed in feeds):
             ends = ends_of(self.context.fabrics, feeds)
-            self._change(store, "freeze stop", lambda s: lifecycle.freeze_stop(s, version.number, ends))
+            self._change(store, "freeze stop", version, lambda s: lifecycle.freeze_stop(s, version.number, ends))
 
     def _finish(self, uid: str, rebuild: Rebuild) -> None:
         """Bring the rebuild's record in line with what became of its version."""
@@ -155,8 +170,10 @@ class Reconciler:
                 moved = advance(rebuild, Stage.SWAP, self.context.clock())
                 self.context.catalog.put_rebuild(moved, rebuild.revision)
 
-    def _change(self, store: Store, what: str, change: lifecycle.Change) -> None:
-        operation = self.context.operation(what, store.name, "controller")
+    def _change(self, store: Store, what: str, version: Version, change: lifecycle.Change) -> None:
+        operation = self.context.operation(
+            what, store.name, "controller", version=version.number, rebuild=version.rebuild
+        )
         changed = change_store(self.context, store.uid, operation, lambda present: (change(present), ()))
         _LOG.info("store_changed", what=what, store=store.name, current=changed.current, revision=changed.revision)
 
@@ -173,7 +190,11 @@ class Reconciler:
             held = version.assignment[fabric]
             wanted = next_assignment(store, version, fabric, nodes, reports)
             if wanted != held:
-                self._change(store, "reassign", partial(_reassigned, version.number, fabric, wanted))
+                self._change(store, "reassign", version, partial(_reassigned, version.number, fabric, wanted))
+
+
+def _swapped_when_ready(number: int, fabric: str, now_ms: int, store: Store) -> Store:
+    return lifecycle.swap_when_ready(store, number, fabric, now_ms)
 
 
 def _reassigned(number: int, fabric: str, wanted: Assignment, store: Store) -> Store:

@@ -10,6 +10,7 @@ from anew.controller.nodes import replicas_of
 from anew.controller.pausing import cluster_paused
 from anew.core.condition import Facts
 from anew.core.errors import AnewError
+from anew.core.feed import FeedPartition
 from anew.core.rebuild import RebuildStatus
 from anew.core.schedule import Circumstances, Decision, ScheduleState, decide, failed, request_id_of, started, succeeded
 from anew.core.store import Store, pending_changes
@@ -67,11 +68,10 @@ def facts_of(store: Store, reports: list[NodeReport], now_ms: int) -> Facts:
     current = store.version(max(store.current.values(), default=0))
     if current is None or current.manifest is None:
         return Facts(stale=False, unsorted_share=0.0, tombstone_share=0.0, age_ms=0, rows=0, feed_records=0)
-    reached = {
-        at: offset
-        for replica in replicas_of(reports, store, current).values()
-        for at, offset in sorted(replica.position.items(), key=lambda pair: pair[1])
-    }
+    reached: dict[FeedPartition, int] = {}
+    for replica in replicas_of(reports, store, current).values():
+        for at, offset in replica.position.items():
+            reached[at] = max(offset, reached.get(at, offset))
     feed_records = sum(max(0, offset - current.start.get(at, offset)) for at, offset in reached.items())
     rows, tombstones = current.manifest.rows, current.manifest.tombstones
     return Facts(
@@ -113,10 +113,12 @@ def _put(context: Context, store: Store, state: ScheduleState | None, what: str)
     """Keep a state unless somebody else was faster; whether it was kept."""
     detail = {} if state is None else {"reasons": list(state.reasons), "failures": state.failures}
     operation = context.operation(what, store.name, "controller", **detail)
+    kept = False
 
     def change(present: Store) -> tuple[Store, tuple[()]]:
-        if present.schedule != store.schedule or present.config != store.config:
-            return present, ()
-        return present.model_copy(update={"schedule": state}), ()
+        nonlocal kept
+        kept = present.schedule == store.schedule and present.config == store.config
+        return (present.model_copy(update={"schedule": state}) if kept else present), ()
 
-    return change_store(context, store.uid, operation, change).schedule == state
+    change_store(context, store.uid, operation, change)
+    return kept

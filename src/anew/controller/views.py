@@ -11,6 +11,7 @@ from anew.controller.nodes import live_reports, node_views, replicas_of
 from anew.controller.scheduling import decision_of
 from anew.core.errors import NotFound
 from anew.core.partition import is_custom
+from anew.core.plan import Plan
 from anew.core.rebuild import Rebuild
 from anew.core.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest
 
@@ -61,7 +62,7 @@ def rebuild_view(rebuild: Rebuild) -> dict[str, Any]:
         "version": rebuild.version,
         "status": rebuild.status.value,
         "stage": rebuild.stage.value,
-        "plan": rebuild.plan.model_dump(mode="json"),
+        "plan": _shown_plan(rebuild.plan),
         "ledger": None if rebuild.ledger is None else rebuild.ledger.counts(),
         "fingerprint": None
         if fingerprint is None
@@ -133,19 +134,38 @@ def _notes(store: Store) -> list[str]:
 
 def _fabric_view(store: Store, fabric: str, reports: list[NodeReport], number: int | None) -> dict[str, Any]:
     current = store.version(store.current.get(fabric, 0))
-    lags = [] if current is None else list(replicas_of(reports, store, current).values())
     shown = [v for v in store.versions if fabric in v.statuses and number in (None, v.number)]
     return {
         "current": store.current.get(fabric, 0),
-        "versions": [_version_view(version, fabric) for version in shown],
-        "lag_records": max((replica.lag_records for replica in lags), default=0),
-        "lag_seconds": round(max((replica.lag_ms for replica in lags), default=0) / 1000, 3),
+        "versions": [_version_view(version, fabric) | _lag(store, version, reports) for version in shown],
+        **(_NO_LAG if current is None else _lag(store, current, reports)),
+    }
+
+
+_NO_LAG: dict[str, Any] = {"lag_records": 0, "lag_seconds": 0.0}
+
+
+def _lag(store: Store, version: Version, reports: list[NodeReport]) -> dict[str, Any]:
+    """How far a version's replicas are behind, by the one that is furthest; 0 where none reports."""
+    replicas = replicas_of(reports, store, version).values()
+    return {
+        "lag_records": max((replica.lag_records for replica in replicas), default=0),
+        "lag_seconds": round(max((replica.lag_ms for replica in replicas), default=0) / 1000, 3),
     }
 
 
 def _shown_config(config: Frozen) -> dict[str, Any]:
     """The configuration with the source of a partitioner as its hash."""
     return config.model_dump() | {"partitioner_source": source_digest(config)}
+
+
+def _shown_plan(plan: Plan) -> dict[str, Any]:
+    """The plan with the sources of partitioners as their hashes; its id is that of the whole."""
+    shown = plan.model_dump(mode="json")
+    for side, config in (("source", plan.source.config), ("target", plan.target.config)):
+        if config is not None:
+            shown[side]["config"]["partitioner_source"] = source_digest(config) or ""
+    return shown
 
 
 def _version_view(version: Version, fabric: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from anew.core.store import Frozen
 
 MOST_FILES_OF_A_TASK = 16
 """A task buffers a row group per file that it writes and a batch per file that it reads."""
-MOST_RECORDS_OF_A_TASK = 1_000_000
+MOST_RECORDS_OF_A_TASK = 200_000
 """How many feed records a task may read and sort in memory; beyond it they are shuffled, and Spark sorts them."""
 
 

@@ -86,6 +86,19 @@ PROPERTIES: dict[str, Setting] = {
 }
 """Every key of this release with its meaning."""
 
+PROPERTY_ERRORS: dict[str, str] = {
+    SOURCE_KAFKA: "`contradiction`: with input files, or false on a repush",
+    INPUT_TOPIC: "`bad_version`, `not_sealed`, `not_serving` (unless `--allow-not-serving`)",
+    INPUT_FABRIC: "`unknown_fabric`, `fabric_unreachable`",
+    MAX_RECORDS: "`bad_setting`",
+    COMBINER: "`bad_setting`",
+    NEW_DICTIONARY: "`bad_setting`; `missing_dictionary`: the one to carry over is not there",
+    TTL_ENABLE: "`ttl_impossible`: a full push, or records without write times",
+    TTL_SECONDS: "`ttl_not_enabled`, `contradiction` with a start, `bad_setting`",
+    TTL_START: "`ttl_not_enabled`, `contradiction` with seconds, `bad_setting`: it lies in the future",
+}
+"""Key → how it is refused, as the docs say it."""
+
 NOT_YET_PROPERTIES = ("kafka.input.broker.url",)
 """Keys of the guide that this release does not offer yet."""
 

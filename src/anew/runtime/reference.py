@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from anew.core.properties import NOT_YET_PROPERTIES, PROPERTIES
+from anew.core.properties import NOT_YET_PROPERTIES, PROPERTIES, PROPERTY_ERRORS
 from anew.core.settings import NOT_YET_SETTINGS, STORE_SETTINGS, Kind, Setting
 from anew.runtime.settings import PROCESS_SETTINGS, variable_of
 
@@ -53,7 +53,7 @@ Known, but not offered by this release: refused with the code `not_supported_yet
 def configuration_page() -> str:
     """The page as Markdown; the same tables give the same text."""
     stores = [(f"`{s.name}`", s.meaning, _accepted(s), _default(s), s.takes.value) for s in STORE_SETTINGS.values()]
-    keys = [(f"`{s.name}`", s.meaning, _accepted(s), _default(s)) for s in PROPERTIES.values()]
+    keys = [(f"`{s.name}`", s.meaning, _accepted(s), _default(s), PROPERTY_ERRORS[s.name]) for s in PROPERTIES.values()]
     processes = [
         (f"`{s.name}`", s.meaning, _accepted(s), _default(s), f"`{variable_of(s.name)}`")
         for s in PROCESS_SETTINGS.values()
@@ -64,7 +64,7 @@ def configuration_page() -> str:
         _STORES,
         _table((*columns, "a change takes effect"), stores),
         _KEYS,
-        _table(columns, keys),
+        _table((*columns, "refused with"), keys),
         _PROCESSES,
         _table((*columns, "environment"), processes),
         _NOT_YET,

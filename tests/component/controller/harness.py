@@ -21,12 +21,14 @@ from anew.api.models import (
     DeadLetter,
     DesiredStore,
     DesiredVersion,
+    Heartbeat,
     LogLocation,
     NodeReport,
     ReplicaReport,
     ReplicaState,
     Seal,
     Swap,
+    UpdateStore,
 )
 from anew.catalog.database import DatabaseCatalog
 from anew.controller.app import make_app
@@ -35,11 +37,20 @@ from anew.controller.reconcile import Reconciler
 from anew.controller.watch import Watch
 from anew.core.errors import AnewError
 from anew.core.feed import Feed, FeedPartition, PositionMap
+from anew.core.feedreads import feed_partitions_applied, stop_of
 from anew.core.ledger import Entry, Ledger
-from anew.core.partition import XxHash64Partitioner, feed_partitions_of
+from anew.core.partition import XxHash64Partitioner
 from anew.core.plan import Plan, PushInput
-from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush, push_start_ms
-from anew.core.rebuild import Fingerprints, Rebuild
+from anew.core.planning import (
+    NO_OPTIONS,
+    PushOptions,
+    RepushRequest,
+    Snapshot,
+    plan_push,
+    plan_repush,
+    push_start_ms,
+)
+from anew.core.rebuild import Fingerprints, Rebuild, Stage
 from anew.core.store import ManifestRef, RebuildKind, Store, Version
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
@@ -86,6 +97,7 @@ class Cluster:
     log: EmbeddedLog
     deep: DeepStore
     nodes: tuple[str, ...] = ("node-1", "node-2")
+    launched: list[tuple[str, str]] = field(default_factory=list)
     _requests: Iterator[int] = field(default_factory=itertools.count)
 
     # -- stores ------------------------------------------------------------------------------------------------------
@@ -114,13 +126,19 @@ class Cluster:
         """Where a version stands."""
         return self.version(number, name).status.value
 
-    def write(self, feed: Feed, count: int, prefix: str = "key") -> None:
-        """Append that many nearline writes where their keys belong."""
-        partitioner = XxHash64Partitioner(feed.partitions)
+    def write(self, feed: Feed, count: int, prefix: str = "key") -> list[tuple[FeedPartition, int]]:
+        """Append that many nearline writes where their keys belong; where each was acknowledged."""
+        partitioner, acknowledged = XxHash64Partitioner(feed.partitions), []
         for number in range(count):
             key = f"{prefix}-{number}".encode()
             at = TopicPartition(feed.topic, feed.topic_uid, partitioner.of(key))
-            self.log.append(at, append_records([key], [b"value"]))
+            appended = self.log.append(at, append_records([key], [b"value"]))
+            acknowledged.append((FeedPartition(feed.id, at.partition), appended.first_offset))
+        return acknowledged
+
+    def update(self, name: str = "flights", **settings: Any) -> dict[str, Any]:
+        """Change settings; the store's view."""
+        return self.client.update_store(name, UpdateStore(settings=settings))
 
     def ends(self, feed: Feed) -> PositionMap:
         """The ends of a feed's partitions."""
@@ -133,7 +151,7 @@ class Cluster:
 
     # -- drivers -----------------------------------------------------------------------------------------------------
 
-    def push_plan(self, name: str = "flights", as_of_ms: int | None = None) -> Plan:
+    def push_plan(self, name: str = "flights", as_of_ms: int | None = None, options: PushOptions = NO_OPTIONS) -> Plan:
         """The plan of a push made now."""
         as_of = self.clock() if as_of_ms is None else as_of_ms
         files = PushInput(paths=("/in.csv",), format="csv", key=("key",), as_of_ms=as_of)
@@ -142,7 +160,7 @@ class Cluster:
         snapshot = Snapshot(
             view.store, view.ends, view.unreachable, view.base_files, view.records_per_second, view.now_ms
         )
-        return plan_push(snapshot, files, 1_000, view.at_time)
+        return plan_push(snapshot, files, 1_000, view.at_time, options)
 
     def repush_plan(self, name: str = "flights", request: RepushRequest | None = None) -> Plan:
         """The plan of a repush made now."""
@@ -156,6 +174,10 @@ class Cluster:
         """Begin a plan."""
         chosen = f"request-{next(self._requests)}" if request_id is None else request_id
         return self.client.begin_rebuild(BeginRebuild(plan=plan, request_id=chosen, driver="test"))
+
+    def beat(self, rebuild: Rebuild, stage: Stage = Stage.BUILD) -> bool:
+        """A sign of life of the rebuild's driver; whether it is told to stop."""
+        return self.client.heartbeat(rebuild.id, Heartbeat(epoch=rebuild.epoch, stage=stage)).kill_asked
 
     def manifest_of(self, rebuild: Rebuild) -> ManifestRef:
         """Write one base file and the manifest that names it, as a driver does."""
@@ -214,6 +236,7 @@ class Cluster:
         rebuild = self.begin(plan)
         self.seal(rebuild)
         self.settle(3)
+        self.until(lambda: self.client.rebuild(rebuild.id)["status"] != "running")
         return rebuild.version
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -223,27 +246,44 @@ class Cluster:
         desired = self.client.desired(node, FABRIC)
         assert desired is not None
         replicas = [
-            self._replica(store, version, partition)
+            self._replica(store, version, partition, sub_partition)
             for store in desired.stores
             for version in store.versions
             for partition in version.partitions
+            for sub_partition in range(version.config.amplification_factor)
         ]
         told = [replica if change is None else change(replica) for replica in replicas]
         self.client.report(node_report(node, *(replica for replica in told if replica is not None)))
 
-    def _replica(self, store: DesiredStore, version: DesiredVersion, partition: int) -> ReplicaReport:
-        position: dict[FeedPartition, int] = {}
-        for feed in store.feeds:
-            ends = self.ends(feed)
-            for number in feed_partitions_of(partition, version.config.partitions, feed.partitions):
-                position[FeedPartition(feed.id, number)] = ends[FeedPartition(feed.id, number)]
+    def _replica(
+        self, store: DesiredStore, version: DesiredVersion, partition: int, sub_partition: int
+    ) -> ReplicaReport:
+        applied = feed_partitions_applied(version, store.feeds, partition)
+        ends = {feed.id: self.ends(feed) for feed, _ in applied}
+        position = {}
+        for feed, at in applied:
+            stop = stop_of(version, at)
+            position[at] = ends[feed.id][at] if stop is None else min(ends[feed.id][at], stop)
         return ReplicaReport(
             store_uid=store.uid,
             version=version.number,
             partition=partition,
+            sub_partition=sub_partition,
             state=ReplicaState.APPLYING,
             position=PositionMap(position),
         )
+
+    def start_over(self) -> None:
+        """The controller dies and comes back: whatever it had in memory is gone."""
+        self.reconciler = Reconciler(self.context)
+
+    def until(self, reached: Callable[[], bool], rounds: int = 12) -> None:
+        """Rounds with reports in between until a state is reached, and not one more."""
+        for _ in range(rounds):
+            if reached():
+                return
+            self.settle(1)
+        assert reached(), "the state was not reached"
 
     def round(self) -> None:
         """One round of the reconciler."""
@@ -293,10 +333,19 @@ def opened_cluster(directory: Path, limits: Limits = LIMITS) -> Iterator[Cluster
     deep = open_deep_store(str(directory / "deep"))
     location = LogLocation(kind="embedded", address=str(directory / "log"))
     fabric = Fabric(FABRIC, log, location, deep)
-    context = Context(catalog, {FABRIC: fabric}, clock, lambda: f"id-{next(ids):04d}", limits, "0.1")
+    launched: list[tuple[str, str]] = []
+    context = Context(
+        catalog,
+        {FABRIC: fabric},
+        clock,
+        lambda: f"id-{next(ids):04d}",
+        limits,
+        "0.1",
+        lambda store, request_id: launched.append((store, request_id)),
+    )
     with TestClient(make_app(context, Watch(catalog.revision)), base_url="http://controller") as http:
         client = ControllerClient("http://controller", actor="tester", transport=_AppTransport(http))
-        cluster = Cluster(context, clock, client, http, Reconciler(context), log, deep)
+        cluster = Cluster(context, clock, client, http, Reconciler(context), log, deep, launched=launched)
         for node in cluster.nodes:
             client.report(node_report(node))
         yield cluster

@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from anew.api.models import DesiredState, DesiredStore, DesiredVersion, LogLocation
 from anew.codec.avro import encode_datum, parse_schema
-from anew.codec.compression import compressor
+from anew.codec.compression import Compressor, compressor
 from anew.core.admission import with_hashes
 from anew.core.errors import AnewError
 from anew.core.feed import Feed, PositionMap
 from anew.core.ledger import Ledger
-from anew.core.partition import XxHash64Partitioner
+from anew.core.partition import XxHash64Partitioner, sub_partition_of
+from anew.core.partitioning import partitioner_of
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH, fabric_origin
 from anew.core.store import Frozen, RebuildKind
@@ -58,9 +59,9 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float = 20.0) -> 
     return answer
 
 
-def config(compression: str = "zstd", partitions: int = PARTITIONS) -> Frozen:
+def config(compression: str = "zstd", partitions: int = PARTITIONS, **changes: Any) -> Frozen:
     """A version's configuration."""
-    return Frozen(
+    frozen = Frozen(
         partitions=partitions,
         partitioner="xxhash64",
         amplification_factor=1,
@@ -73,10 +74,11 @@ def config(compression: str = "zstd", partitions: int = PARTITIONS) -> Frozen:
         lag_limit_records=1000,
         lag_limit_seconds=60,
     )
+    return frozen.model_copy(update=changes)
 
 
-def base_rows(entries: dict[str, str | None], codec: str = "zstd") -> pa.RecordBatch:
-    """Rows of a base, sorted, values compressed; None is a tombstone."""
+def base_rows(entries: dict[str, str | None], codec: Compressor | None = None) -> pa.RecordBatch:
+    """Rows of a base, sorted, values compressed (zstd by default); None is a tombstone."""
     count = len(entries)
     keys = [key_of(text) for text in entries]
     values = [None if value is None else key_of(value) for value in entries.values()]
@@ -93,8 +95,15 @@ def base_rows(entries: dict[str, str | None], codec: str = "zstd") -> pa.RecordB
         pa.array(np.zeros(count, dtype=np.int64)),
     ]
     rows = with_hashes(pa.RecordBatch.from_arrays(columns, schema=ROWS))
-    packed = rows.set_column(1, ROWS.field("value"), compressor(codec).compress_array(rows.column("value")))
+    packed_values = (compressor("zstd") if codec is None else codec).compress_array(rows.column("value"))
+    packed = rows.set_column(1, ROWS.field("value"), packed_values)
     return packed.take(sorted(range(count), key=keys.__getitem__))
+
+
+def place_of(frozen: Frozen, text: str) -> tuple[int, int]:
+    """The partition and sub-partition of a key."""
+    key = key_of(text)
+    return partitioner_of(frozen).of(key), sub_partition_of(key, frozen.amplification_factor)
 
 
 @dataclass
@@ -111,14 +120,24 @@ class World:
     current: int = 1
 
     def version(self, number: int, entries: dict[str, str | None], **changes: Any) -> DesiredVersion:
-        """Write a base and its manifest; the version holds all partitions on this node."""
-        frozen = changes.pop("config", config())
-        partitioner = XxHash64Partitioner(frozen.partitions)
+        """Write a base and its manifest; the version holds all partitions on this node.
+
+        ``codec`` compresses the base's values, and its dictionary is the version's.
+        """
+        frozen, codec = changes.pop("config", config()), changes.pop("codec", None)
+        if codec is not None and codec.dictionary is not None:
+            changes["dictionary"] = f"v{number}/dictionary"
+            self.deep.put(changes["dictionary"], codec.dictionary)
+        places: dict[tuple[int, int], dict[str, str | None]] = {
+            divmod(unit, frozen.amplification_factor): {} for unit in range(frozen.sub_partitions)
+        }
+        for text, value in entries.items():
+            places[place_of(frozen, text)][text] = value
         subs = []
-        for partition in range(frozen.partitions):
-            mine = {text: v for text, v in entries.items() if partitioner.of(key_of(text)) == partition}
-            file = self.write_base(f"v{number}/p{partition}.parquet", base_rows(mine) if mine else None)
-            subs.append(SubPartition(partition=partition, sub_partition=0, runs=((file,),) if file else ()))
+        for (partition, sub), mine in places.items():
+            path = f"v{number}/p{partition}-s{sub}.parquet"
+            file = self.write_base(path, base_rows(mine, codec) if mine else None)
+            subs.append(SubPartition(partition=partition, sub_partition=sub, runs=((file,),) if file else ()))
         return self.seal(number, tuple(subs), frozen, changes)
 
     def write_base(self, path: str, rows: pa.RecordBatch | None) -> BaseFile | None:
@@ -187,6 +206,12 @@ class World:
             deep_store=self.deep.root_uri,
             stores=(DesiredStore(**{**fields, **store_changes}),),
         )
+
+    def ends(self) -> PositionMap:
+        """Where the log ends now."""
+        topic, uid = self.feed.topic, self.feed.topic_uid
+        parts = self.feed.feed_partitions()
+        return PositionMap({at: self.log.offsets(TopicPartition(topic, uid, at.partition)).end for at in parts})
 
     def write(self, text: str, value: str | None, **changes: Any) -> int:
         """Append one record where its key belongs; its offset."""

@@ -11,8 +11,10 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anew.core.admission import with_hashes
 from anew.core.arrow import bytes_list
-from anew.core.cell import decode_cell, decode_headers, encode_cell, encode_cells
+from anew.core.cell import decode_cell, decode_cells, decode_headers, encode_cell, encode_cells
+from anew.core.errors import Failed
 from anew.core.hashing import SEED, hash_binary, hash_int64, key_hash, key_hashes, origin_hash, row_hashes, total
 from anew.core.merge import Cell
 from anew.core.rows import ROWS
@@ -123,6 +125,26 @@ def test_cells_survive_and_both_encoders_agree(rows: list[tuple[bytes, Cell]]) -
     encoded = [encode_cell(cell) for _, cell in rows]
     assert [decode_cell(one) for one in encoded] == [cell for _, cell in rows]
     assert bytes_list(encode_cells(rows_of(rows))) == encoded
+
+
+@MODEST
+@given(keyed)
+def test_rows_of_many_cells_are_what_they_were_made_of(rows: list[tuple[bytes, Cell]]) -> None:
+    """Decoding many cells at once gives the rows that they encode, with hashes that are still to be made."""
+    batch = rows_of(rows)
+    decoded = decode_cells([key for key, _ in rows], bytes_list(encode_cells(batch)))
+    assert decoded.num_rows == 0 or with_hashes(decoded).equals(batch)
+
+
+@pytest.mark.parametrize(
+    ("broken", "code"), [(b"\x01" * 31, "corrupt_cell"), (b"\x02" + bytes(31), "unknown_cell_format")]
+)
+def test_cells_that_cannot_be_read_are_refused(broken: bytes, code: str) -> None:
+    """One cell that is too short, or of another format, among good ones is an error with its own code."""
+    good = encode_cell(Cell(Stamp(1), b"value", 1))
+    with pytest.raises(Failed) as refusal:
+        decode_cells([b"a", b"b"], [good, broken])
+    assert refusal.value.code == code
 
 
 @MODEST

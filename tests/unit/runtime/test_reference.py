@@ -46,7 +46,8 @@ def test_every_name_has_its_row() -> None:
         "| `rt_partitioner` | how producers place keys in the real-time topic; any: their own way, so that all "
         "partitions are read | `xxhash64`, `any` | `xxhash64` | never (chosen when the store is made) |",
         "| `owner` | who is asked about the store | text | none | at once |",
-        "| `source.kafka` | take the store's own data as the input: a repush | true or false | none |",
+        "| `source.kafka` | take the store's own data as the input: a repush | true or false | none | "
+        "`contradiction`: with input files, or false on a repush |",
         "| `log_durable` | whether an acknowledged write is on disk (fsync) | true or false | `true` | "
         "`ANEW_LOG_DURABLE` |",
         "| `transport=log` | store setting |",

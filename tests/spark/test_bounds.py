@@ -1,0 +1,90 @@
+"""What a task holds in memory, and that it does not wait for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anew.codec.compression import compressor
+from anew.core.copartition import MOST_RECORDS_OF_A_TASK, feed_splits, groups_of
+from anew.core.errors import Failed
+from anew.core.plan import LogSplit
+from anew.log.interface import LOG_RECORDS, LogRead
+from anew.spark import logsource
+from anew.spark.frames import SCANNED, Kind
+from anew.spark.mergewrite import MergeTask, _Merge
+from anew.testing.builders import FABRIC, ORIGIN, a_config, a_feed
+
+_BATCH_ROWS = 10_000
+_VALUE = b"v" * 100
+
+
+def _updates(count: int, peaks: list[int]) -> Iterator[pa.RecordBatch]:
+    """So many updates of one key as they come out of the shuffle; notes how much Arrow holds at each batch."""
+    schema = pa.schema([*SCANNED, pa.field("pid", pa.int32())])
+    for first in range(0, count, _BATCH_ROWS):
+        peaks.append(pa.total_allocated_bytes())
+        rows = _BATCH_ROWS
+        columns: dict[str, Any] = {
+            "key": [b"hot"] * rows,
+            "value": [_VALUE] * rows,
+            "schema_id": np.ones(rows, np.int32),
+            "time": np.full(rows, 1_000 + first, np.int64),
+            "origin": [ORIGIN] * rows,
+            "append_timed": np.ones(rows, np.bool_),
+            "incarnation": np.ones(rows, np.int32),
+            "feed_partition": np.zeros(rows, np.int32),
+            "offset": np.arange(first, first + rows),
+            "hash": np.arange(first, first + rows),
+            "kind": np.full(rows, int(Kind.RAW), np.int8),
+            "pid": np.zeros(rows, np.int32),
+        }
+        yield pa.RecordBatch.from_pydict(columns, schema=schema)
+
+
+@pytest.mark.case("stores:C7")
+def test_a_hot_key_costs_no_memory(tmp_path: Path) -> None:
+    """The peak of the writing task is the same for 100,000 and for 1,000,000 updates of one key."""
+    plain, peak_bytes = compressor("none"), []
+    for count in (100_000, 1_000_000):
+        config = a_config(partitions=1).frozen
+        task = MergeTask(str(tmp_path), f"d{count}", config, plain, plain, {1: f"{FABRIC}/flights_rt#1"})
+        before, peaks = pa.total_allocated_bytes(), list[int]()
+        report = _Merge(task, 0, "t0").run(_updates(count, peaks))
+        assert (report.ledger.read.count, report.ledger.superseded.count) == (count, count - 1)
+        peak_bytes.append(max(peaks) - before)
+    assert peak_bytes[1] <= peak_bytes[0] * 1.1 + 1_000_000
+
+
+@pytest.mark.case("stores:C7")
+def test_a_task_sorts_only_so_many_feed_records_itself() -> None:
+    """Beyond the limit the records of a hot feed partition are shuffled, where Spark's sort may spill."""
+    feed, config = a_feed(partitions=4), a_config(partitions=4).frozen
+    groups = groups_of(config, config)
+    for count, alone in ((MOST_RECORDS_OF_A_TASK, True), (MOST_RECORDS_OF_A_TASK + 1, False)):
+        ranges = [LogSplit(feed=feed.id, partition=1, begin=0, end=count)]
+        assert (feed_splits(groups, config, (feed,), ranges) is not None) == alone
+
+
+class _StalledLog:
+    """A log that has nothing to give although its end was said to lie further on."""
+
+    def read(self, _at: Any, offset: int, _max_records: int) -> LogRead:
+        return LogRead(pa.RecordBatch.from_pylist([], schema=LOG_RECORDS), offset)
+
+
+@pytest.mark.case("stores:B6", "stores:B4")
+def test_a_log_that_gives_nothing_is_an_error_and_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scan that gets nothing before its end fails after the deadline; a missing answer is never read as empty."""
+    monkeypatch.setattr(logsource, "_STALL_SECONDS", 0.2)
+    feed = a_feed()
+    split = LogSplit(feed=feed.id, partition=0, begin=5, end=9)
+    log: Any = _StalledLog()
+    with pytest.raises(Failed, match="cannot be read to its end") as caught:
+        list(logsource.scan_split(log, feed, split, 0))
+    assert (caught.value.code, caught.value.expected) == ("log_stalled", "records up to 9")

@@ -1,0 +1,65 @@
+"""Who may end whose rebuild: the whole table."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from anew.core.displacing import MAY_KILL, displaced
+from anew.core.errors import Refused
+from anew.core.store import IN_THE_MAKING, RebuildKind, VersionStatus
+from anew.testing.builders import FABRIC, a_store, a_version
+
+K = RebuildKind
+S = VersionStatus
+_PAIRS = list(itertools.product(RebuildKind, repeat=2))
+
+
+@pytest.mark.case("stores:H2")
+def test_the_table_answers_for_every_pair() -> None:
+    """Whatever comes and whatever runs, the table says who ends: a user's push ends upkeep, nothing else ends any."""
+    assert set(MAY_KILL) == set(_PAIRS)
+    assert {pair for pair, may in MAY_KILL.items() if may} == {
+        (K.FULL_PUSH, K.REPUSH),
+        (K.FULL_PUSH, K.TTL_REPUSH),
+    }
+
+
+@pytest.mark.case("stores:H2")
+@pytest.mark.parametrize(("incoming", "running"), _PAIRS)
+@pytest.mark.parametrize("status", sorted(IN_THE_MAKING))
+def test_what_is_in_the_way_ends_or_refuses(incoming: RebuildKind, running: RebuildKind, status: VersionStatus) -> None:
+    """At every stage of what runs, the table alone decides whether it is displaced or the new one is refused."""
+    making = a_version(2, status, kind=running)
+    store = a_store(versions=(a_version(1), making), current={FABRIC: 1})
+    if MAY_KILL[incoming, running]:
+        assert displaced(store, incoming) == making
+        return
+    with pytest.raises(Refused) as caught:
+        displaced(store, incoming)
+    assert (caught.value.code, caught.value.hint) == ("rebuild_running", "wait for it, or: anew rebuild kill rebuild-2")
+
+
+@pytest.mark.case("stores:H2")
+@pytest.mark.parametrize("incoming", list(RebuildKind))
+def test_nothing_is_in_the_way_of_the_first(incoming: RebuildKind) -> None:
+    """With no version in the making nothing is displaced, whatever became of those before."""
+    ended = [a_version(n, status) for n, status in enumerate((S.FAILED, S.KILLED, S.BACKUP, S.RETIRED), 2)]
+    assert displaced(a_store(versions=(a_version(1), *ended), current={FABRIC: 1}), incoming) is None
+
+
+@pytest.mark.case("stores:H10")
+@pytest.mark.parametrize("incoming", list(RebuildKind))
+def test_a_deferred_version_is_waited_for(incoming: RebuildKind) -> None:
+    """A version that waits for its swap as was asked for stops every kind; one that could not be swapped does not."""
+    waiting = a_version(2, S.DEFERRED, kind=K.REPUSH, defer_swap=True)
+    store = a_store(versions=(a_version(1), waiting), current={FABRIC: 1})
+    with pytest.raises(Refused) as caught:
+        displaced(store, incoming)
+    assert (caught.value.code, caught.value.hint) == (
+        "swap_deferred",
+        "anew swap flights 2, or give it up: anew rebuild kill rebuild-2",
+    )
+    stranded = waiting.model_copy(update={"defer_swap": False})
+    assert displaced(store.model_copy(update={"versions": (a_version(1), stranded)}), incoming) is None
