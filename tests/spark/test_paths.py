@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from anew.codec.compression import compressor
 from anew.core.ledger import Ledger
 from anew.core.merge import Cell
 from anew.core.partition import sub_partition_of
@@ -208,3 +209,24 @@ def test_a_copartitioned_repush_leaves_stored_bytes_alone(make_world: Callable[.
     }
     assert stored[b"k"] == b"no zstd at all"
     assert stored[b"other"] != b"v"
+
+
+@pytest.mark.case("stores:C2", "rules:R19")
+@pytest.mark.parametrize("path", ["general", "copartitioned"])
+def test_a_plain_repush_keeps_the_fingerprint(make_world: Callable[..., World], path: str) -> None:
+    """Recompression and other partitions leave the fingerprint alone; a single changed row does not."""
+    world = make_world(partitions=2, compression="gzip")
+    cells = {b"key %d" % n: Cell(Stamp(n % 3, BATCH.encoded), b"value %d" % n, 1) for n in range(50)}
+    compressed = compressor("gzip")
+    stored = {
+        key: Cell(cell.stamp, compressed.compress(cell.value or b""), cell.schema_id) for key, cell in cells.items()
+    }
+    source = world.base(stored, plain=cells)
+    world.configure(partitions=4, compression="zstd", amplification_factor=2)
+    target = world.repush(path=path)
+    assert world.cells(target) == cells
+    fingerprints = [sum(file.fingerprint for file in manifest.files) % (1 << 64) for manifest in (source, target)]
+    assert fingerprints[0] == fingerprints[1] != 0
+    world.write(b"key 1", b"another")
+    changed = world.repush(path=path)
+    assert sum(file.fingerprint for file in changed.files) % (1 << 64) != fingerprints[0]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from anew.api.http import ControllerClient
 from anew.api.models import ClusterInfo, LogLocation
 from anew.core.admission import admit, with_hashes
+from anew.core.arrow import replaced
 from anew.core.feed import NOWHERE, FeedPartition, PositionMap
 from anew.core.ledger import Entry, Ledger
 from anew.core.merge import Cell
@@ -150,16 +151,23 @@ class World:
         return Place(self.deep_store, location, self.deep_store, directory)
 
     def base(
-        self, cells: Mapping[bytes, Cell], start: PositionMap = NOWHERE, dictionary: bytes | None = None
+        self,
+        cells: Mapping[bytes, Cell],
+        start: PositionMap = NOWHERE,
+        dictionary: bytes | None = None,
+        plain: Mapping[bytes, Cell] | None = None,
     ) -> Manifest:
-        """A version whose base holds these cells, values as they are; made without Spark."""
+        """A version whose base holds these cells, values as they are; made without Spark.
+
+        Hashes are those of the cells, or of ``plain`` where the values are compressed.
+        """
         directory, config = f"d{next(self._directories)}", self.store.config.frozen
         keys = list(cells)
         partitions = XxHash64Partitioner(config.partitions).of_all(pa.array(keys, pa.binary()))
         parts = []
         for partition in range(config.partitions):
             mine = {keys[index]: cells[keys[index]] for index in np.flatnonzero(partitions == partition)}
-            file = self._write_file(attempt_path(directory, partition, 0, "t0"), mine)
+            file = self._write_file(attempt_path(directory, partition, 0, "t0"), mine, plain)
             parts.append(SubPartition(partition=partition, sub_partition=0, runs=() if file is None else ((file,),)))
         count = Entry(count=len(cells))
         plan = plan_repush_free(self.store, PositionMap({**dict.fromkeys(self.ends(), 0), **start}))
@@ -256,10 +264,15 @@ class World:
         """The paths below a version's directory."""
         return [file.path for file in open_deep_store(self.deep_store).list(directory)]
 
-    def _write_file(self, path: str, cells: Mapping[bytes, Cell]) -> BaseFile | None:
+    def _write_file(
+        self, path: str, cells: Mapping[bytes, Cell], plain: Mapping[bytes, Cell] | None
+    ) -> BaseFile | None:
         writer = BaseFileWriter.open(open_deep_store(self.deep_store), path)
         if cells:
-            writer.write(sort_rows(rows_of(cells)))
+            rows = rows_of(cells)
+            if plain is not None:
+                rows = replaced(rows, "hash", rows_of({key: plain[key] for key in cells}).column("hash"))
+            writer.write(sort_rows(rows))
         return writer.close()
 
 

@@ -168,8 +168,11 @@ def node_list(*, json_output: Json = False) -> None:
     if json_output:
         print_json([node.model_dump(mode="json") for node in found])
         return
-    rows = [(n.id, n.fabric, n.url, "yes" if n.alive else "no", n.replicas, _counts(n.states)) for n in found]
-    print_table(["node", "fabric", "url", "alive", "replicas", "states"], rows)
+    rows = [
+        (n.id, n.fabric, n.url, "yes" if n.alive else "no", "yes" if n.drained else "", n.replicas, _counts(n.states))
+        for n in found
+    ]
+    print_table(["node", "fabric", "url", "alive", "drained", "replicas", "states"], rows)
 
 
 @settings_app.command("show")

@@ -110,6 +110,12 @@ def show(
             for v in found["versions"]
         ]
         print_table(["version", "status", "made by", "rows", "bytes", "from", "note"], rows)
+    for note in view["notes"]:
+        out().print(note, markup=False)
+    if view["paused"] is not None:
+        out().print(f"paused: {view['paused']}; to go on: anew unpause --store {name}", markup=False)
+    if view["schedule"] is not None:
+        out().print(f"scheduled {view['schedule']['schedule']}: {'; '.join(view['schedule']['reasons'])}", markup=False)
     if view["dead_letters"]:
         out().print(f"{view['dead_letters']} dead letters: records that no version applies")
     _print_pending(view, cost)

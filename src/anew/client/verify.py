@@ -33,6 +33,7 @@ DEFAULT_TIMEOUT_SECONDS = 600.0
 _ATTEMPTS = 3
 _KEEP_ALIVE_SECONDS = 30.0
 _STAND_SECONDS = 5.0
+_NOBODY = "nobody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +116,9 @@ def verify(sources: Sources, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -
     while True:
         attempt += 1
         with _Round.begun(sources, sources.subject(), deadline) as under_way:
-            if under_way.overtaken and attempt < _ATTEMPTS:
-                continue
-            return under_way.result()
+            found = under_way.result()
+            if not under_way.overtaken or attempt == _ATTEMPTS:
+                return found
 
 
 @dataclass(slots=True)
@@ -184,18 +185,20 @@ class _Round:
         expected = dict(expectation.fingerprints())
         found = {node: self._replicas(node) for node in subject.nodes}
         verdicts = [
-            self._verdict(node, place, found[node], expected[place], expectation)
+            self._verdict(node, place, found.get(node, {}), expected[place], expectation)
             for place in expected
-            for node in subject.holders.get(place[0], ())
+            for node in subject.holders.get(place[0], (_NOBODY,))
         ]
         differences = Differences(subject.store.key_schema)
-        for verdict in verdicts:
+        for index, verdict in enumerate(verdicts):
             if verdict.equal is False:
                 place = (verdict.partition, verdict.sub_partition)
-                held = _fingerprint(found[verdict.node][place])
-                buckets = frozenset(held.differing(expected[place]))
+                buckets = frozenset(_fingerprint(found[verdict.node][place]).differing(expected[place]))
                 scan = Scan(sources.nodes, self._url(verdict.node), subject.address, self.jobs[verdict.node], place)
-                differences.add(verdict.node, place, expectation.rows(place, buckets), scan.entries(buckets))
+                try:
+                    differences.add(verdict.node, place, expectation.rows(place, buckets), scan.entries(buckets))
+                except AnewError as error:
+                    verdicts[index] = verdict.model_copy(update={"error": f"its keys were not compared: {error}"})
         return Verification(
             store=subject.store.name,
             version=subject.version.number,

@@ -137,8 +137,8 @@ class Reconciler:
 
     def _finish(self, uid: str, rebuild: Rebuild) -> None:
         """Bring the rebuild's record in line with what became of its version."""
-        store = self.context.catalog.store_by_uid(uid)
-        if store is None:
+        store, present = self.context.catalog.store_by_uid(uid), self.context.catalog.rebuild(rebuild.id)
+        if store is None or present is None or present.ended:
             return
         statuses = lifecycle.existing(store, rebuild.version).statuses
         asked = lifecycle.existing(store, rebuild.version).defer_swap

@@ -27,6 +27,7 @@ from anew.api.models import (
     ReplicaReport,
     ReplicaState,
     Seal,
+    SnapshotView,
     Swap,
     UpdateStore,
 )
@@ -157,17 +158,13 @@ class Cluster:
         files = PushInput(paths=("/in.csv",), format="csv", key=("key",), as_of_ms=as_of)
         at_ms = push_start_ms(self.store(name), as_of, self.clock())
         view = self.client.snapshot(name, at_ms)
-        snapshot = Snapshot(
-            view.store, view.ends, view.unreachable, view.base_files, view.records_per_second, view.now_ms
-        )
+        snapshot = _snapshot(view)
         return plan_push(snapshot, files, 1_000, view.at_time, options)
 
     def repush_plan(self, name: str = "flights", request: RepushRequest | None = None) -> Plan:
         """The plan of a repush made now."""
         view = self.client.snapshot(name)
-        snapshot = Snapshot(
-            view.store, view.ends, view.unreachable, view.base_files, view.records_per_second, view.now_ms
-        )
+        snapshot = _snapshot(view)
         return plan_repush(snapshot, RepushRequest() if request is None else request)
 
     def begin(self, plan: Plan, request_id: str | None = None) -> Rebuild:
@@ -309,6 +306,18 @@ class Cluster:
     def files(self, prefix: str = "") -> list[str]:
         """Paths in the deep store."""
         return [file.path for file in self.deep.list(prefix if prefix else "stores")]
+
+
+def _snapshot(view: SnapshotView) -> Snapshot:
+    return Snapshot(
+        view.store,
+        view.ends,
+        view.unreachable,
+        view.base_files,
+        view.records_per_second,
+        view.now_ms,
+        view.read_until_ms,
+    )
 
 
 def node_report(node: str, *replicas: ReplicaReport, dead_letters: tuple[DeadLetter, ...] = ()) -> NodeReport:

@@ -400,3 +400,33 @@ def test_a_long_poll_ends_with_the_stage(pair: Fleet) -> None:
     began = time.monotonic()
     assert client.get(f"{root}/{job}?after=held&wait_seconds=5").status_code == 404
     assert time.monotonic() - began < 3
+
+
+def test_a_node_that_goes_away_while_keys_are_compared_still_differs(
+    pair: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica whose fingerprint differs is shown as different though its keys can no longer be had."""
+
+    def away(*_: object) -> None:
+        raise Unreachable("node_unreachable", "it is gone")
+
+    monkeypatch.setattr(NodeClient, "verify_entries", away)
+    with pair.planted("n2", ["k001"], lambda _: None):
+        found = pair.verify()
+    assert unequal(found) == {"n2"}
+    assert isinstance(found.error, Failed)
+    assert [r.error for r in found.replicas if r.error] == ["its keys were not compared: it is gone"]
+
+
+def test_a_position_that_comes_too_early_is_taken_again(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends that replicas have passed, for whatever reason, are read once more instead of being taken for a fault."""
+    ends, asked = pair.words.ends(), []
+
+    def sometimes_old(subject: object, log: object) -> PositionMap:
+        asked.append(subject)
+        return PositionMap(dict.fromkeys(ends, 0)) if len(asked) == 1 else ends
+
+    monkeypatch.setattr("anew.client.verify._ends", sometimes_old)
+    found = pair.verify()
+    assert found.equal
+    assert len(asked) == 2
