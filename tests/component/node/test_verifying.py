@@ -14,12 +14,16 @@ import pytest
 from anew.api.node_http import Address, NodeClient
 from anew.api.verifying import PartState, VerifyStage
 from anew.client.verdict import Verification
+from anew.client.verify import Sources, Subject, verify
 from anew.codec.compression import compressor, train_dictionary
 from anew.core.errors import Failed, NotFound, Refused, Unreachable
 from anew.core.feed import PositionMap
+from anew.core.partition import XxHash64Partitioner
 from anew.core.store import Frozen
+from anew.log.interface import TopicPartition, TopicSpec
 from anew.node.verifying import Limits
-from tests.component.node.fleet import Fleet, fleet, verified
+from anew.testing.builders import append_records
+from tests.component.node.fleet import Fleet, fleet, subject_of, verified
 from tests.component.node.harness import World, clock, config, key_of, place_of, wait_for, world
 
 _ADDRESS = Address("words", "u1", 1)
@@ -184,12 +188,12 @@ def test_faults_on_every_replica_show_against_base_and_feeds(pair: Fleet) -> Non
 
 
 def test_all_differences_are_counted_and_some_are_named(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries come page by page: of ninety lost keys ninety are counted and twenty named."""
+    """Entries come page by page: of ninety changed keys ninety are counted and twenty named."""
     monkeypatch.setattr("anew.node.verifying.MAX_ENTRIES", 7)
-    with pair.planted("n2", [f"k{number:03}" for number in range(90)], lambda _: None):
+    with pair.planted("n2", [f"k{number:03}" for number in range(90)], _other_time):
         found = pair.verify()
     assert (found.difference_count, len(found.differences)) == (90, 20)
-    assert all(kind == "missing" for _, _, kind in named(found))
+    assert {kind for _, _, kind in named(found)} == {"different"}
 
 
 def test_writes_that_go_on_do_not_disturb(pair: Fleet) -> None:
@@ -430,3 +434,23 @@ def test_a_position_that_comes_too_early_is_taken_again(pair: Fleet, monkeypatch
     found = pair.verify()
     assert found.equal
     assert len(asked) == 2
+
+
+@pytest.mark.case("rules:R19", "rules:R9")
+def test_replicas_at_another_position_are_not_compared(pair: Fleet) -> None:
+    """A node that has not heard of a feed yet holds less for a good reason: that is unknown, not different."""
+    words = pair.words
+    later = words.feed.model_copy(update={"topic": "later_rt", "topic_uid": "t2"})
+    words.log.create_topic(TopicSpec("later_rt", "t2", later.partitions))
+    record = append_records([key_of("k001")], [key_of("of the new feed")])
+    place = XxHash64Partitioner(later.partitions).of(key_of("k001"))
+    words.log.append(TopicPartition("later_rt", "t2", place), record)
+    known = subject_of(words, pair.urls)
+    version = known.version.model_copy(update={"feeds": (words.feed.id, later.id)})
+    store = known.store.model_copy(update={"feeds": (words.feed, later), "versions": (version,)})
+    nodes = NodeClient(5.0)
+    found = verify(Sources(lambda: Subject(store, "dc-0", pair.urls), nodes, words.log, words.deep))
+    nodes.close()
+    assert {replica.equal for replica in found.replicas} == {None}
+    assert all(str(replica.error).startswith("it was at another position: ") for replica in found.replicas)
+    assert (found.differences, isinstance(found.error, Unreachable)) == ((), True)

@@ -1,0 +1,167 @@
+"""Taking nodes out of service: what they hold moves first, then they may be removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from anew.api.models import DrainNode, ReplicaReport, ReplicaState
+from anew.catalog.change import Change
+from anew.core.errors import NotFound, Refused
+from tests.component.controller.harness import Cluster, node_report, refused
+
+
+def _drain(cluster: Cluster, node: str = "node-1", *, undo: bool = False) -> list[str]:
+    held: list[str] = cluster.client.drain_node(node, DrainNode(undo=undo))["holds"]
+    return held
+
+
+def _serving(cluster: Cluster) -> list[int]:
+    """A store of two versions with four partitions, each on one of two nodes; the partitions on node-1."""
+    cluster.create(partitions=4)
+    cluster.serve(cluster.push_plan())
+    cluster.serve(cluster.repush_plan())
+    return [p for p, nodes in cluster.version(2).assignment["dc-0"].items() if nodes == ("node-1",)]
+
+
+def _holders(cluster: Cluster, number: int) -> set[str]:
+    return {node for nodes in cluster.version(number).assignment["dc-0"].values() for node in nodes}
+
+
+def _loading(replica: ReplicaReport) -> ReplicaReport:
+    return replica.model_copy(update={"state": ReplicaState.LOADING})
+
+
+@pytest.mark.case("rules:R25")
+def test_a_drained_node_is_left_when_others_are_ready(cluster: Cluster) -> None:
+    """Successors are told at once; the node serves on until they apply, and then holds nothing, backups included."""
+    mine = _serving(cluster)
+    assert sorted(_drain(cluster)) == sorted(f"flights_v{v}/{p}" for v in (1, 2) for p in mine)
+    for _ in range(3):
+        cluster.report("node-1")
+        cluster.report("node-2", lambda r: _loading(r) if r.partition in mine else r)
+        cluster.round()
+        for number in (1, 2):
+            after = cluster.version(number).assignment["dc-0"]
+            assert all(after[p] == ("node-1", "node-2") for p in mine), "the predecessor stays"
+            assert all(after[p] == ("node-2",) for p in after if p not in mine)
+    assert cluster.client.routing("flights").versions[2].replicas[mine[0]] == ("node-1", "node-2")
+    cluster.settle(1)
+    assert (_holders(cluster, 1), _holders(cluster, 2), _drain(cluster)) == ({"node-2"}, {"node-2"}, [])
+    desired = cluster.client.desired("node-1", "dc-0")
+    assert desired is not None
+    assert desired.stores == ()
+
+
+@pytest.mark.case("rules:R25")
+def test_one_replica_may_leave_before_another(cluster: Cluster) -> None:
+    """Each partition's replica is let go as soon as its own successor is ready, not before."""
+    mine = _serving(cluster)
+    _drain(cluster)
+    cluster.settle(1)
+    cluster.report("node-1")
+    cluster.report("node-2", lambda r: _loading(r) if r.partition == mine[1] else r)
+    cluster.round()
+    after = cluster.version(2).assignment["dc-0"]
+    assert (after[mine[0]], after[mine[1]]) == (("node-2",), ("node-1", "node-2"))
+
+
+def test_new_versions_avoid_a_drained_node(cluster: Cluster) -> None:
+    """What is begun from now on is put on the others alone; with none left nothing is begun."""
+    _serving(cluster)
+    _drain(cluster)
+    cluster.serve(cluster.push_plan())
+    assert _holders(cluster, 3) == {"node-2"}
+    _drain(cluster, "node-2")
+    plan, before = cluster.push_plan(), cluster.store()
+    error = refused(Refused, lambda: cluster.begin(plan))
+    assert (error.code, error.expected) == ("no_nodes", "at least one that is alive and not drained")
+    assert cluster.store() == before
+    cluster.settle(3)
+    assert _holders(cluster, 3) == {"node-2"}, "with nowhere to go, replicas stay where they are"
+
+
+def test_a_version_in_the_making_moves_as_well(cluster: Cluster) -> None:
+    """Drained while a version loads on it, the node's share is loaded by others, and the version gets ready there."""
+    cluster.create(partitions=4)
+    rebuild = cluster.begin(cluster.push_plan())
+    cluster.seal(rebuild)
+    _drain(cluster)
+    cluster.settle()
+    assert (cluster.status(1), _holders(cluster, 1)) == ("current", {"node-2"})
+
+
+def test_a_drain_can_be_undone(cluster: Cluster) -> None:
+    """Used again before its replicas moved, a node keeps them; afterwards it gets some of what is made from then on."""
+    mine = _serving(cluster)
+    before = cluster.version(2).assignment
+    _drain(cluster)
+    assert [(node.id, node.drained) for node in cluster.client.nodes()] == [("node-1", True), ("node-2", False)]
+    assert len(_drain(cluster, undo=True)) == 2 * len(mine)
+    cluster.settle(2)
+    assert (cluster.version(2).assignment, [n.drained for n in cluster.client.nodes()]) == (before, [False, False])
+    cluster.serve(cluster.push_plan())
+    assert _holders(cluster, 3) == {"node-1", "node-2"}
+
+
+def test_what_a_node_holds_keeps_it(cluster: Cluster) -> None:
+    """A removal is refused with what is still to move, drained or not, and nothing is changed."""
+    mine = _serving(cluster)
+    for _ in range(2):
+        error = refused(Refused, lambda: cluster.client.remove_node("node-1"))
+        assert (error.code, "anew node drain node-1" in str(error.hint)) == ("node_holds_replicas", True)
+        assert set(error.found) == {f"flights_v{v}/{p}" for v in (1, 2) for p in mine}
+        assert [node.id for node in cluster.client.nodes()] == ["node-1", "node-2"]
+        _drain(cluster)
+    cluster.report("node-1")
+
+
+def test_a_removed_node_is_forgotten_until_it_is_wanted_again(cluster: Cluster) -> None:
+    """It is listed no more and its reports are refused; with --undo it reports and is given replicas again."""
+    _serving(cluster)
+    _drain(cluster)
+    cluster.settle(2)
+    assert cluster.client.remove_node("node-1") == {"node": "node-1", "removed": True}
+    assert [node.id for node in cluster.client.nodes()] == ["node-2"]
+    assert "node-1" not in cluster.client.routing("flights").nodes
+    error = refused(Refused, lambda: cluster.client.report(node_report("node-1")))
+    assert (error.code, error.hint) == ("node_removed", "to use it again: anew node drain node-1 --undo")
+    assert [node.id for node in cluster.client.nodes()] == ["node-2"]
+    assert cluster.client.status().healthy
+    assert refused(NotFound, lambda: cluster.client.remove_node("node-1")).code == "unknown_node"
+    assert refused(NotFound, lambda: _drain(cluster)).code == "unknown_node"
+    assert _drain(cluster, undo=True) == []
+    cluster.client.report(node_report("node-1"))
+    assert [(node.id, node.drained) for node in cluster.client.nodes()] == [("node-1", False), ("node-2", False)]
+    cluster.serve(cluster.push_plan())
+    assert _holders(cluster, 3) == {"node-1", "node-2"}
+
+
+def test_a_report_that_crosses_a_removal_does_not_bring_the_node_back(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that goes on reporting until the very moment of its removal is gone afterwards."""
+    catalog = cluster.context.catalog
+    commit = catalog.commit
+
+    def crossed(change: Change) -> bool:
+        if change.operation.what == "remove node":
+            monkeypatch.setattr(catalog, "commit", commit)
+            cluster.client.report(node_report("node-1"))
+        return commit(change)
+
+    monkeypatch.setattr(catalog, "commit", crossed)
+    cluster.client.remove_node("node-1")
+    assert [node.id for node in cluster.client.nodes()] == ["node-2"]
+    assert refused(Refused, lambda: cluster.client.report(node_report("node-1"))).code == "node_removed"
+
+
+def test_an_unknown_node_is_not_found(cluster: Cluster) -> None:
+    """Draining, undoing or removing a node that never reported is refused with the nearest name."""
+    for act in (
+        lambda: _drain(cluster, "nod-1"),
+        lambda: _drain(cluster, "nod-1", undo=True),
+        lambda: cluster.client.remove_node("nod-1"),
+    ):
+        error = refused(NotFound, act)
+        assert (error.code, error.hint) == ("unknown_node", "did you mean node-1?")
+    assert cluster.context.catalog.flags() == {}
