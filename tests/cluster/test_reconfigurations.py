@@ -222,6 +222,8 @@ def test_twenty_reconfigurations_lose_nothing_and_fail_no_read(
         assert load.reader.batches > len(steps)
         assert {code for writer in load.writers for code in writer.refusals} <= {"topic_closed", "not_hybrid"}
         assert any(writer.refusals for writer in load.writers), "writes were closed once"
+    verified = anew.here("store", "verify", _NAME)
+    assert (verified["equal"], verified["differences"]) == (True, [])
 
 
 def _changes(step: tuple[str, ...]) -> list[tuple[str, ...]]:

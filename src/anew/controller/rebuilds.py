@@ -23,6 +23,8 @@ from anew.log.interface import Log, Offsets, TopicPartition
 from anew.segments.layout import version_path
 
 _ATTEMPTS = 10
+_MOST_CHARACTERS_SAID = 500
+"""How much of an error a version and a line of history keep."""
 
 
 def rebuild_of(context: Context, rebuild_id: str) -> Rebuild:
@@ -279,16 +281,18 @@ _EVENTS = {RebuildStatus.FAILED: VersionEvent.FAIL, RebuildStatus.KILLED: Versio
 
 def _end(context: Context, rebuild: Rebuild, ending: _Ending) -> Rebuild:
     now_ms = context.clock()
+    # The first line: what follows may be a traceback with lines of the user's own code, which are in the record alone.
+    said = ending.error.partition("\n")[0][:_MOST_CHARACTERS_SAID]
 
     def change(present: Store) -> tuple[Store, tuple[PutRebuild, ...]]:
         newest = rebuild_of(context, rebuild.id)
         if newest.ended or not ending.holds(newest, now_ms):
             return present, ()
         _check_in_the_making(present, newest)
-        after = lifecycle.end_badly(present, rebuild.version, _EVENTS[ending.status], ending.error, now_ms)
+        after = lifecycle.end_badly(present, rebuild.version, _EVENTS[ending.status], said, now_ms)
         return after, (PutRebuild(end(newest, ending.status, ending.error, now_ms), newest.revision),)
 
-    detail = {"rebuild": rebuild.id, "version": rebuild.version, "error": ending.error}
+    detail = {"rebuild": rebuild.id, "version": rebuild.version, "error": said}
     operation = context.operation(f"rebuild {ending.status.value}", rebuild.store, ending.actor, **detail)
     change_store(context, rebuild.store_uid, operation, change)
     return rebuild_of(context, rebuild.id)

@@ -285,7 +285,7 @@ class Verifications:
                     part.release(PartState.NOT_APPLYING, why)
                 elif job.position is not None and self._go_on(part, part.replica, job.position):
                     return True
-                elif late:
+                elif late and part.state in _HOLDING:
                     part.release(PartState.NOT_REACHED, _how_far(part, job.position, self.limits.hold_seconds))
         return moved
 

@@ -299,6 +299,10 @@ class Cluster:
         for node in self.nodes:
             self.report(node)
 
+    def acting(self, actor: str) -> ControllerClient:
+        """A connection of somebody else."""
+        return ControllerClient("http://controller", actor=actor, transport=_AppTransport(self.http))
+
     def swap(self, number: int, name: str = "flights") -> dict[str, Any]:
         """Somebody swaps."""
         return self.client.swap(name, Swap(version=number))

@@ -111,8 +111,9 @@ def test_a_writer_that_has_the_log_open_is_refused(cluster: Cluster, tmp_path: P
         cluster.until(lambda: cluster.version(2).closing)
         assert cluster.client.routing("flights").feed is None
         cluster.until(lambda: cluster.version(2).stop is not None)
-        assert old_routing.feed is not None
-        error = refused(Refused, lambda: cluster.write(old_routing.feed, 1, "late"))  # type: ignore[arg-type]
+        known = old_routing.feed
+        assert known is not None
+        error = refused(Refused, lambda: cluster.write(known, 1, "late"))
         assert error.code == "topic_closed"
     finally:
         cluster.log = writing
