@@ -105,6 +105,7 @@ def test_each_format_gives_the_same_bytes(make_world: Callable[..., World], tmp_
         "expired": 0,
         "skipped": 0,
         "written": 120,
+        "combined": 0,
     }
 
 

@@ -10,7 +10,7 @@ from anew.core import lifecycle
 from anew.core.errors import NotFound, Refused
 from anew.core.feed import NOWHERE, PositionMap
 from anew.core.plan import Plan, Source
-from anew.core.store import ManifestRef, Store, VersionStatus
+from anew.core.store import ManifestRef, Store, Version, VersionStatus
 from anew.testing.builders import FABRIC, a_config, a_feed, a_plan, a_store, a_version
 from anew.testing.clock import NOON_MS
 
@@ -170,3 +170,55 @@ def test_sealing_twice_alike_is_sealing_once() -> None:
     assert lifecycle.seal(sealed, 1, _MANIFEST, NOWHERE, NOON_MS + 5) == sealed
     serving = a_store(versions=(a_version(1),), current={FABRIC: 1})
     assert lifecycle.end_badly(serving, 1, lifecycle.VersionEvent.FAIL, "late", NOON_MS) == serving
+
+
+def _stopped(number: int, status: VersionStatus, stop: int | None, **changes: Any) -> Version:
+    end = None if stop is None else _at(stop)
+    return a_version(number, status, feeds=(_FEED.id,), stop=end, **changes)
+
+
+_CLOSING = {"closing": True}
+
+
+@pytest.mark.case("rules:R9", "rules:R10")
+@pytest.mark.parametrize(
+    ("serving", "other", "far_enough"),
+    [
+        (_stopped(1, S.CURRENT, None), _stopped(2, S.BACKUP, None), True),
+        (_stopped(1, S.CURRENT, None), _stopped(2, S.BACKUP, 9), False),
+        (_stopped(1, S.CURRENT, None), _stopped(2, S.ROLLED_BACK, 9, **_CLOSING), False),
+        (_stopped(1, S.CURRENT, None), _stopped(2, S.DEFERRED, 9, **_CLOSING), False),
+        (_stopped(1, S.CURRENT, None), _stopped(2, S.READY, 9), False),
+        (_stopped(1, S.CURRENT, None), _stopped(2, S.READY, 9, **_CLOSING), True),
+        (_stopped(1, S.CURRENT, 9), _stopped(2, S.BACKUP, 9), True),
+        (_stopped(1, S.CURRENT, 9), _stopped(2, S.BACKUP, 8), False),
+        (_stopped(2, S.CURRENT, 9), _stopped(1, S.BACKUP, 10), True),
+        (_stopped(1, S.CURRENT, 9), _stopped(2, S.BACKUP, None), True),
+        (_stopped(1, S.CURRENT, 9), a_version(2, S.BACKUP), False),
+        (_stopped(1, S.CURRENT, 9), a_version(2, S.READY, closing=True), False),
+        (a_version(1), _stopped(2, S.BACKUP, 0), True),
+    ],
+)
+def test_a_swap_asks_how_far_a_feed_is_applied(serving: Version, other: Version, far_enough: bool) -> None:  # noqa: FBT001 - a case
+    """A version that ends before the one that serves does is not swapped in, unless it keeps writes closed just now."""
+    store = a_store(versions=(serving, other), current={FABRIC: serving.number}, feeds=(_FEED,))
+    assert lifecycle.missing_feeds(store, other, FABRIC) == ([] if far_enough else [_FEED.id])
+    if not far_enough:
+        with pytest.raises(Refused) as caught:
+            lifecycle.swap(store, other.number, FABRIC, NOON_MS)
+        assert caught.value.code == "feeds_missing"
+
+
+@pytest.mark.case("rules:R10")
+@pytest.mark.parametrize("status", [S.FAILED, S.KILLED, S.RETIRED, S.DEFERRED])
+def test_no_end_is_frozen_for_a_version_that_ended(status: VersionStatus) -> None:
+    """A controller that read the ends of closed logs finds the version gone: writes go on, and nothing is frozen."""
+    making = a_version(1, S.LOADING, feeds=(_FEED.id,), closing=True)
+    frozen = lifecycle.existing(lifecycle.freeze_stop(a_store(versions=(making,)), 1, _at(5)), 1)
+    assert (frozen.stop, frozen.ready_target) == (_at(5), _at(5))
+    again = lifecycle.freeze_stop(a_store(versions=(frozen,)), 1, _at(6))
+    assert lifecycle.existing(again, 1).stop == _at(5)
+    ended = a_store(versions=(making.model_copy(update={"statuses": {FABRIC: status}}),))
+    assert lifecycle.freeze_stop(ended, 1, _at(5)) == ended
+    unasked = a_store(versions=(making.model_copy(update={"closing": False}),))
+    assert lifecycle.freeze_stop(unasked, 1, _at(5)) == unasked

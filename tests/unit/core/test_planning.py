@@ -9,7 +9,7 @@ import pytest
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import FeedPartition, PositionMap
 from anew.core.plan import Plan, PushInput
-from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush, push_start_ms
+from anew.core.planning import PushOptions, RepushRequest, Snapshot, plan_push, plan_repush, push_start_ms
 from anew.core.properties import RepushProperties
 from anew.core.store import ManifestRef, Store, Version, VersionStatus
 from anew.testing.builders import FABRIC, a_config, a_feed, a_store, a_version
@@ -258,3 +258,55 @@ def test_a_later_push_starts_at_its_as_of_time() -> None:
     day_ms = 86_400_000
     assert push_start_ms(store, NOON_MS - 5, NOON_MS) == NOON_MS - day_ms
     assert push_start_ms(store, NOON_MS - 2 * day_ms, NOON_MS) == NOON_MS - 2 * day_ms
+
+
+# -- the end of nearline writes (rule R10) ---------------------------------------------------------------------------
+
+_STOP = PositionMap(dict.fromkeys(_FEED.feed_partitions(), 300))
+_BATCH = a_config()
+
+
+@pytest.mark.case("rules:R10")
+def test_open_feeds_have_no_known_end() -> None:
+    """A version that is to end writes knows no stop while they are open, a closing version in the making or not."""
+    closing = _sealed(8, S.LOADING, closing=True, stop=_STOP, config=_BATCH.frozen)
+    for versions in ((), (closing,)):
+        store = _store(_sealed(7, S.CURRENT, config=a_config(hybrid=True).frozen), *versions, current=7, config=_BATCH)
+        assert (_plan(store).target.stop, _plan(store).target.feeds) == (None, (_FEED.id,))
+        assert plan_push(_snapshot(store), _INPUT, 1_000, _END).target.stop is None
+        with pytest.raises(Refused) as caught:
+            plan_push(_snapshot(store), _INPUT, 1_000, _END, PushOptions(defer_swap=True))
+        assert caught.value.code == "cannot_defer"
+
+
+@pytest.mark.case("rules:R9", "rules:R10")
+def test_closed_feeds_end_where_the_serving_version_does() -> None:
+    """Of a batch store pushes and repushes end where writes ended; nothing is left to apply of what was read to it."""
+    store = _store(_sealed(7, S.CURRENT, stop=_STOP, config=_BATCH.frozen), current=7, config=_BATCH)
+    repush = _plan(store).target
+    assert (repush.feeds, repush.start, repush.stop) == ((_FEED.id,), _STOP, _STOP)
+    push = plan_push(_snapshot(store), _INPUT, 1_000, _START, PushOptions(defer_swap=True)).target
+    assert (push.feeds, push.start, push.stop) == ((_FEED.id,), _START, _STOP)
+    hybrid = store.model_copy(update={"config": a_config(hybrid=True)})
+    assert (_plan(hybrid).target.start, _plan(hybrid).target.stop) == (_STOP, None)
+
+
+@pytest.mark.case("rules:R9", "rules:R10")
+def test_a_source_that_never_had_a_feed_gets_all_of_it() -> None:
+    """A version from before the store was hybrid is read as base; its successor applies the feed from low water."""
+    before = _sealed(6, S.BACKUP, config=_BATCH.frozen).model_copy(update={"feeds": (), "start": PositionMap()})
+    store = _store(before, _sealed(7, S.CURRENT, stop=_STOP, config=_BATCH.frozen), current=7)
+    target = _plan(store, allow=True, input_topic="s_v6").target
+    assert (target.feeds, target.start) == ((_FEED.id,), PositionMap(dict.fromkeys(_FEED.feed_partitions(), 0)))
+
+
+@pytest.mark.case("rules:R12")
+def test_a_scan_that_ends_early_drops_no_more_tombstones() -> None:
+    """Behind a source's stop lies what may be older than a tombstone: only what was dropped before is dropped."""
+    stopped = _sealed(6, S.ROLLED_BACK, stop=_STOP, config=_BATCH.frozen, tombstone_floor_ms=5)
+    store = _store(stopped, _sealed(7, S.CURRENT), current=7)
+    grace_ms = store.config.tombstone_grace_seconds * 1000
+    request = RepushRequest(RepushProperties(input_topic="s_v6"), allow_not_serving=True)
+    for ends, floor_ms in ((_END, 5), (_STOP, NOON_MS - grace_ms)):
+        plan = plan_repush(_snapshot(store, ends=ends, read_until_ms=NOON_MS), request)
+        assert plan.target.tombstone_floor_ms == floor_ms
