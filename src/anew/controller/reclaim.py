@@ -27,7 +27,7 @@ def collect(context: Context, store: Store, actor: str = "controller") -> None:
     meanwhile wins (rule R15).
     """
     wait_seconds = context.limits.repush_source_wait_seconds
-    for number in retirable(store, context.clock(), wait_seconds):
+    for number, found in retirable(store, context.clock(), wait_seconds).items():
 
         def change(present: Store, number: int = number) -> tuple[Store, tuple[PutReclaim, ...]]:
             why = retirable(present, context.clock(), wait_seconds).get(number)
@@ -38,7 +38,7 @@ def collect(context: Context, store: Store, actor: str = "controller") -> None:
                 PutReclaim(_tree(context, present, version, fabric, why)) for fabric in version.statuses
             )
 
-        operation = context.operation("retire version", store.name, actor, version=number)
+        operation = context.operation("retire version", store.name, actor, version=number, why=found)
         change_store(context, store.uid, operation, change)
 
 

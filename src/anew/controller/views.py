@@ -10,6 +10,7 @@ from anew.controller.context import Context
 from anew.controller.nodes import live_reports, node_views, replicas_of
 from anew.controller.scheduling import decision_of
 from anew.core.errors import NotFound
+from anew.core.lifecycle import missing_feeds
 from anew.core.partition import is_custom
 from anew.core.plan import Plan
 from anew.core.rebuild import Rebuild
@@ -209,14 +210,18 @@ def _store_problems(store: Store, reports: dict[str, list[NodeReport]]) -> list[
             if status in SERVABLE:
                 problems += _replica_problems(store, version, fabric, reports.get(fabric, []))
             if status is VersionStatus.DEFERRED:
-                problems.append(
-                    Problem(
-                        what=f"{version.name_in(store.name)} waits to be swapped: {version.error}",
-                        since_ms=version.since_ms[fabric],
-                        hint=f"anew swap {store.name} {version.number}",
-                    )
-                )
+                problems.append(_waiting_problem(store, version, fabric))
     return problems
+
+
+def _waiting_problem(store: Store, version: Version, fabric: str) -> Problem:
+    lacks = missing_feeds(store, version, fabric)
+    give_up = f"it lacks writes that {store.name} took since: anew rebuild kill {version.rebuild}"
+    return Problem(
+        what=f"{version.name_in(store.name)} waits to be swapped: {version.error}",
+        since_ms=version.since_ms[fabric],
+        hint=give_up if lacks else f"anew swap {store.name} {version.number}",
+    )
 
 
 def _replica_problems(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> list[Problem]:

@@ -268,6 +268,11 @@ def test_a_rollback_during_the_closing_gives_writes_back(cluster: Cluster) -> No
     assert (cluster.status(3), cluster.store().current) == ("deferred", {"dc-0": 1})
     _is_open(cluster)
     assert refused(Refused, lambda: cluster.swap(3)).code == "feeds_missing"
+    (problem,) = [p for p in cluster.client.status().problems if "flights_v3" in p.what]
+    assert problem.hint == f"it lacks writes that flights took since: anew rebuild kill {cluster.version(3).rebuild}"
+    cluster.client.kill_rebuild(cluster.version(3).rebuild)
+    cluster.settle(1)
+    assert (cluster.status(3), cluster.client.status().healthy) == ("retired", True)
 
 
 @pytest.mark.case("rules:R10")
