@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 from anew.api.models import RoutedVersion, Routing
 from anew.api.node_http import Address, NodeClient, Seen
 from anew.api.node_wire import KeyResult, KeyState, ScanItem, ScanPage
+from anew.api.waiting import wait_seconds
 from anew.client.routing import RoutingCache
 from anew.client.writer import Writer
 from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
@@ -58,12 +58,22 @@ class Store:
         nodes: NodeClient,
         open_log: Callable[[Routing], Log],
         clock_seconds: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = wait_seconds,
     ) -> None:
-        """Use the cluster's connections; the clock is a monotonic one."""
+        """Use the cluster's connections.
+
+        Args:
+            routing: What is known of the store.
+            nodes: How nodes are asked.
+            open_log: How the log that a routing names is opened.
+            clock_seconds: A monotonic clock.
+            pause: Waits for so many seconds.
+        """
         self._routing = routing
         self._nodes = nodes
         self._open_log = open_log
         self._clock_seconds = clock_seconds
+        self._pause = pause
         self._schemas: dict[str, AvroSchema] = {}
         self._turn = 0
         self._suspect_until: dict[tuple[str, int | None], float] = {}
@@ -169,7 +179,7 @@ class Store:
 
     def _retrying(self, attempt: Callable[[Routing, int], _T], version: int | None) -> _T:
         """Try until it works or the time is over: all of it again with newer routing, so that versions never mix."""
-        deadline, pause, routing = self._clock_seconds() + _RETRY_SECONDS, threading.Event(), self._routing.get()
+        deadline, routing = self._clock_seconds() + _RETRY_SECONDS, self._routing.get()
         if version is not None and version not in routing.versions:
             # It may be younger than what is known here.
             routing = self._routing.refresh()
@@ -180,7 +190,7 @@ class Store:
                 gone = error.code == "version_gone" and version is not None
                 if error.code not in _MOVED or gone or self._clock_seconds() > deadline:
                     raise
-            pause.wait(_PAUSE_SECONDS)
+            self._pause(_PAUSE_SECONDS)
             routing = self._routing.refresh()
 
     def _gather(self, routing: Routing, number: int, keys: list[bytes]) -> list[KeyResult]:

@@ -29,7 +29,7 @@ from anew.core.errors import AnewError, Failed, Unreachable
 from anew.log.interface import Log
 from anew.node.feeds import FeedApplier
 from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of
-from anew.node.loader import Loader
+from anew.node.loader import Submits
 from anew.node.loadjob import Loaded, LoadJob
 from anew.node.serving import Picture, picture_of
 from anew.node.verifying import Verifications
@@ -79,12 +79,18 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """What the engine works with."""
+    """What the engine works with.
+
+    Attributes:
+        clock: The time in ms since the epoch.
+        clock_seconds: A monotonic clock.
+    """
 
     memory: NodeMemory
-    loader: Loader
+    loader: Submits
     open_log: Callable[[LogLocation], Log]
     clock: Callable[[], int]
+    clock_seconds: Callable[[], float] = time.monotonic
 
 
 class Engine:
@@ -109,7 +115,7 @@ class Engine:
         self._gone: set[tuple[str, int]] = set()
         self._log: Log | None = None
         self._feeds: FeedApplier | None = None
-        self._saved_at = time.monotonic()
+        self._saved_at = workshop.clock_seconds()
         self._rates: dict[ReplicaKey, tuple[float, int]] = {}
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -141,7 +147,7 @@ class Engine:
             fabric=self._identity.fabric,
             url=self._identity.url,
             started_at_ms=self._identity.started_at_ms,
-            replicas=tuple(holding.report() for _, holding in sorted(self._holdings.copy().items())),
+            replicas=tuple(holding.report(self._now()) for _, holding in sorted(self._holdings.copy().items())),
             dead_letters=self.dead_letters.waiting(),
         )
 
@@ -178,7 +184,7 @@ class Engine:
         if self._feeds is not None:
             moved |= self._feeds.round(list(self._holdings.values()))
         moved |= self.verifications.step(self._holdings)
-        if time.monotonic() - self._saved_at >= SAVE_SECONDS:
+        if self._now() - self._saved_at >= SAVE_SECONDS:
             self._save()
         return moved
 
@@ -197,8 +203,11 @@ class Engine:
                 self._wake.wait(IDLE_SECONDS)
                 self._wake.clear()
 
+    def _now(self) -> float:
+        return self._shop.clock_seconds()
+
     def _save(self) -> None:
-        now = self._saved_at = time.monotonic()
+        now = self._saved_at = self._now()
         for key, holding in self._holdings.items():
             if holding.replica is not None:
                 holding.replica.save_positions()
@@ -228,7 +237,7 @@ class Engine:
         """Note what is new, what goes, and what changed about the rest."""
         if self._log is None:
             self._log = self._shop.open_log(desired.log)
-            self._feeds = FeedApplier(self._log, self.dead_letters, self._shop.clock)
+            self._feeds = FeedApplier(self._log, self.dead_letters, self._shop.clock, self._now)
         before = set() if self._desired is None else _versions_of(self._desired)
         self._gone = (self._gone | before) - _versions_of(desired)
         wanted = {k: (s, v) for s in desired.stores for v in s.versions for k in keys_of(s, v)}
@@ -240,7 +249,7 @@ class Engine:
                 holding.store, holding.version, holding.leaving_at = store, version, None
         for key in self._holdings.keys() - wanted.keys():
             holding = self._holdings[key]
-            holding.leaving_at = time.monotonic() if holding.leaving_at is None else holding.leaving_at
+            holding.leaving_at = self._now() if holding.leaving_at is None else holding.leaving_at
         self._desired = desired
         self._sweep()
 
@@ -251,14 +260,14 @@ class Engine:
             AnewError: It did not work; it is put off.
         """
         if holding.leaving_at is not None:
-            if time.monotonic() - holding.leaving_at < self._identity.removal_grace_seconds:
+            if self._now() - holding.leaving_at < self._identity.removal_grace_seconds:
                 return False
             return self._remove(holding)
         if holding.reload is not None:
             return self._discard(holding)
         if holding.load is not None:
             return holding.load.done() and self._ingest(holding, holding.load.result())
-        if holding.state is ReplicaState.APPLYING or holding.retry_at > time.monotonic():
+        if holding.state is ReplicaState.APPLYING or holding.retry_at > self._now():
             return False
         if holding.replica is not None:
             holding.state, holding.error = ReplicaState.APPLYING, None
@@ -323,7 +332,7 @@ class Engine:
         # What cannot be reached now may be reached soon: only an answer is a reason to give a version up.
         holding.state = ReplicaState.PENDING if isinstance(error, Unreachable) else ReplicaState.ERROR
         holding.error = str(error)
-        holding.retry_at = time.monotonic() + min(longest, first * 2 ** min(holding.failures, 10))
+        holding.retry_at = self._now() + min(longest, first * 2 ** min(holding.failures, 10))
         holding.failures += 1
         _log.error("replica_failed", replica=holding.name, code=error.code, error=str(error), tries=holding.failures)
 
@@ -335,7 +344,7 @@ class Engine:
         if replica is not None:
             replica.discard()
         holding.notice = f"loaded again: {holding.reload}"
-        holding.notice_until = time.monotonic() + NOTICE_SECONDS
+        holding.notice_until = self._now() + NOTICE_SECONDS
         holding.state, holding.reload = ReplicaState.PENDING, None
         holding.lags.clear()
         return True

@@ -67,8 +67,15 @@ class FeedApplier:
         applied: How many records were applied so far, over all replicas.
     """
 
-    def __init__(self, log: Log, dead_letters: DeadLetters, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        dead_letters: DeadLetters,
+        clock: Callable[[], int],
+        clock_seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.applied = 0
+        self._now = clock_seconds
         self._log = log
         self._dead_letters = dead_letters
         self._clock = clock
@@ -79,7 +86,7 @@ class FeedApplier:
         busy = False
         for group in self._groups([h for h in holdings if h.state is ReplicaState.APPLYING]):
             source = group.source
-            if source.retry_at > time.monotonic():
+            if source.retry_at > self._now():
                 continue
             try:
                 busy |= self._serve(group)
@@ -140,7 +147,7 @@ class FeedApplier:
         return any(offset != group.offset for offset in moved)
 
     def _note_end(self, source: _Source, read: LogRead, offset: int) -> None:
-        now = time.monotonic()
+        now = self._now()
         if read.next_offset == offset:
             source.end, source.end_read_at = offset, now
         elif now - source.end_read_at >= _LAGGARD_ENDS_SECONDS:
@@ -190,7 +197,7 @@ class FeedApplier:
         source = group.source
         first, longest = _BACKOFF_SECONDS
         source.failures += 1
-        source.retry_at = time.monotonic() + min(longest, first * 2 ** min(source.failures, 10))
+        source.retry_at = self._now() + min(longest, first * 2 ** min(source.failures, 10))
         for holding in group.holdings:
             self._say_waiting(holding, source.at, f"the log does not answer: {error}")
 
@@ -198,7 +205,7 @@ class FeedApplier:
         """A position that the log does not have: load again from the base, unless that is where we stand (rule R3)."""
         source = group.source
         source.failures += 1
-        source.retry_at = time.monotonic() + _BACKOFF_SECONDS[1]
+        source.retry_at = self._now() + _BACKOFF_SECONDS[1]
         for holding in group.holdings:
             at_start = group.offset <= holding.start_of(source.feed, source.at)
             if error.code == "offset_out_of_range" and not at_start:

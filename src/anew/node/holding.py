@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -126,13 +125,13 @@ class Holding:
         """Up to where the version applies a feed partition (rule R10); None: without end."""
         return stop_of(self.version, at)
 
-    def report(self) -> ReplicaReport:
-        """What the node says of it."""
+    def report(self, now_seconds: float) -> ReplicaReport:
+        """What the node says of it at a monotonic time."""
         replica = self.replica
         wanted = {at for _, at in self.feed_partitions()}
         position = PositionMap() if replica is None else replica.position
         behind = {at: max(0, lag.end - position.get(at, 0)) for at, lag in self.lags.copy().items() if at in wanted}
-        notice = self.notice if time.monotonic() < self.notice_until else None
+        notice = self.notice if now_seconds < self.notice_until else None
         notes = [note for note in (self.error, notice, *list(self.waiting.values())) if note is not None]
         return ReplicaReport(
             store_uid=self.store.uid,

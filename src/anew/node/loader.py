@@ -43,6 +43,13 @@ class Job(Protocol[_Made_co]):
         """
 
 
+class Submits(Protocol):
+    """Who does jobs, in the order in which they come."""
+
+    def submit(self, job: Job[_Made]) -> Future[_Made]:
+        """Queue a job; the future ends with what the job made or with an `AnewError`."""
+
+
 class Loader:
     """Runs jobs one after another in a process at its side; safe to use from several threads.
 

@@ -82,11 +82,36 @@ class Liaison:
 
     def start(self) -> None:
         """Take what was kept of the last run, then keep in touch."""
+        self.recall()
+        for thread in self._threads:
+            thread.start()
+
+    def recall(self) -> None:
+        """Take the desired state that was kept of the last run."""
         kept = read_desired(self._kept)
         if kept is not None:
             self._engine.accept(kept)
-        for thread in self._threads:
-            thread.start()
+
+    def poll(self, wait_seconds: float) -> None:
+        """Ask once for a newer desired state, which the controller may wait for.
+
+        Raises:
+            AnewError: The controller does not answer, or refuses.
+        """
+        node, fabric = self._settings.node, self._settings.fabric
+        desired = self._controller.desired(node, fabric, self._engine.revision, wait_seconds)
+        if desired is not None and self._engine.accept(desired):
+            save_desired(self._kept, desired)
+
+    def tell(self) -> None:
+        """Report once; dead letters that a report carried are not told again.
+
+        Raises:
+            AnewError: As `poll`.
+        """
+        report = self._engine.report()
+        self._controller.report(report)
+        self._engine.dead_letters.told(report.dead_letters)
 
     def stop(self) -> None:
         """End soon; a poll under way is left behind."""
@@ -94,16 +119,13 @@ class Liaison:
         self._engine.changed.set()
 
     def _poll(self) -> None:
-        node, fabric = self._settings.node, self._settings.fabric
         away = False
         while not self._stopped.is_set():
             try:
-                desired = self._controller.desired(node, fabric, self._engine.revision, _POLL_ANSWER_SECONDS)
+                self.poll(_POLL_ANSWER_SECONDS)
                 if away:
                     _log.info("controller_back")
                 away = False
-                if desired is not None and self._engine.accept(desired):
-                    save_desired(self._kept, desired)
             except AnewError as error:
                 if not away:
                     _log.warning("controller_away", error=str(error))
@@ -114,10 +136,8 @@ class Liaison:
         while not self._stopped.is_set():
             self._engine.changed.wait(REPORT_SECONDS)
             self._engine.changed.clear()
-            report = self._engine.report()
             try:
-                self._controller.report(report)
-                self._engine.dead_letters.told(report.dead_letters)
+                self.tell()
             except AnewError as error:
                 _log.debug("report_failed", error=str(error))
                 self._stopped.wait(_AWAY_SECONDS)

@@ -24,7 +24,7 @@ from anew.api.verifying import MAX_ENTRIES, Buckets, PartState, VerifiedReplica,
 from anew.core.errors import AnewError, NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.node.holding import Hold, Holding, ReplicaKey
-from anew.node.loader import Loader
+from anew.node.loader import Submits
 from anew.node.verifyjob import Entries, EntriesJob, FingerprintJob, Scanned
 from anew.storage.replica import Replica
 
@@ -134,7 +134,7 @@ class Verifications:
     """
 
     folder: Path
-    loader: Loader
+    loader: Submits
     node: str
     started_at_ms: int
     wake: Callable[[], None]

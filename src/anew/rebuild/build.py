@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,20 @@ class BuildOutcome:
 
     built: Built
     records_per_s: float
+
+
+Build = Callable[[Building, Lease, Observer], BuildOutcome]
+"""Makes the base files of a plan that has rows."""
+
+
+def on_spark(session: Callable[[], AbstractContextManager[SparkSession]]) -> Build:
+    """Builds in a Spark session that is made, or lent, for each."""
+
+    def run(building: Building, lease: Lease, observer: Observer) -> BuildOutcome:
+        with session() as spark:
+            return build(spark, building, lease, observer)
+
+    return run
 
 
 def build(spark: SparkSession, building: Building, lease: Lease, observer: Observer) -> BuildOutcome:

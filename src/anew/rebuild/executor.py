@@ -9,32 +9,28 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from anew.api.http import ControllerClient
 from anew.api.models import BeginRebuild, EndRebuild, ResumeRebuild, Seal
+from anew.api.waiting import wait_seconds
 from anew.core.errors import AnewError, Failed, InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.plan import Plan
 from anew.core.planning import push_start_ms
 from anew.core.rebuild import DRIVEN_STAGES, Fingerprints, Progress, Rebuild, Stage
 from anew.deepstore.open import open_deep_store
-from anew.rebuild.build import Building, BuildOutcome, build, build_without_rows
+from anew.rebuild.build import Build, Building, BuildOutcome, build_without_rows
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.segments.layout import manifest_path, version_path
 from anew.segments.manifest import Manifest
-from anew.spark.session import SparkSession
 
 _POLL_SECONDS = 0.3
 _SEAL_SECONDS = 15.0
-
-SparkMaker = Callable[[], AbstractContextManager[SparkSession]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +39,25 @@ class Run:
 
     Attributes:
         controller: The controller.
-        spark: Makes, or lends, a Spark session.
+        build: How rows are built: `anew.rebuild.build.on_spark`.
         observer: Who is told.
         request_id: The same id twice is the same rebuild.
         driver: Who runs it, for people.
         clock: The time in ms.
+        clock_seconds: A monotonic clock.
+        pause: Waits for so many seconds.
+        lease: What gives signs of life beside the build.
     """
 
     controller: ControllerClient
-    spark: SparkMaker
+    build: Build
     observer: Observer
     request_id: str
     driver: str
     clock: Callable[[], int]
+    clock_seconds: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = wait_seconds
+    lease: Callable[[ControllerClient, str, int], Lease] = Lease
 
 
 def run_plan(plan: Plan, run: Run) -> dict[str, Any]:
@@ -72,7 +74,7 @@ def run_plan(plan: Plan, run: Run) -> dict[str, Any]:
     run.observer.began(rebuild.id, rebuild.version)
     if rebuild.stage in (Stage.BEGIN, Stage.BUILD) and not rebuild.ended:
         _drive(plan, rebuild, run)
-    return wait_for_end(run.controller, rebuild.id, run.observer)
+    return wait_for_end(run, rebuild.id)
 
 
 def resume_rebuild(rebuild_id: str, run: Run) -> dict[str, Any]:
@@ -90,26 +92,26 @@ def resume_rebuild(rebuild_id: str, run: Run) -> dict[str, Any]:
     run.observer.began(rebuild.id, rebuild.version)
     if rebuild.stage in DRIVEN_STAGES:
         _drive(rebuild.plan, rebuild, run)
-    return wait_for_end(run.controller, rebuild.id, run.observer)
+    return wait_for_end(run, rebuild.id)
 
 
-def wait_for_end(controller: ControllerClient, rebuild_id: str, observer: Observer) -> dict[str, Any]:
+def wait_for_end(run: Run, rebuild_id: str) -> dict[str, Any]:
     """Follow a rebuild until it has ended; returns its ``rebuild`` shape.
 
     Raises:
         Failed: ``rebuild_failed``, ``rebuild_killed``.
         Unreachable: The controller does not answer; the rebuild goes on without us once it is sealed.
     """
-    pause, stage = threading.Event(), None
+    observer, stage = run.observer, None
     while True:
-        view: dict[str, Any] = controller.rebuild(rebuild_id)
+        view: dict[str, Any] = run.controller.rebuild(rebuild_id)
         if view["status"] != "running":
             break
         if view["stage"] != stage:
             stage = view["stage"]
             observer.stage(Stage(stage))
         observer.progress(Stage(view["stage"]), Progress.model_validate(view["progress"]))
-        pause.wait(_POLL_SECONDS)
+        run.pause(_POLL_SECONDS)
     observer.ended(view)
     if view["status"] in ("failed", "killed"):
         raise Failed(
@@ -126,7 +128,7 @@ def wait_for_end(controller: ControllerClient, rebuild_id: str, observer: Observ
 
 def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
     """Build and seal under a lease; whatever goes wrong before the seal fails the version at once."""
-    with Lease(run.controller, rebuild.id, rebuild.epoch) as lease:
+    with run.lease(run.controller, rebuild.id, rebuild.epoch) as lease:
         try:
             store = run.controller.snapshot(plan.store).store
             target = run.controller.cluster(plan.target.fabrics[0])
@@ -151,8 +153,7 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
 def _built(building: Building, lease: Lease, run: Run) -> BuildOutcome:
     if building.plan.source.input is not None and not building.plan.source.input.paths:
         return build_without_rows(building)
-    with run.spark() as spark:
-        return build(spark, building, lease, run.observer)
+    return run.build(building, lease, run.observer)
 
 
 def _as_failed(error: AnewError) -> Failed:
@@ -218,12 +219,12 @@ def _commit_seal(rebuild: Rebuild, seal: Seal, run: Run) -> None:
         OutcomeUnknown: ``seal_unknown``: the controller stopped answering. Nothing is given up: if the seal arrived,
             the controller goes on alone; if not, the lease ends.
     """
-    deadline, pause = time.monotonic() + _SEAL_SECONDS, threading.Event()
+    deadline = run.clock_seconds() + _SEAL_SECONDS
     while True:
         try:
             run.controller.seal(rebuild.id, seal)
         except (OutcomeUnknown, Unreachable) as error:
-            if time.monotonic() > deadline:
+            if run.clock_seconds() > deadline:
                 raise OutcomeUnknown(
                     "seal_unknown",
                     "the controller did not say whether the version was sealed",
@@ -231,7 +232,7 @@ def _commit_seal(rebuild: Rebuild, seal: Seal, run: Run) -> None:
                     expected="an answer",
                     hint=f"anew rebuild show {rebuild.id}",
                 ) from error
-            pause.wait(_POLL_SECONDS)
+            run.pause(_POLL_SECONDS)
         else:
             return
 

@@ -23,6 +23,7 @@ from anew.core.properties import parse_properties
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log
 from anew.log.open import open_log
+from anew.rebuild.build import on_spark
 from anew.rebuild.executor import Run, resume_rebuild, run_plan
 from anew.rebuild.inputs import PushRequest
 from anew.rebuild.observer import LogObserver, Observer
@@ -166,7 +167,7 @@ class Cluster:
             check_java()
         return Run(
             controller=self.controller,
-            spark=lambda: _spark(spark),
+            build=on_spark(lambda: _spark(spark)),
             observer=LogObserver() if observer is None else observer,
             request_id=new_id() if request_id is None else request_id,
             driver=f"{_actor()}@{socket.gethostname()}:{os.getpid()}",
