@@ -181,8 +181,10 @@ def snapshot(context: Context, name: str, at_ms: int | None) -> SnapshotView:
         Unreachable: An end offset could not be read; it is never taken for "empty" (case B4).
     """
     store = store_named(context, name)
-    # Before the ends: what is appended behind them gets a time that is not below this.
-    read_until_ms = context.clock()
+    # Before the ends: what is appended behind them gets a time that is not below this, by whatever clock; clocks that
+    # are further apart than the skew limit are wrong (rules R6, R12).
+    skew_ms = max((feed.skew_limit_ms for feed in store.feeds), default=0)
+    read_until_ms = context.clock() - skew_ms
     done = [r for r in context.catalog.rebuilds(store_uid=store.uid, running_only=False) if r.records_per_s]
     return SnapshotView(
         store=store,

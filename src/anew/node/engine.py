@@ -151,6 +151,10 @@ class Engine:
             dead_letters=self.dead_letters.waiting(),
         )
 
+    def holdings(self) -> list[Holding]:
+        """The replicas as they are, to be looked at."""
+        return list(self._holdings.copy().values())
+
     @property
     def applied(self) -> int:
         """How many records were applied so far."""

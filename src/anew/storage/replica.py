@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from anew.codec.compression import Compressor
 from anew.core.arrow import binary_lengths, bytes_list
 from anew.core.cell import HEADER_BYTES, TOMBSTONE, decode_cell
 from anew.core.errors import Failed
-from anew.core.feed import FeedPartition, PositionMap
+from anew.core.feed import NOWHERE, FeedPartition, PositionMap
 from anew.core.merge import Cell
 from anew.storage.applying import Floors, outcome_of
 from anew.storage.memory import NodeMemory
@@ -238,9 +238,7 @@ class Replica:
     def save_positions(self) -> None:
         """Write positions that moved without records."""
         if self._unsaved:
-            batch = WriteBatch(raw_mode=True)
-            self._put_positions(batch)
-            self._database.write(batch)
+            self._write(WriteBatch(raw_mode=True))
 
     def checkpoint(self, directory: Path) -> None:
         """Keep data and position of this moment under a fresh directory, by hard links; nothing refers to it here.
@@ -279,15 +277,19 @@ class Replica:
         batch = WriteBatch(raw_mode=True)
         for key, cell in zip(outcome.keys, outcome.cells, strict=True):
             batch[key] = cell
-        self._offsets[at] = next_offset
-        self._unsaved.add(at)
-        self._put_positions(batch)
-        self._database.write(batch)
+        self._write(batch, {at: next_offset})
         return len(outcome.keys), outcome.rejected
 
-    def _put_positions(self, batch: WriteBatch) -> None:
-        for at in self._unsaved:
-            batch.put(_position_key(at), _OFFSET.pack(self._offsets[at]), self._meta_handle)
+    def _write(self, batch: WriteBatch, moved: Mapping[FeedPartition, int] = NOWHERE) -> None:
+        """Write a batch with the positions that moved, with it or before it (rule R5).
+
+        Others may read the position at any time: it never says that something was applied that is not there yet.
+        """
+        offsets = {at: self._offsets[at] for at in self._unsaved} | dict(moved)
+        for at, offset in offsets.items():
+            batch.put(_position_key(at), _OFFSET.pack(offset), self._meta_handle)
+        self._database.write(batch)
+        self._offsets.update(moved)
         self._unsaved = set()
 
     def _scanned(self, iterator: RdictIter, after: bytes | None, limit: int, max_bytes: int) -> Page:

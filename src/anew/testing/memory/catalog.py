@@ -1,0 +1,225 @@
+"""A catalog in memory, with the same compare-and-swap and the same history as a database."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from anew.catalog.change import (
+    Change,
+    DropReclaim,
+    KnownRequest,
+    NodeRecord,
+    Operation,
+    Put,
+    PutDeadLetters,
+    PutFlag,
+    PutRebuild,
+    PutReclaim,
+    PutRequest,
+    PutStore,
+    Reclaim,
+)
+from anew.core.errors import InvalidRequest, Refused
+from anew.core.rebuild import Rebuild
+from anew.core.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """All rows; never changed, but replaced whole by each commit."""
+
+    stores: dict[str, Store] = field(default_factory=dict)
+    rebuilds: dict[str, Rebuild] = field(default_factory=dict)
+    requests: dict[str, KnownRequest] = field(default_factory=dict)
+    reclaims: dict[str, Reclaim] = field(default_factory=dict)
+    dead_letters: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)
+    flags: dict[str, str] = field(default_factory=dict)
+
+    def copy(self) -> Tables:
+        """Tables that can be changed without changing these."""
+        names = ("stores", "rebuilds", "requests", "reclaims", "dead_letters", "flags")
+        return Tables(**{name: dict(getattr(self, name)) for name in names})
+
+
+@dataclass(slots=True)
+class Database:
+    """What all handles on one catalog share.
+
+    Attributes:
+        watch: Told of each commit: the tables before it, those after it, and its line of history.
+    """
+
+    tables: Tables = field(default_factory=Tables)
+    nodes: dict[str, NodeRecord] = field(default_factory=dict)
+    history: list[Operation] = field(default_factory=list)
+    operations: set[str] = field(default_factory=set)
+    counters: Counter[str] = field(default_factory=Counter)
+    watch: Callable[[Tables, Tables, Operation], None] = lambda _before, _after, _operation: None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+class MemoryCatalog:
+    """`anew.catalog.interface.Catalog` in memory."""
+
+    def __init__(self, database: Database) -> None:
+        """A handle on the database."""
+        self._database = database
+
+    def revision(self) -> int:
+        """See `Catalog.revision`."""
+        return self._database.counters["revision"]
+
+    def commit(self, change: Change) -> bool:
+        """See `Catalog.commit`."""
+        database = self._database
+        with database.lock:
+            if change.operation.id in database.operations:
+                return False
+            before, after = database.tables, database.tables.copy()
+            for put in change.puts:
+                _apply(after, put)
+            database.tables = after
+            database.operations.add(change.operation.id)
+            database.history.append(change.operation)
+            database.counters["revision"] += 1
+            database.watch(before, after, change.operation)
+        return True
+
+    def put_rebuild(self, rebuild: Rebuild, fence: int) -> None:
+        """See `Catalog.put_rebuild`."""
+        with self._database.lock:
+            after = self._database.tables.copy()
+            _apply(after, PutRebuild(rebuild, fence))
+            self._database.tables = after
+
+    def store(self, name: str) -> Store | None:
+        """See `Catalog.store`."""
+        return next((store for store in self.stores() if store.name == name), None)
+
+    def store_by_uid(self, uid: str) -> Store | None:
+        """See `Catalog.store_by_uid`."""
+        return self._database.tables.stores.get(uid)
+
+    def stores(self) -> list[Store]:
+        """See `Catalog.stores`."""
+        return self._sorted(deleted=False)
+
+    def deleted_stores(self) -> list[Store]:
+        """See `Catalog.deleted_stores`."""
+        return self._sorted(deleted=True)
+
+    def next_version(self, name: str) -> int:
+        """See `Catalog.next_version`."""
+        return max((s.next_version for s in self._database.tables.stores.values() if s.name == name), default=1)
+
+    def next_number(self, sequence: str) -> int:
+        """See `Catalog.next_number`."""
+        if sequence == "revision":
+            raise ValueError("the catalog's revision is not a sequence to draw from")
+        with self._database.lock:
+            self._database.counters[sequence] += 1
+            return self._database.counters[sequence]
+
+    def rebuild(self, rebuild_id: str) -> Rebuild | None:
+        """See `Catalog.rebuild`."""
+        return self._database.tables.rebuilds.get(rebuild_id)
+
+    def rebuilds(self, *, store_uid: str | None, running_only: bool) -> list[Rebuild]:
+        """See `Catalog.rebuilds`."""
+        found = [
+            rebuild
+            for rebuild in self._database.tables.rebuilds.values()
+            if store_uid in (None, rebuild.store_uid) and not (running_only and rebuild.ended)
+        ]
+        return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
+
+    def request(self, request_id: str) -> KnownRequest | None:
+        """See `Catalog.request`."""
+        return self._database.tables.requests.get(request_id)
+
+    def put_node(self, node: NodeRecord) -> None:
+        """See `Catalog.put_node`."""
+        with self._database.lock:
+            known = self._database.nodes.get(node.id)
+            self._database.nodes[node.id] = node
+            if known is None or (known.fabric, known.removed) != (node.fabric, node.removed):
+                self._database.counters["revision"] += 1
+
+    def nodes(self) -> list[NodeRecord]:
+        """See `Catalog.nodes`."""
+        return sorted((node for node in self._database.nodes.values() if not node.removed), key=lambda node: node.id)
+
+    def reclaims(self, due_at_ms: int | None) -> list[Reclaim]:
+        """See `Catalog.reclaims`."""
+        found = self._database.tables.reclaims.values()
+        due = [reclaim for reclaim in found if due_at_ms is None or reclaim.not_before_ms <= due_at_ms]
+        return sorted(due, key=lambda reclaim: (reclaim.not_before_ms, reclaim.id))
+
+    def flags(self) -> dict[str, str]:
+        """See `Catalog.flags`."""
+        return dict(self._database.tables.flags)
+
+    def dead_letter_counts(self) -> dict[str, int]:
+        """See `Catalog.dead_letter_counts`."""
+        return dict(Counter(uid for uid, _ in self._database.tables.dead_letters.values()))
+
+    def history(self, subject: str | None, limit: int) -> list[Operation]:
+        """See `Catalog.history`."""
+        newest_first = reversed(self._database.history)
+        return [operation for operation in newest_first if subject in (None, operation.subject)][:limit]
+
+    def close(self) -> None:
+        """See `Catalog.close`."""
+
+    def _sorted(self, *, deleted: bool) -> list[Store]:
+        stores = self._database.tables.stores.values()
+        return sorted((s for s in stores if (s.deleted_at_ms is not None) is deleted), key=lambda store: store.name)
+
+
+def _apply(tables: Tables, put: Put) -> None:
+    match put:
+        case PutStore():
+            _put_store(tables, put)
+        case PutRebuild(rebuild=rebuild, fence=fence):
+            present = tables.rebuilds.get(rebuild.id)
+            _check_fence(None if present is None else present.revision, fence, f"the rebuild {rebuild.id}")
+            tables.rebuilds[rebuild.id] = rebuild.model_copy(update={"revision": _next(fence)})
+        case PutRequest(request_id=request_id, body_hash=body_hash, result=result):
+            if request_id in tables.requests:
+                raise InvalidRequest("request_id_reused", "the request id was used before", found=request_id)
+            tables.requests[request_id] = KnownRequest(body_hash, result)
+        case PutReclaim(reclaim=reclaim):
+            tables.reclaims.setdefault(reclaim.id, reclaim)
+        case DropReclaim(id=reclaim_id):
+            tables.reclaims.pop(reclaim_id, None)
+        case PutDeadLetters(store_uid=uid, rejections=rejections):
+            for letter in rejections:
+                at = (letter.feed, letter.partition, letter.offset)
+                tables.dead_letters.setdefault(at, (uid, letter.reason))
+        case PutFlag(name=name, value=value):
+            tables.flags.pop(name, None)
+            if value is not None:
+                tables.flags[name] = value
+
+
+def _put_store(tables: Tables, put: PutStore) -> None:
+    store = put.store
+    present = tables.stores.get(store.uid)
+    if put.fence is None and any(s.name == store.name and s.deleted_at_ms is None for s in tables.stores.values()):
+        raise Refused("store_exists", f"there is a store {store.name} already", found=store.name)
+    _check_fence(None if present is None else present.revision, put.fence, f"the store {store.name}")
+    tables.stores[store.uid] = store.model_copy(update={"revision": _next(put.fence)})
+
+
+def _check_fence(found: int | None, fence: int | None, what: str) -> None:
+    if found != fence:
+        raise Refused(
+            "revision_conflict", f"{what} was changed by somebody else meanwhile", found=found, expected=fence
+        )
+
+
+def _next(fence: int | None) -> int:
+    return 1 if fence is None else fence + 1

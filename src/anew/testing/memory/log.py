@@ -1,0 +1,161 @@
+"""A log in memory that forgets nothing: what was truncated can still be looked at by a test."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from anew.core.errors import Failed, InvalidRequest, Refused
+from anew.log.interface import Appended, LogRead, Offsets, TopicPartition, TopicSpec
+from anew.log.rows import batch_of, columns_of
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
+
+Row = tuple[int, int | None, bytes, bytes, int, bytes | None]
+"""A record without its offset, which is its index: the columns of `anew.log.interface.LOG_RECORDS` from the second on."""
+
+
+@dataclass(slots=True)
+class Partition:
+    """One partition: all records that there ever were, and from where on they can be read."""
+
+    rows: list[Row] = field(default_factory=list)
+    begin: int = 0
+    last_ms: int = 0
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic with its partitions, and whether it takes appends."""
+
+    spec: TopicSpec
+    partitions: list[Partition]
+    is_open: bool = True
+    open_epoch: int = 0
+
+
+@dataclass(slots=True)
+class Topics:
+    """What all handles on one log share.
+
+    Attributes:
+        present: The topics that exist now, by name.
+        ever: All topics that there ever were, by uid.
+    """
+
+    present: dict[str, Topic] = field(default_factory=dict)
+    ever: dict[str, Topic] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+class MemoryLog:
+    """`anew.log.interface.Log` in memory."""
+
+    def __init__(self, topics: Topics, *, clock: Callable[[], int], skew_limit_ms: int = 60_000) -> None:
+        """A handle on the topics, with a clock of its own."""
+        self._topics = topics
+        self._clock = clock
+        self._skew_limit_ms = skew_limit_ms
+
+    def create_topic(self, spec: TopicSpec) -> None:
+        """See `Log.create_topic`."""
+        if not _NAME.fullmatch(spec.name):
+            raise InvalidRequest("bad_topic_name", "a topic cannot have this name", found=spec.name)
+        with self._topics.lock:
+            present = self._topics.present.get(spec.name)
+            if present is not None and present.spec != spec:
+                raise Refused("topic_exists", "another topic has this name", found=present.spec.uid, expected=spec.uid)
+            if present is None:
+                topic = Topic(spec, [Partition() for _ in range(spec.partitions)])
+                self._topics.present[spec.name] = self._topics.ever[spec.uid] = topic
+
+    def set_open(self, spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
+        """See `Log.set_open`."""
+        with self._topics.lock:
+            topic = self._topic(spec.name, spec.uid)
+            if epoch > topic.open_epoch:
+                topic.is_open, topic.open_epoch = is_open, epoch
+
+    def delete_topic(self, name: str, uid: str) -> None:
+        """See `Log.delete_topic`."""
+        with self._topics.lock:
+            present = self._topics.present.get(name)
+            if present is not None and present.spec.uid == uid:
+                del self._topics.present[name]
+
+    def topic(self, name: str) -> TopicSpec | None:
+        """See `Log.topic`."""
+        present = self._topics.present.get(name)
+        return None if present is None else present.spec
+
+    def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        """See `Log.append`."""
+        columns = columns_of(records)
+        with self._topics.lock:
+            partition = self._partition(at)
+            if not self._topic(at.topic, at.uid).is_open:
+                raise Refused("topic_closed", f"{at.topic} takes no writes now", found="closed")
+            now_ms = self._clock()
+            if partition.last_ms > now_ms + self._skew_limit_ms:
+                raise Refused("clock_behind", "the clock is behind the last append", found=now_ms)
+            appended_ms = max(now_ms, partition.last_ms)
+            columns.check_times(appended_ms, self._skew_limit_ms)
+            first = len(partition.rows)
+            lists = (columns.written_ms, columns.origin, columns.key, columns.schema_id, columns.value)
+            partition.rows += [(appended_ms, *row) for row in zip(*lists, strict=True)]
+            if columns.count:
+                partition.last_ms = appended_ms
+            return Appended(first, len(partition.rows), appended_ms)
+
+    def read(self, at: TopicPartition, offset: int, max_records: int) -> LogRead:
+        """See `Log.read`."""
+        with self._topics.lock:
+            partition = self._partition(at)
+            if not partition.begin <= offset <= len(partition.rows):
+                raise Failed(
+                    "offset_out_of_range",
+                    f"partition {at.partition} of {at.topic} does not have this offset",
+                    found=offset,
+                    expected=f"{partition.begin} to {len(partition.rows)}",
+                )
+            rows = partition.rows[offset : offset + max_records]
+        return LogRead(batch_of(offset, [rows]), offset + len(rows))
+
+    def offsets(self, at: TopicPartition) -> Offsets:
+        """See `Log.offsets`."""
+        partition = self._partition(at)
+        return Offsets(partition.begin, len(partition.rows))
+
+    def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
+        """See `Log.offset_for_time`."""
+        partition = self._partition(at)
+        late = (i for i in range(partition.begin, len(partition.rows)) if partition.rows[i][0] >= appended_ms)
+        return next(late, len(partition.rows))
+
+    def truncate_below(self, at: TopicPartition, offset: int) -> None:
+        """See `Log.truncate_below`."""
+        with self._topics.lock:
+            partition = self._partition(at)
+            if offset > len(partition.rows):
+                raise Refused("offset_out_of_range", "beyond the end", found=offset, expected=len(partition.rows))
+            partition.begin = max(partition.begin, offset)
+
+    def close(self) -> None:
+        """See `Log.close`."""
+
+    def _topic(self, name: str, uid: str) -> Topic:
+        present = self._topics.present.get(name)
+        if present is None or present.spec.uid != uid:
+            found = None if present is None else present.spec.uid
+            raise Failed("topic_lost", f"the topic {name} is another one, or gone", found=found, expected=uid)
+        return present
+
+    def _partition(self, at: TopicPartition) -> Partition:
+        topic = self._topic(at.topic, at.uid)
+        if not 0 <= at.partition < len(topic.partitions):
+            raise InvalidRequest("unknown_partition", f"{at.topic} has no such partition", found=at.partition)
+        return topic.partitions[at.partition]

@@ -1,0 +1,63 @@
+"""``python -m anew.testing.simulation``: histories by the thousand, in as many processes as asked for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+from anew.testing.simulation.history import History
+from anew.testing.simulation.run import run
+from anew.testing.simulation.search import Found, report, search
+
+_PORTION = 50
+
+
+def main(arguments: list[str]) -> int:
+    """Run what is asked for; 1 when something is broken."""
+    parser = argparse.ArgumentParser(prog="anew.testing.simulation", description=__doc__)
+    parser.add_argument("--histories", type=int, default=200, help="how many (default 200)")
+    parser.add_argument("--seconds", type=float, default=None, help="go on for so long instead")
+    parser.add_argument("--seed", type=int, default=0, help="the first portion's seed; the next one has the next")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--history", default=None, help="run this one alone, as a failure printed it")
+    asked = parser.parse_args(arguments)
+    if asked.history is not None:
+        history = History.from_json(asked.history)
+        outcome = run(history)
+        print(report(Found(1, history if outcome.breaches else None, outcome)))
+        return 1 if outcome.breaches else 0
+    return _many(asked)
+
+
+def _many(asked: argparse.Namespace) -> int:
+    began, histories, counts = time.monotonic(), 0, Counter[str]()
+    seeds = iter(range(asked.seed, sys.maxsize))
+    with ProcessPoolExecutor(asked.processes) as pool:
+
+        def wanted(ordered: int) -> bool:
+            if asked.seconds is not None:
+                return time.monotonic() - began < asked.seconds
+            return ordered < asked.histories
+
+        ordered, running = 0, []
+        while running or wanted(ordered):
+            while len(running) < asked.processes and wanted(ordered):
+                running.append(pool.submit(search, next(seeds), _PORTION))
+                ordered += _PORTION
+            found = running.pop(0).result()
+            histories += found.histories
+            counts += found.counts
+            if found.history is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+                print(report(found))
+                return 1
+    seconds = time.monotonic() - began
+    print(f"{histories} histories in {seconds:.0f} s, nothing broken; {dict(counts.most_common())}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,308 @@
+"""Logs, deep stores and catalogs as processes reach them: over a network that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim
+from anew.core.errors import OutcomeUnknown, Unreachable
+from anew.core.rebuild import Rebuild
+from anew.core.store import Store
+from anew.deepstore.interface import DeepStore, StoredFile
+from anew.log.interface import Appended, Log, LogRead, Offsets, TopicPartition, TopicSpec
+from anew.testing.memory.catalog import MemoryCatalog
+from anew.testing.simulation.network import Called, Network
+from anew.testing.simulation.world import ProcessDied
+
+_T = TypeVar("_T")
+
+_LOG_READ = Called("the log", "log_unreachable", "log_unreachable", changes=False)
+_LOG_ACT = Called("the log", "log_unreachable", "append_unknown", changes=True)
+_CATALOG_READ = Called("the catalog", "catalog_unreachable", "commit_unknown", changes=False)
+_COMMIT = Called("the catalog", "catalog_unreachable", "commit_unknown", changes=True)
+_FILES_READ = Called("the deep store", "deep_store_unreachable", "deep_store_unreachable", changes=False)
+_FILES_ACT = Called("the deep store", "deep_store_unreachable", "deep_store_unreachable", changes=True)
+
+
+@dataclass(slots=True)
+class LogWatch:
+    """Is told of truncations before they happen, and of appends once they are acknowledged."""
+
+    truncates: Callable[[TopicPartition, int], None] = lambda _at, _offset: None
+    acknowledged: Callable[[TopicPartition, Appended, pa.RecordBatch], None] = lambda _at, _appended, _records: None
+
+
+class FarLog:
+    """A log over the network."""
+
+    def __init__(self, network: Network, log: Log, watch: LogWatch) -> None:
+        """Reach a log."""
+        self._network, self._log, self._watch = network, log, watch
+
+    def create_topic(self, spec: TopicSpec) -> None:
+        """See `Log.create_topic`."""
+        self._act(lambda: self._log.create_topic(spec))
+
+    def set_open(self, spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
+        """See `Log.set_open`."""
+        self._act(lambda: self._log.set_open(spec, is_open=is_open, epoch=epoch))
+
+    def delete_topic(self, name: str, uid: str) -> None:
+        """See `Log.delete_topic`."""
+        self._act(lambda: self._log.delete_topic(name, uid))
+
+    def topic(self, name: str) -> TopicSpec | None:
+        """See `Log.topic`."""
+        return self._network.outside(_LOG_READ, lambda: self._log.topic(name))
+
+    def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        """See `Log.append`."""
+        appended = self._network.outside(_LOG_ACT, lambda: self._log.append(at, records))
+        self._watch.acknowledged(at, appended, records)
+        return appended
+
+    def read(self, at: TopicPartition, offset: int, max_records: int) -> LogRead:
+        """See `Log.read`."""
+        return self._network.outside(_LOG_READ, lambda: self._log.read(at, offset, max_records))
+
+    def offsets(self, at: TopicPartition) -> Offsets:
+        """See `Log.offsets`."""
+        return self._network.outside(_LOG_READ, lambda: self._log.offsets(at))
+
+    def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
+        """See `Log.offset_for_time`."""
+        return self._network.outside(_LOG_READ, lambda: self._log.offset_for_time(at, appended_ms))
+
+    def truncate_below(self, at: TopicPartition, offset: int) -> None:
+        """See `Log.truncate_below`."""
+
+        def act() -> None:
+            self._watch.truncates(at, offset)
+            self._log.truncate_below(at, offset)
+
+        self._act(act)
+
+    def close(self) -> None:
+        """See `Log.close`."""
+
+    def _act(self, act: Callable[[], None]) -> None:
+        # Only an append can have an unknown outcome; all else is done again by whoever wants it.
+        try:
+            self._network.outside(_LOG_ACT, act)
+        except OutcomeUnknown as error:
+            raise Unreachable("log_unreachable", error.message) from error
+
+
+class FarDeepStore:
+    """A deep store over the network."""
+
+    def __init__(self, network: Network, store: DeepStore, watch: Callable[[str], None]) -> None:
+        """Reach a deep store; ``watch`` is told of each file before it is removed."""
+        self._network, self._store, self._watch = network, store, watch
+
+    @property
+    def root_uri(self) -> str:
+        """See `DeepStore.root_uri`."""
+        return self._store.root_uri
+
+    def absolute(self, path: str) -> str:
+        """See `DeepStore.absolute`."""
+        return self._store.absolute(path)
+
+    @contextmanager
+    def write(self, path: str) -> Iterator[pa.NativeFile]:
+        """See `DeepStore.write`."""
+        self._network.outside(_FILES_READ, lambda: None)
+        writing = self._store.write(path)
+        stream = writing.__enter__()
+        try:
+            yield stream
+        except ProcessDied:
+            # What a killed process has open stays as it is.
+            self._network.world.keep(writing)
+            raise
+        except BaseException as error:
+            writing.__exit__(type(error), error, error.__traceback__)
+            raise
+        else:
+            self._act(lambda: writing.__exit__(None, None, None))
+
+    def put(self, path: str, content: bytes) -> None:
+        """See `DeepStore.put`."""
+        self._act(lambda: self._store.put(path, content))
+
+    def open(self, path: str) -> pa.NativeFile:
+        """See `DeepStore.open`."""
+        return self._read(lambda: self._store.open(path))
+
+    def get(self, path: str) -> bytes:
+        """See `DeepStore.get`."""
+        return self._read(lambda: self._store.get(path))
+
+    def stat(self, path: str) -> StoredFile | None:
+        """See `DeepStore.stat`."""
+        return self._read(lambda: self._store.stat(path))
+
+    def list(self, prefix: str) -> Iterator[StoredFile]:
+        """See `DeepStore.list`."""
+        return self._read(lambda: iter(list(self._store.list(prefix))))
+
+    def checksum(self, path: str) -> str:
+        """See `DeepStore.checksum`."""
+        return self._read(lambda: self._store.checksum(path))
+
+    def download(self, path: str, target: Path, expected_checksum: str) -> None:
+        """See `DeepStore.download`."""
+        self._read(lambda: self._store.download(path, target, expected_checksum))
+
+    def delete(self, path: str) -> None:
+        """See `DeepStore.delete`."""
+
+        def act() -> None:
+            self._watch(path)
+            self._store.delete(path)
+
+        self._act(act)
+
+    def delete_tree(self, prefix: str) -> int:
+        """See `DeepStore.delete_tree`; it may end in the middle."""
+
+        def act() -> int:
+            found = [stored.path for stored in self._store.list(prefix)]
+            for path in found:
+                self._watch(path)
+            if found and self._network.world.random.random() < self._partly():
+                self._store.delete(found[0])
+                raise Unreachable("deep_store_unreachable", "the connection was cut in the middle")
+            return self._store.delete_tree(prefix)
+
+        return self._act(act)
+
+    def _partly(self) -> float:
+        faults = self._network.faults.get(self._network.world.acting.kind)
+        return 0.0 if faults is None else faults.lose
+
+    def _read(self, act: Callable[[], _T]) -> _T:
+        return self._network.outside(_FILES_READ, act)
+
+    def _act(self, act: Callable[[], _T]) -> _T:
+        # The same act again changes nothing, so that an unknown outcome is one that is tried again.
+        try:
+            return self._network.outside(_FILES_ACT, act)
+        except OutcomeUnknown as error:
+            raise Unreachable("deep_store_unreachable", error.message) from error
+
+
+class FarCatalog:
+    """A catalog over the network."""
+
+    def __init__(self, network: Network, catalog: MemoryCatalog) -> None:
+        """Reach a catalog."""
+        self._network, self._catalog = network, catalog
+
+    def revision(self) -> int:
+        """See `Catalog.revision`."""
+        return self._read(self._catalog.revision)
+
+    def commit(self, change: Change) -> bool:
+        """See `Catalog.commit`."""
+        return self._network.outside(_COMMIT, lambda: self._catalog.commit(change))
+
+    def put_rebuild(self, rebuild: Rebuild, fence: int) -> None:
+        """See `Catalog.put_rebuild`."""
+        self._network.outside(_COMMIT, lambda: self._catalog.put_rebuild(rebuild, fence))
+
+    def store(self, name: str) -> Store | None:
+        """See `Catalog.store`."""
+        return self._read(lambda: self._catalog.store(name))
+
+    def store_by_uid(self, uid: str) -> Store | None:
+        """See `Catalog.store_by_uid`."""
+        return self._read(lambda: self._catalog.store_by_uid(uid))
+
+    def stores(self) -> list[Store]:
+        """See `Catalog.stores`."""
+        return self._read(self._catalog.stores)
+
+    def deleted_stores(self) -> list[Store]:
+        """See `Catalog.deleted_stores`."""
+        return self._read(self._catalog.deleted_stores)
+
+    def next_version(self, name: str) -> int:
+        """See `Catalog.next_version`."""
+        return self._read(lambda: self._catalog.next_version(name))
+
+    def next_number(self, sequence: str) -> int:
+        """See `Catalog.next_number`."""
+        return self._network.outside(_COMMIT, lambda: self._catalog.next_number(sequence))
+
+    def rebuild(self, rebuild_id: str) -> Rebuild | None:
+        """See `Catalog.rebuild`."""
+        return self._read(lambda: self._catalog.rebuild(rebuild_id))
+
+    def rebuilds(self, *, store_uid: str | None, running_only: bool) -> list[Rebuild]:
+        """See `Catalog.rebuilds`."""
+        return self._read(lambda: self._catalog.rebuilds(store_uid=store_uid, running_only=running_only))
+
+    def request(self, request_id: str) -> KnownRequest | None:
+        """See `Catalog.request`."""
+        return self._read(lambda: self._catalog.request(request_id))
+
+    def put_node(self, node: NodeRecord) -> None:
+        """See `Catalog.put_node`."""
+        self._network.outside(_COMMIT, lambda: self._catalog.put_node(node))
+
+    def nodes(self) -> list[NodeRecord]:
+        """See `Catalog.nodes`."""
+        return self._read(self._catalog.nodes)
+
+    def reclaims(self, due_at_ms: int | None) -> list[Reclaim]:
+        """See `Catalog.reclaims`."""
+        return self._read(lambda: self._catalog.reclaims(due_at_ms))
+
+    def flags(self) -> dict[str, str]:
+        """See `Catalog.flags`."""
+        return self._read(self._catalog.flags)
+
+    def dead_letter_counts(self) -> dict[str, int]:
+        """See `Catalog.dead_letter_counts`."""
+        return self._read(self._catalog.dead_letter_counts)
+
+    def history(self, subject: str | None, limit: int) -> list[Operation]:
+        """See `Catalog.history`."""
+        return self._read(lambda: self._catalog.history(subject, limit))
+
+    def close(self) -> None:
+        """See `Catalog.close`."""
+
+    def _read(self, act: Callable[[], _T]) -> _T:
+        return self._network.outside(_CATALOG_READ, act)
+
+
+def rebound(replacements: dict[Any, Any]) -> Iterator[None]:
+    """Let every module of the product that imported one of these functions use its replacement; see `rebinding`."""
+    import sys
+
+    changed: list[tuple[Any, str, Any]] = []
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("anew.") or name.startswith("anew.testing.simulation"):
+            continue
+        for attribute, value in list(vars(module).items()):
+            if callable(value) and any(value is original for original in replacements):
+                changed.append((module, attribute, value))
+    for module, attribute, value in changed:
+        setattr(module, attribute, next(new for original, new in replacements.items() if original is value))
+    try:
+        yield
+    finally:
+        for module, attribute, value in changed:
+            setattr(module, attribute, value)
+
+
+rebinding = contextmanager(rebound)

@@ -1,0 +1,148 @@
+"""A history: how the world is made, and the steps that happen in it. A value: the same history runs the same way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+SKEW_LIMIT_SECONDS = 2
+"""How far clocks may be apart: what is further apart is wrong, and nothing is promised then (rules R6, R12)."""
+KEYS = tuple(f"k{number}" for number in range(8))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happens.
+
+    Attributes:
+        what: A method of `anew.testing.simulation.run.Story`.
+        arguments: Its arguments.
+        wait_ms: How long after it the next one begins.
+    """
+
+    what: str
+    arguments: tuple[Any, ...] = ()
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Everything that decides what happens.
+
+    Attributes:
+        seed: Of the order of events, delays and faults.
+        trouble: How often calls fail, in thousandths; 0: never.
+        settings: Of the store.
+    """
+
+    seed: int = 0
+    trouble: int = 0
+    nodes: int = 2
+    controllers: int = 1
+    settings: dict[str, Any] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+
+    def to_json(self) -> str:
+        """The history as text, to be run again."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> History:
+        """The inverse of `to_json`."""
+        fields = json.loads(text)
+        steps = tuple(Step(s["what"], _tuples(s["arguments"]), s["wait_ms"]) for s in fields.pop("steps"))
+        return cls(**fields, steps=steps)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+_FEW = st.integers(0, 3)
+_WAITS = st.sampled_from([0, 200, 1_000, 3_000, 3_000, 8_000])
+_KEYS = st.lists(st.sampled_from(KEYS), min_size=1, max_size=6).map(tuple)
+_AGO = st.sampled_from([None, None, None, 0, 500, 5_000, 30_000])
+_CHANGES = st.sampled_from(
+    [
+        ("partitions", 1),
+        ("partitions", 2),
+        ("partitions", 3),
+        ("amplification_factor", 2),
+        ("amplification_factor", 1),
+        ("compression", "gzip"),
+        ("compression", "none"),
+        ("compression", "zstd_dict"),
+        ("replicas", 1),
+        ("replicas", 2),
+        ("hybrid", False),
+        ("hybrid", True),
+        ("rewind_seconds", 5),
+        ("backup_retention_seconds", 3),
+        ("backup_retention_seconds", 40),
+        ("tombstone_grace_seconds", 0),
+        ("tombstone_grace_seconds", 4),
+    ]
+)
+_OPTIONS = st.sampled_from(["", "", "", "", "defer", "combiner", "ttl", "ttl", "few"])
+
+
+def _step(what: str, *arguments: SearchStrategy[Any]) -> SearchStrategy[Step]:
+    return st.builds(Step, st.just(what), st.tuples(*arguments), _WAITS)
+
+
+def steps() -> SearchStrategy[Step]:
+    """Any step."""
+    writes = _step("write", _KEYS, _AGO)
+    deletes = _step("delete", _KEYS, _AGO)
+    makes = st.one_of(
+        _step("push", _KEYS, st.sampled_from([None, None, 0, 10_000]), st.booleans()),
+        _step("repush", _OPTIONS),
+        _step("repush", _OPTIONS),
+        _step("configure", _CHANGES),
+        _step("reconfigure", _CHANGES),
+    )
+    decides = st.one_of(
+        _step("roll_back"), _step("swap", _FEW), _step("kill"), _step("collect"), _step("resume"), _step("hold", _FEW)
+    )
+    breaks = st.one_of(
+        _step("crash", st.sampled_from(["node", "controller", "driver", "executor"]), _FEW),
+        _step("stop", st.sampled_from(["node", "controller", "driver"]), _FEW, st.sampled_from([2_000, 15_000])),
+        _step("cut_off", st.sampled_from(["node", "driver"]), _FEW, st.sampled_from([3_000, 15_000])),
+        _step("lose_node", _FEW),
+        _step("add_node"),
+        _step("clock_back", st.just("writer"), st.just(500)),
+        _step("clock_back", st.sampled_from(["controller", "node"]), st.sampled_from([500, 20_000])),
+        _step("foreign"),
+        _step("recreate"),
+    )
+    return st.one_of(writes, writes, writes, deletes, makes, makes, makes, decides, breaks)
+
+
+def histories() -> SearchStrategy[History]:
+    """Any history: a store is pushed to, then things happen."""
+    settings = st.fixed_dictionaries(
+        {
+            "hybrid": st.sampled_from([True] * 9 + [False]),
+            "partitions": st.sampled_from([1, 2, 2]),
+            "replicas": st.sampled_from([1, 2]),
+            "rt_partitions": st.sampled_from([1, 2]),
+            "compression": st.sampled_from(["none", "gzip"]),
+            "rewind_seconds": st.sampled_from([0, 5]),
+            "backup_retention_seconds": st.sampled_from([3, 15]),
+            "tombstone_grace_seconds": st.sampled_from([0, 0, 4]),
+            "skew_limit_seconds": st.just(SKEW_LIMIT_SECONDS),
+        }
+    )
+    return st.builds(
+        History,
+        seed=st.integers(0, 2**32 - 1),
+        trouble=st.sampled_from([0, 0, 5, 20, 40]),
+        nodes=st.sampled_from([2, 2, 3]),
+        controllers=st.sampled_from([1, 1, 2]),
+        settings=settings,
+        steps=st.lists(steps(), min_size=5, max_size=16).map(tuple),
+    )

@@ -1,0 +1,356 @@
+"""What must hold at every moment, and at the end of every history (design section 7, and the rules).
+
+Each breach is kept with the name of its invariant; the names are what planted bugs are found by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from anew.api.models import ReplicaState
+from anew.catalog.change import Operation
+from anew.core.partition import sub_partitions_of
+from anew.core.rebuild import RebuildStatus
+from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus
+from anew.log.interface import Appended, TopicPartition
+from anew.segments.basefile import read_rows
+from anew.segments.manifest import parse_manifest
+from anew.testing.builders import FABRIC
+from anew.testing.memory.catalog import Tables
+from anew.testing.simulation.oracle import Account, Oracle
+from anew.testing.simulation.parts import SKEW_LIMIT_MS, Machines, NodePart
+
+_GONE = frozenset({VersionStatus.RETIRED, VersionStatus.RECLAIMED, VersionStatus.FAILED, VersionStatus.KILLED})
+
+
+@dataclass
+class Invariants:
+    """Watches a world.
+
+    Attributes:
+        breaches: (invariant, what was seen), in the order in which they were seen.
+    """
+
+    machines: Machines
+    account: Account = field(default_factory=Account)
+    breaches: list[tuple[str, str]] = field(default_factory=list)
+    _checked_bases: set[tuple[str, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.oracle = Oracle(self.account, self.machines.topics, SKEW_LIMIT_MS)
+        self.machines.database.watch = self._on_commit
+        self.machines.log_watch.truncates = self._on_truncate
+        self.machines.log_watch.acknowledged = self._on_acknowledged
+        self.machines.on_delete = self._on_delete
+
+    def breach(self, invariant: str, seen: str) -> None:
+        """Keep a breach."""
+        self.breaches.append((invariant, seen))
+
+    # -- as it happens -------------------------------------------------------------------------------------------------
+
+    def _on_commit(self, before: Tables, after: Tables, operation: Operation) -> None:
+        for uid, store in after.stores.items():
+            old = before.stores.get(uid)
+            if old is store:
+                continue
+            self.account.note(store)
+            for rebuild in after.rebuilds.values():
+                source = rebuild.plan.source.input
+                if source is not None and rebuild.store_uid == uid:
+                    self.account.inputs[uid, rebuild.version] = source.paths[0] if source.paths else None
+            self._check_store(store)
+            if old is not None:
+                self._check_change(old, store, operation)
+        self._check_names(after)
+
+    def _check_store(self, store: Store) -> None:
+        current = store.current.get(FABRIC, 0)
+        holders = [v.number for v in store.versions if v.statuses.get(FABRIC) is VersionStatus.CURRENT]
+        if store.deleted_at_ms is None and holders != ([current] if current else []):
+            self.breach("one current version", f"{store.name}: current {current}, status current: {holders}")
+        for version in store.versions:
+            if version.statuses.get(FABRIC) in _GONE or not version.config.hybrid or version.stop is not None:
+                continue
+            lacking = {feed.id for feed in store.feeds} - set(version.feeds)
+            if lacking and version.feeds:
+                self.breach("every version has every feed", f"{version.name_in(store.name)} lacks {lacking} (R9)")
+            for feed in store.feeds_of(version):
+                for at, mark in zip(feed.feed_partitions(), feed.low_water, strict=True):
+                    if mark > version.start.get(at, mark):
+                        self.breach("low water", f"{at} at {mark}, above the start of {version.number} (R2)")
+
+    def _check_change(self, old: Store, store: Store, operation: Operation) -> None:
+        if store.revision != old.revision + 1:
+            self.breach("revisions", f"{store.name} went from {old.revision} to {store.revision}")
+        known = {version.number for version in old.versions}
+        for version in store.versions:
+            if version.number not in known and version.number < old.next_version:
+                self.breach("version numbers", f"{version.number} came again, after {sorted(known)} (R16)")
+        for number in known - {version.number for version in store.versions}:
+            self.breach("history is kept", f"version {number} is not in the catalog any more")
+        before, now = old.current.get(FABRIC, 0), store.current.get(FABRIC, 0)
+        if before != now and operation.actor == "controller":
+            version = store.version(now)
+            if version is None or version.swap_from.get(FABRIC, 0) != before:
+                self.breach("swap fence", f"{before} → {now}, planned from {version and version.swap_from} (R14)")
+            elif version.must_close:
+                self.breach("closed before the swap", f"{store.name}_v{now} has no stop (R10)")
+            else:
+                self._check_ready(store, version)
+        for version in old.versions:
+            after = store.version(version.number)
+            if after is not None and version.statuses.get(FABRIC) in SERVABLE:
+                frozen = ("start", "ttl_floor_ms", "tombstone_floor_ms", "config", "manifest")
+                moved = [name for name in frozen if getattr(version, name) != getattr(after, name)]
+                if moved and after.statuses.get(FABRIC) in SERVABLE:
+                    self.breach("frozen", f"{moved} of version {version.number} changed")
+
+    def _check_ready(self, store: Store, version: Version) -> None:
+        """Every replica that is alive has what its version must have before the swap (rule R17)."""
+        target = version.ready_target
+        if target is None:
+            self.breach("ready before the swap", f"{store.name}_v{version.number} has no target (R17)")
+            return
+        for part in self._running_nodes():
+            for holding in part.engine.holdings():
+                if (holding.key.store_uid, holding.key.version) != (store.uid, version.number):
+                    continue
+                replica, assigned = holding.replica, version.assignment[FABRIC].get(holding.key.partition, ())
+                if replica is None or part.name not in assigned:
+                    # It may have been lost since it was reported; another one serves then.
+                    continue
+                behind = [at for _, at in holding.feed_partitions() if replica.position.get(at, -1) < target.get(at, 0)]
+                young = self.machines.world.now_ms - part.process.born_ms < 10_000
+                if behind and not young:
+                    self.breach("ready before the swap", f"{holding.name} on {part.name} lacks {behind} (R17)")
+
+    def _check_names(self, tables: Tables) -> None:
+        numbers: dict[tuple[str, int], str] = {}
+        for uid, store in tables.stores.items():
+            for version in store.versions:
+                owner = numbers.setdefault((store.name, version.number), uid)
+                if owner != uid:
+                    self.breach("version numbers", f"{store.name}_v{version.number} is of two stores (R16)")
+
+    def _on_truncate(self, at: TopicPartition, offset: int) -> None:
+        for store in self.machines.database.tables.stores.values():
+            if store.deleted_at_ms is not None:
+                continue
+            for feed in store.feeds:
+                if feed.topic_uid != at.uid:
+                    continue
+                for version in store.versions:
+                    start = next(
+                        (o for p, o in version.start.items() if (p.feed, p.partition) == (feed.id, at.partition)), None
+                    )
+                    needed = version.statuses.get(FABRIC) not in _GONE and feed.id in version.feeds
+                    if needed and start is not None and start < offset:
+                        self.breach("truncation", f"{at} below {offset}, needed from {start} by {version.number} (R2)")
+
+    def _on_acknowledged(self, at: TopicPartition, appended: Appended, records: pa.RecordBatch) -> None:
+        for index, row in enumerate(records.select(["key", "value"]).to_pylist()):
+            place = (at.uid, at.partition, appended.first_offset + index)
+            self.account.acknowledged[place] = (row["key"], row["value"])
+
+    def _on_delete(self, path: str) -> None:
+        for store in self.machines.database.tables.stores.values():
+            for version in store.versions:
+                kept = version.statuses.get(FABRIC) in SERVABLE | {VersionStatus.BUILDING}
+                if store.deleted_at_ms is None and kept and path in self._files(version):
+                    self.breach("nothing live is deleted", f"{path} of {version.name_in(store.name)} (R15)")
+
+    def _files(self, version: Version) -> set[str]:
+        if version.manifest is None:
+            return set()
+        real = self.machines.real_deep_store
+        if real.stat(version.manifest.path) is None:
+            return {version.manifest.path}
+        manifest = parse_manifest(real.get(version.manifest.path), version.manifest)
+        return set(manifest.owned) | {version.manifest.path}
+
+    # -- now and then --------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """All that must hold at any moment."""
+        for store in self.machines.database.tables.stores.values():
+            if store.deleted_at_ms is None:
+                self._check_files(store)
+        for part in self._running_nodes():
+            self._check_replicas(part)
+        self._check_acknowledged()
+
+    def _check_files(self, store: Store) -> None:
+        for version in store.versions:
+            if version.statuses.get(FABRIC) not in SERVABLE or version.manifest is None:
+                continue
+            missing = [path for path in self._files(version) if self.machines.real_deep_store.stat(path) is None]
+            if missing:
+                self.breach("files are there", f"{version.name_in(store.name)} lacks {missing} (R15)")
+            elif (store.uid, version.number) not in self._checked_bases:
+                self._checked_bases.add((store.uid, version.number))
+                self._check_base(store, version)
+
+    def _check_base(self, store: Store, version: Version) -> None:
+        """The sealed files hold just what they must, time by time (2.2, R6, R11, R12, R19)."""
+        assert version.manifest is not None
+        real = self.machines.real_deep_store
+        manifest = parse_manifest(real.get(version.manifest.path), version.manifest)
+        found: dict[bytes, tuple[int, bool]] = {}
+        for file in manifest.files:
+            with real.open(file.path) as opened:
+                for rows in read_rows(opened):
+                    for row in rows.select(["key", "time", "value"]).to_pylist():
+                        if row["key"] in found:
+                            self.breach("base", f"{row['key']!r} twice in {version.name_in(store.name)}")
+                        found[row["key"]] = (row["time"], row["value"] is None)
+        cells = self.oracle.base(store.uid, version.number)
+        expected = {key: (cell.stamp.time_ms, cell.tombstone) for key, cell in cells.items()}
+        if found != expected:
+            self.breach("base", f"{version.name_in(store.name)}: {_difference(found, expected)}")
+
+    def _running_nodes(self) -> list[NodePart]:
+        return [part for part in self.machines.nodes.values() if not part.process.dead]
+
+    def _check_replicas(self, part: NodePart) -> None:
+        for holding in part.engine.holdings():
+            replica, key = holding.replica, holding.key
+            version = self.account.versions.get((key.store_uid, key.version))
+            if replica is None or version is None or version.statuses.get(FABRIC) not in SERVABLE:
+                continue
+            if version.manifest is None or not version.manifest.checksum.startswith(key.manifest):
+                self.breach("replicas are of the manifest", f"{holding.name} on {part.name}")
+                continue
+            position = dict(replica.position.items())
+            expected = self.oracle.served(key.store_uid, key.version, position)
+            place = holding.partitioner
+            mine = {k: v for k, v in expected.items() if place.of(k) == key.partition}
+            if version.config.amplification_factor > 1:
+                subs = _subs(list(mine), version.config.amplification_factor)
+                mine = {k: v for k, v in mine.items() if subs[k] == key.sub_partition}
+            found = {k: live.body for k, live in replica.scan(None, 10_000, 1 << 30).items}
+            if found != mine:
+                self.breach("replicas", f"{holding.name} on {part.name} at {position}: {_difference(found, mine)}")
+
+    def _check_acknowledged(self) -> None:
+        for (uid, partition, offset), (key, value) in self.account.acknowledged.items():
+            rows = self.machines.topics.ever[uid].partitions[partition].rows
+            if offset >= len(rows) or (rows[offset][3], rows[offset][5]) != (key, value):
+                self.breach("acknowledged writes are in the log", f"{uid}/{partition}@{offset}")
+
+    # -- at the end ----------------------------------------------------------------------------------------------------
+
+    def settled(self) -> str | None:
+        """Why the world is still on its way, once nothing fails any more; None when it has arrived."""
+        tables = self.machines.database.tables
+        running = [r.id for r in tables.rebuilds.values() if r.status is RebuildStatus.RUNNING]
+        if running:
+            return f"rebuilds run: {running}"
+        if tables.reclaims:
+            return f"reclaims wait: {sorted(tables.reclaims)[:3]}"
+        for store in tables.stores.values():
+            if store.deleted_at_ms is None:
+                why = self._unsettled(store)
+                if why is not None:
+                    return f"{store.name}: {why}"
+        return None
+
+    def _unsettled(self, store: Store) -> str | None:
+        if any(not feed.ready or feed.moving or feed.open != store.writable(feed) for feed in store.feeds):
+            return "topics are not as they should be"
+        nodes = {part.name: part for part in self._running_nodes()}
+        for version in store.versions:
+            status = version.statuses.get(FABRIC)
+            if status in IN_THE_MAKING:
+                return f"version {version.number} is {status}"
+            if status not in SERVABLE:
+                continue
+            for partition, holders in version.assignment[FABRIC].items():
+                for holder in holders:
+                    why = self._behind(nodes.get(holder), store, version, partition)
+                    if why is not None:
+                        return f"v{version.number}/{partition} on {holder}: {why}"
+        for part in nodes.values():
+            for holding in part.engine.holdings():
+                if holding.leaving_at is not None:
+                    return f"{holding.name} leaves {part.name}"
+        return None
+
+    def _behind(self, part: NodePart | None, store: Store, version: Version, partition: int) -> str | None:
+        if part is None:
+            return "the node is gone"
+        wanted = version.config.amplification_factor
+        place = (store.uid, version.number, partition)
+        found = [h for h in part.engine.holdings() if (h.key.store_uid, h.key.version, h.key.partition) == place]
+        if len(found) != wanted:
+            return f"{len(found)} of {wanted} there"
+        for holding in found:
+            if holding.state is not ReplicaState.APPLYING or holding.replica is None:
+                return f"{holding.state}: {holding.error}"
+            for feed, at in holding.feed_partitions():
+                end = len(self.machines.topics.ever[feed.topic_uid].partitions[at.partition].rows)
+                stop = holding.stop_of(at)
+                if (holding.replica.offset(at) or 0) < (end if stop is None else min(stop, end)):
+                    return f"{at} is not applied"
+        return None
+
+    def final(self) -> None:
+        """All that must hold once the world has settled."""
+        self.look()
+        for store in self.machines.database.tables.stores.values():
+            if store.deleted_at_ms is not None:
+                continue
+            current = store.version(store.current.get(FABRIC, 0))
+            if current is not None:
+                self._check_newest(store, current)
+        self._check_leftovers()
+
+    def _check_newest(self, store: Store, version: Version) -> None:
+        """The last write of each key is what is served, whatever was rebuilt in between (7.2)."""
+        if version.stop is not None or version.ttl_floor_ms:
+            return
+        ends = {
+            at: len(self.machines.topics.ever[feed.topic_uid].partitions[at.partition].rows)
+            for feed in store.feeds
+            for at in feed.feed_partitions()
+        }
+        served = self.oracle.served(store.uid, version.number, ends)
+        for key, value in self.oracle.newest(store.uid, version.number).items():
+            if served.get(key) != value and not self._late(store, version, key):
+                self.breach("the last write is served", f"{key!r}: {served.get(key)!r}, written {value!r}")
+
+    def _late(self, store: Store, version: Version, key: bytes) -> bool:
+        """A push with times may hold a later time than the log's."""
+        return any(cells[key].stamp.time_ms for cells in self.account.pushed.values() if key in cells)
+
+    def _check_leftovers(self) -> None:
+        """Nothing is left behind that nobody owns."""
+        tables = self.machines.database.tables
+        owned: set[str] = set()
+        for store in tables.stores.values():
+            for version in store.versions:
+                if store.deleted_at_ms is None and version.statuses.get(FABRIC) in SERVABLE:
+                    owned |= self._files(version)
+        left = [stored.path for stored in self.machines.real_deep_store.list("stores") if stored.path not in owned]
+        if left:
+            self.breach("nothing is left behind", f"{left[:4]}")
+        live = {f.topic_uid for s in tables.stores.values() if s.deleted_at_ms is None for f in s.feeds}
+        lost = [topic.spec.name for topic in self.machines.topics.present.values() if topic.spec.uid not in live]
+        if lost:
+            self.breach("nothing is left behind", f"topics {lost}")
+
+
+def _subs(keys: list[bytes], factor: int) -> dict[bytes, int]:
+    if not keys:
+        return {}
+    placed = sub_partitions_of(pa.array(keys, pa.binary()), factor)
+    return {key: int(sub) for key, sub in zip(keys, placed, strict=True)}
+
+
+def _difference(found: dict[bytes, object], expected: dict[bytes, object]) -> str:
+    missing = {key: expected[key] for key in expected.keys() - found.keys()}
+    more = {key: found[key] for key in found.keys() - expected.keys()}
+    other = {key: (found[key], expected[key]) for key in found.keys() & expected.keys() if found[key] != expected[key]}
+    return f"missing {missing}, too much {more}, other {other}"

@@ -1,0 +1,142 @@
+"""What lies between processes: calls that are delayed, fail, happen twice, or whose answer is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from anew.core.errors import OutcomeUnknown, Unreachable
+from anew.testing.simulation.world import Process, ProcessDied, World
+
+_T = TypeVar("_T")
+_ANSWER_MS = 10_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """How often things go wrong, per call.
+
+    Attributes:
+        fail: The call does not get there.
+        lose: It is done, and nobody hears of it.
+        twice: It is done twice.
+        delay: It takes long.
+        crash: The process that calls dies just then.
+    """
+
+    fail: float = 0.0
+    lose: float = 0.0
+    twice: float = 0.0
+    delay: float = 0.0
+    crash: float = 0.0
+
+
+NONE = Faults()
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What is called, and how its failures are told: codes of `Unreachable` and `OutcomeUnknown`.
+
+    ``changes``: whether it is a change, whose answer may be lost.
+    """
+
+    what: str
+    unreachable: str
+    unknown: str
+    changes: bool
+
+
+class Network:
+    """Carries calls between processes, and to logs, deep stores and catalogs.
+
+    Attributes:
+        faults: How often things go wrong, by the kind of the process that calls.
+        log: What went wrong, for people.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.faults: dict[str, Faults] = {}
+        self.log: list[str] = []
+
+    def point(self, what: str) -> None:
+        """A place where the acting process may die, or another one may have its turn."""
+        world = self.world
+        world.check_alive()
+        process = world.acting
+        faults = self.faults.get(process.kind, NONE)
+        chance = world.random.random()
+        if chance < faults.crash:
+            self.say(f"{process.name} dies at: {what}")
+            world.kill(process)
+            raise ProcessDied(process)
+        if chance > 0.97:
+            world.sleep(world.random.random() * 20)
+
+    def outside(self, called: Called, act: Callable[[], _T]) -> _T:
+        """A call to something that is always there: a log, a deep store, a catalog.
+
+        Raises:
+            Unreachable: It did not get there.
+            OutcomeUnknown: It was done, and the answer is lost.
+        """
+        world, random = self.world, self.world.random
+        self.point(called.what)
+        process = world.acting
+        faults = self.faults.get(process.kind, NONE)
+        if random.random() < faults.delay:
+            world.sleep(random.random() * 3_000)
+        if random.random() < faults.fail:
+            self.say(f"{process.name} cannot reach: {called.what}")
+            raise Unreachable(called.unreachable, f"{called.what} does not answer")
+        result = act()
+        if called.changes:
+            if random.random() < faults.crash:
+                self.say(f"{process.name} dies after: {called.what}")
+                world.kill(process)
+                raise ProcessDied(process)
+            if random.random() < faults.lose:
+                self.say(f"{process.name} gets no answer: {called.what}")
+                raise OutcomeUnknown(called.unknown, f"the answer of {called.what} was lost")
+        return result
+
+    def between(self, server: Process | None, called: Called, act: Callable[[], _T]) -> _T:
+        """A call that another process answers, in a task of its own.
+
+        Raises:
+            Unreachable: There is nobody, or the call did not get there.
+            OutcomeUnknown: It may have been done.
+        """
+        world, random = self.world, self.world.random
+        self.point(called.what)
+        caller = world.acting
+        faults = self.faults.get(caller.kind, NONE)
+        if random.random() < faults.delay:
+            world.sleep(random.random() * 3_000)
+        if server is None or server.dead or self.apart(caller, server) or random.random() < faults.fail:
+            raise Unreachable(called.unreachable, f"{called.what} is not answered")
+        task = world.spawn(server, act, background=False)
+        if random.random() < faults.twice:
+            self.say(f"{caller.name} asks twice: {called.what}")
+            world.spawn(server, act, background=False)
+        answered = world.join(task, _ANSWER_MS)
+        lost = not answered or isinstance(task.error, ProcessDied) or self.apart(caller, server)
+        if lost or (called.changes and random.random() < faults.lose):
+            self.say(f"{caller.name} gets no answer: {called.what}")
+            if called.changes:
+                raise OutcomeUnknown(called.unknown, f"the answer of {called.what} was lost")
+            raise Unreachable(called.unreachable, f"{called.what} is not answered")
+        if task.error is not None:
+            raise task.error
+        result: _T = task.result
+        return result
+
+    def apart(self, one: Process, other: Process) -> bool:
+        """Whether a process is cut off just now."""
+        return max(one.cut_off_until_ms, other.cut_off_until_ms) > self.world.now_ms
+
+    def say(self, what: str) -> None:
+        """Keep a line for people."""
+        self.log.append(f"{(self.world.now_ms % 10_000_000) / 1000:9.3f} {what}")

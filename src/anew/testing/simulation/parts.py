@@ -1,0 +1,429 @@
+"""The parts as processes of the simulated world: the product's own code, with the world's clocks, network and disks."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from anew.api.http import ControllerClient
+from anew.api.models import (
+    BeginRebuild,
+    ClusterInfo,
+    CreateStore,
+    DesiredState,
+    EndRebuild,
+    Heartbeat,
+    HeartbeatAnswer,
+    HoldVersion,
+    LogLocation,
+    NodeReport,
+    ResumeRebuild,
+    RollBack,
+    Routing,
+    Seal,
+    SnapshotView,
+    Swap,
+    UpdateStore,
+)
+from anew.api.node_http import NodeClient
+from anew.client.routing import RoutingCache
+from anew.client.store import Store as ReadStore
+from anew.controller import collecting, draining, rebuilds, resuming, stores, swaps, views
+from anew.controller.context import Context, Fabric, Limits
+from anew.controller.nodes import desired_state, take_report
+from anew.controller.reconcile import Reconciler
+from anew.core.errors import AnewError, Unreachable
+from anew.core.rebuild import Progress, Rebuild, Stage
+from anew.deepstore.arrow import ArrowDeepStore
+from anew.deepstore.open import open_deep_store
+from anew.log.open import open_log
+from anew.node.engine import Engine, NodeIdentity, Workshop
+from anew.node.loader import Job
+from anew.node.process import Liaison, NodeSettings
+from anew.node.reads import Reads, Request
+from anew.rebuild.lease import Lease
+from anew.storage.memory import MIB, NodeMemory
+from anew.testing.builders import FABRIC
+from anew.testing.memory.catalog import Database, MemoryCatalog
+from anew.testing.memory.log import MemoryLog, Topics
+from anew.testing.memory.rocks import RocksDisk
+from anew.testing.simulation.disks import FarCatalog, FarDeepStore, FarLog, LogWatch
+from anew.testing.simulation.history import SKEW_LIMIT_SECONDS
+from anew.testing.simulation.network import Called, Network
+from anew.testing.simulation.world import Process, World
+
+_T = TypeVar("_T")
+_Made = TypeVar("_Made")
+
+LIMITS = Limits(
+    lease_seconds=8.0,
+    node_alive_seconds=4.0,
+    node_lost_seconds=12.0,
+    ready_deadline_seconds=90.0,
+    reclaim_grace_seconds=6.0,
+    low_water_interval_seconds=4.0,
+    repush_source_wait_seconds=8,
+    scheduled_start_seconds=10.0,
+)
+"""Everything that takes hours in life, in seconds; in the same order of lengths."""
+
+SKEW_LIMIT_MS = SKEW_LIMIT_SECONDS * 1000
+_ROUND_MS = 700.0
+_POLL_MS = 900.0
+_REPORT_MS = 900.0
+_IDLE_MS = 450.0
+_BEAT_MS = 2_000.0
+_ASKED = Called("the controller", "controller_unreachable", "answer_lost", changes=False)
+_TOLD = Called("the controller", "controller_unreachable", "answer_lost", changes=True)
+_READ = Called("a node", "node_unreachable", "node_unreachable", changes=False)
+
+
+@dataclass(slots=True)
+class Machines:
+    """Everything that outlives processes, and the processes that run.
+
+    Attributes:
+        root: Where deep store and nodes' directories are: a disk in memory.
+        controllers: Those that run, by name; ``nodes`` likewise.
+    """
+
+    world: World
+    network: Network
+    root: Path
+    topics: Topics = field(default_factory=Topics)
+    database: Database = field(default_factory=Database)
+    rocks: RocksDisk = field(default_factory=RocksDisk)
+    controllers: dict[str, ControllerPart] = field(default_factory=dict)
+    nodes: dict[str, NodePart] = field(default_factory=dict)
+    log_watch: LogWatch = field(default_factory=LogWatch)
+    on_delete: Callable[[str], None] = lambda _path: None
+    ids: Any = field(default_factory=lambda: itertools.count(1))
+
+    def new_id(self) -> str:
+        """An id that nobody had."""
+        return f"id{next(self.ids):05d}"
+
+    def clock_of(self, process: Process) -> Callable[[], int]:
+        """A process's clock, ms since the epoch."""
+        return lambda: int(self.world.now_ms) + process.skew_ms
+
+    def seconds(self) -> float:
+        """A monotonic clock."""
+        return self.world.now_ms / 1000
+
+    def log(self, clock: Callable[[], int]) -> FarLog:
+        """The log as a process with that clock reaches it."""
+        return FarLog(self.network, MemoryLog(self.topics, clock=clock, skew_limit_ms=SKEW_LIMIT_MS), self.log_watch)
+
+    @property
+    def real_deep_store(self) -> ArrowDeepStore:
+        """The deep store without the network."""
+        opened = _OPEN_DEEP_STORE(str(self.root / "deep"))
+        if not isinstance(opened, ArrowDeepStore):
+            raise TypeError("a local directory is opened by Arrow")
+        return opened
+
+    def replacements(self) -> dict[Any, Any]:
+        """How the product's own ways to the outside lead into the world instead."""
+
+        def deep_store(_root_uri: str) -> FarDeepStore:
+            return FarDeepStore(self.network, self.real_deep_store, self.on_delete)
+
+        def log(_kind: str, _address: str, *, clock: Callable[[], int], **_options: Any) -> FarLog:
+            return self.log(clock)
+
+        return {open_deep_store: deep_store, open_log: log}
+
+
+_OPEN_DEEP_STORE = open_deep_store
+LOCATION = LogLocation(kind="embedded", address="simulated")
+
+
+class ControllerPart:
+    """A controller process: answers calls, and reconciles."""
+
+    def __init__(self, machines: Machines, name: str) -> None:
+        world = machines.world
+        self.process = world.process(name, "controller")
+        clock = machines.clock_of(self.process)
+        deep_store = FarDeepStore(machines.network, machines.real_deep_store, machines.on_delete)
+        fabric = Fabric(FABRIC, machines.log(clock), LOCATION, deep_store)
+        self.context = Context(
+            catalog=FarCatalog(machines.network, MemoryCatalog(machines.database)),
+            fabrics={FABRIC: fabric},
+            clock=clock,
+            new_id=machines.new_id,
+            limits=LIMITS,
+        )
+        self._reconciler = Reconciler(self.context)
+        self._world = world
+        world.spawn(self.process, self._reconcile)
+
+    def _reconcile(self) -> None:
+        while True:
+            self._world.sleep(_ROUND_MS * (0.5 + self._world.random.random()))
+            try:
+                self._reconciler.round()
+            except AnewError:
+                continue
+
+
+class SimulatedClient(ControllerClient):
+    """The controller as another process asks it: any that answers."""
+
+    def __init__(self, machines: Machines, actor: str) -> None:
+        """Ask as somebody."""
+        self._machines = machines
+        self._actor = actor
+
+    def _any(self) -> ControllerPart | None:
+        running = [part for part in self._machines.controllers.values() if not part.process.dead]
+        return self._machines.world.random.choice(running) if running else None
+
+    def _ask(self, called: Called, act: Callable[[Context], _T]) -> _T:
+        part = self._any()
+        if part is None:
+            raise Unreachable(called.unreachable, "no controller runs")
+        return self._machines.network.between(part.process, called, lambda: act(part.context))
+
+    def create_store(self, request: CreateStore) -> dict[str, Any]:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: {"uid": stores.create_store(c, request, self._actor).uid})
+
+    def update_store(self, name: str, request: UpdateStore) -> dict[str, Any]:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: {"uid": stores.update_store(c, name, request, self._actor).uid})
+
+    def delete_store(self, name: str) -> dict[str, Any]:
+        """See `ControllerClient`."""
+
+        def delete(context: Context) -> dict[str, Any]:
+            stores.delete_store(context, name, self._actor)
+            return {}
+
+        return self._ask(_TOLD, delete)
+
+    def snapshot(self, name: str, at_ms: int | None = None) -> SnapshotView:
+        """See `ControllerClient`."""
+        return self._ask(_ASKED, lambda c: stores.snapshot(c, name, at_ms))
+
+    def routing(self, name: str, fabric: str | None = None) -> Routing:
+        """See `ControllerClient`."""
+        return self._ask(_ASKED, lambda c: stores.routing(c, name, fabric))
+
+    def hold_version(self, name: str, request: HoldVersion) -> None:
+        """See `ControllerClient`."""
+        self._ask(_TOLD, lambda c: stores.hold_version(c, name, request, self._actor))
+
+    def cluster(self, fabric: str | None = None) -> ClusterInfo:
+        """See `ControllerClient`."""
+        root = str(self._machines.root / "deep")
+        info = ClusterInfo(fabric=FABRIC, log=LOCATION, deep_store=root, release="0")
+        return self._ask(_ASKED, lambda _: info)
+
+    def swap(self, name: str, request: Swap) -> dict[str, Any]:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: swaps.swap(c, name, request, self._actor))
+
+    def roll_back(self, name: str, request: RollBack) -> dict[str, Any]:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: swaps.roll_back(c, name, request, self._actor))
+
+    def begin_rebuild(self, request: BeginRebuild) -> Rebuild:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: rebuilds.begin(c, request, self._actor))
+
+    def rebuild(self, rebuild_id: str) -> dict[str, Any]:
+        """See `ControllerClient`."""
+        return self._ask(_ASKED, lambda c: views.rebuild_view(rebuilds.rebuild_of(c, rebuild_id)))
+
+    def heartbeat(self, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: rebuilds.heartbeat(c, rebuild_id, request))
+
+    def seal(self, rebuild_id: str, request: Seal) -> dict[str, Any]:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: views.rebuild_view(rebuilds.seal(c, rebuild_id, request)))
+
+    def fail_rebuild(self, rebuild_id: str, request: EndRebuild) -> dict[str, Any]:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: views.rebuild_view(rebuilds.fail(c, rebuild_id, request)))
+
+    def kill_rebuild(self, rebuild_id: str) -> dict[str, Any]:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: views.rebuild_view(rebuilds.kill(c, rebuild_id, self._actor)))
+
+    def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild) -> Rebuild:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: resuming.resume(c, rebuild_id, request, self._actor))
+
+    def collect(self, store: str | None) -> dict[str, Any]:
+        """``anew gc``."""
+        return self._ask(_TOLD, lambda c: collecting.gc(c, store, self._actor, dry_run=False))
+
+    def drain(self, node: str, *, undo: bool) -> dict[str, Any]:
+        """``anew node drain``."""
+        return self._ask(_TOLD, lambda c: dict(draining.drain(c, node, self._actor, undo=undo)))
+
+    def desired(self, node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> DesiredState | None:
+        """See `ControllerClient`; nothing is waited for."""
+
+        def act(context: Context) -> DesiredState | None:
+            if context.catalog.revision() <= after:
+                return None
+            return desired_state(context, node, context.fabrics[fabric])
+
+        return self._ask(_ASKED, act)
+
+    def report(self, request: NodeReport) -> None:
+        """See `ControllerClient`."""
+        self._ask(_TOLD, lambda c: take_report(c, request))
+
+
+class TaskLoader:
+    """`anew.node.loader.Submits` by a task of the node's process."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        """Work in a process."""
+        self._world, self._process = world, process
+
+    def submit(self, job: Job[_Made]) -> Future[_Made]:
+        """See `anew.node.loader.Submits.submit`."""
+        future: Future[_Made] = Future()
+
+        def run() -> None:
+            self._world.sleep(self._world.random.random() * 300)
+            try:
+                future.set_result(job.run())
+            except AnewError as error:
+                future.set_exception(error)
+
+        self._world.spawn(self._process, run)
+        return future
+
+
+class NodePart:
+    """A node process, over a directory that outlives it."""
+
+    def __init__(self, machines: Machines, name: str) -> None:
+        world = self._world = machines.world
+        self.name = name
+        self.process = world.process(name, "node")
+        self.directory = machines.root / name
+        self.directory.mkdir(exist_ok=True)
+        clock = machines.clock_of(self.process)
+        self.url = f"http://{name}"
+        identity = NodeIdentity(name, FABRIC, self.url, self.directory, clock(), removal_grace_seconds=2.0)
+        shop = Workshop(
+            NodeMemory(MIB, MIB),
+            TaskLoader(world, self.process),
+            lambda _location: machines.log(clock),
+            clock,
+            machines.seconds,
+        )
+        self.engine = Engine(identity, shop)
+        self.reads = Reads(lambda: self.engine.picture, name)
+        settings = NodeSettings(name, FABRIC, self.directory, "", "", 0, clock)
+        self._liaison = Liaison(SimulatedClient(machines, name), self.engine, settings)
+        self.process.ends.append(lambda: _unlock(machines.rocks, self.directory))
+        world.spawn(self.process, self._work)
+        world.spawn(self.process, lambda: self._again(_POLL_MS, lambda: self._liaison.poll(0.0)))
+        world.spawn(self.process, lambda: self._again(_REPORT_MS, self._liaison.tell))
+
+    def _work(self) -> None:
+        self._liaison.recall()
+        while True:
+            try:
+                busy = self.engine.step()
+            except AnewError:
+                busy = False
+            self._world.sleep((40.0 if busy else _IDLE_MS) * (0.5 + self._world.random.random()))
+
+    def _again(self, every_ms: float, act: Callable[[], None]) -> None:
+        while True:
+            try:
+                act()
+            except AnewError:
+                self._world.sleep(every_ms)
+            self._world.sleep(every_ms * (0.5 + self._world.random.random()))
+
+    def wipe(self) -> None:
+        """Lose the disk."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _unlock(rocks: RocksDisk, directory: Path) -> None:
+    """What the system does for a dead process: its locks are free."""
+    for instance in rocks.instances.values():
+        holder = instance.open_in
+        if holder is not None and Path(holder.directory).is_relative_to(directory):
+            instance.open_in = None
+
+
+class TaskLease(Lease):
+    """A lease whose signs of life are given by a task of the driver's process."""
+
+    def __init__(self, world: World, controller: ControllerClient, rebuild_id: str, epoch: int) -> None:
+        """Prepare."""
+        super().__init__(controller, rebuild_id, epoch)
+        self._world = world
+
+    def __enter__(self) -> TaskLease:
+        """Begin to give signs of life."""
+        self._ended = False
+        self._world.spawn(self._world.acting, self._go_on)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop."""
+        self._ended = True
+
+    def _go_on(self) -> None:
+        while True:
+            self._world.sleep(_BEAT_MS)
+            if self._ended:
+                return
+            self._beat()
+
+    def enter(self, stage: Stage, measure: Callable[[], Progress], cancel: Callable[[], None]) -> None:
+        """See `Lease.enter`."""
+        self._stage, self._measure, self._cancel = stage, measure, cancel
+
+
+class NodeTransport(httpx.BaseTransport):
+    """Carries a client's reads to nodes of the world."""
+
+    def __init__(self, machines: Machines) -> None:
+        """Reach any node."""
+        self._machines = machines
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Ask the node that the URL names."""
+        part = self._machines.nodes.get(request.url.host)
+        if part is None or part.process.dead:
+            raise httpx.ConnectError("refused")
+        asked = Request(request.method, request.url.path, dict(request.url.params), request.headers.get, request.read())
+        try:
+            answer = self._machines.network.between(part.process, _READ, lambda: part.reads.answer(asked))
+        except Unreachable as error:
+            raise httpx.ReadTimeout(error.message) from error
+        return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
+
+
+def store_client(machines: Machines, process: Process, name: str) -> ReadStore:
+    """A store as a client's process sees it."""
+    client = SimulatedClient(machines, process.name)
+    return ReadStore(
+        RoutingCache(client, name, None, machines.seconds),
+        NodeClient(transport=NodeTransport(machines)),
+        lambda _routing: machines.log(machines.clock_of(process)),
+        machines.seconds,
+        lambda seconds: machines.world.sleep(seconds * 1000),
+    )

@@ -1,0 +1,43 @@
+"""What keeps its content in memory keeps the promises of what keeps it on disks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anew.catalog.interface import Catalog
+from anew.log.interface import Log
+from anew.testing.catalog_contract import CatalogContract
+from anew.testing.log_contract import SKEW_LIMIT_MS, LogContract
+from anew.testing.memory.catalog import Database, MemoryCatalog
+from anew.testing.memory.log import MemoryLog, Topics
+
+
+class TestMemoryLog(LogContract):
+    """The log in memory."""
+
+    @pytest.fixture(autouse=True)
+    def topics(self) -> Iterator[None]:
+        """One log for all handles of a test."""
+        self._topics = Topics()
+        yield
+
+    def open_log(self, directory: Path, clock: Callable[[], int]) -> Log:
+        """See `LogContract.open_log`."""
+        return MemoryLog(self._topics, clock=clock, skew_limit_ms=SKEW_LIMIT_MS)
+
+
+class TestMemoryCatalog(CatalogContract):
+    """The catalog in memory."""
+
+    @pytest.fixture(autouse=True)
+    def database(self) -> Iterator[None]:
+        """One database for all handles of a test."""
+        self._database = Database()
+        yield
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """See `CatalogContract.open_catalog`."""
+        return MemoryCatalog(self._database)
