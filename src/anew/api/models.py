@@ -128,6 +128,15 @@ class Collect(Request):
     dry_run: bool = False
 
 
+class RestoreCatalog(Request):
+    """Make a lost catalog again from what lies in the deep stores; the same ``request_id`` is the same restore."""
+
+    model_config = _example(dry_run=True, request_id="restore-1")
+
+    dry_run: bool = False
+    request_id: str | None = None
+
+
 class DrainNode(Request):
     """Let a node's replicas move to others, or (``undo``) let it be used again."""
 
@@ -284,7 +293,8 @@ class ReplicaReport(Wire):
     """What a node says of one replica.
 
     ``position`` covers just the feed partitions that the replica reads; ``lag_records`` sums what lies between it and
-    the ends that the node saw last; ``lag_ms`` is 0 at the end of the log (rule R17).
+    the ends that the node saw last; ``lag_ms`` is 0 at the end of the log (rule R17). ``store_revision`` is the revision
+    of the store by which the node was last told to hold it.
     """
 
     store_uid: str
@@ -292,6 +302,7 @@ class ReplicaReport(Wire):
     partition: int
     sub_partition: int = 0
     state: ReplicaState
+    store_revision: int = 0
     position: Position = Field(default_factory=PositionMap)
     lag_records: int = 0
     lag_ms: int = 0

@@ -171,6 +171,7 @@ def _as_one(subs: list[ReplicaReport]) -> ReplicaReport:
         update={
             "state": min((sub.state for sub in subs), key=_WORST_FIRST.index),
             "position": PositionMap(position),
+            "store_revision": min(sub.store_revision for sub in subs),
             "lag_records": sum(sub.lag_records for sub in subs),
             "lag_ms": max(sub.lag_ms for sub in subs),
             "rows": sum(sub.rows for sub in subs),

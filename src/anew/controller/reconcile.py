@@ -21,9 +21,10 @@ from anew.controller.nodes import live_reports, replicas_of, usable_nodes
 from anew.controller.pausing import cluster_paused
 from anew.controller.rebuilds import end_rebuild, expire
 from anew.controller.reclaim import collect, move_low_water, reclaim_due
+from anew.controller.remembering import Memory
 from anew.controller.scheduling import step as step_schedule
 from anew.core import lifecycle
-from anew.core.assignment import Assignment, assign
+from anew.core.assignment import assign
 from anew.core.errors import AnewError, Refused, Unreachable
 from anew.core.partition import XXHASH64, feed_partitions_read
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
@@ -42,6 +43,11 @@ class Reconciler:
 
     context: Context
     _low_water_at_ms: int = field(default=0)
+    _memory: Memory = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing remembered."""
+        self._memory = Memory(self.context)
 
     def round(self) -> None:
         """Take each store one step further; an error of one store does not hold up the others."""
@@ -58,6 +64,11 @@ class Reconciler:
             self._low_water_at_ms = now_ms
             for store in self.context.catalog.stores():
                 move_low_water(self.context, store)
+        self.remember()
+
+    def remember(self) -> None:
+        """Write down in the deep stores what a lost catalog is made again from."""
+        self._memory.remember()
 
     def _step(self, store: Store, reports: Mapping[str, list[NodeReport]]) -> None:
         store = self._with_topics(store)
@@ -103,7 +114,8 @@ class Reconciler:
             error = f"replicas of version {version.number} failed: {'; '.join(readiness.errors)}"
             end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
         elif readiness.caught_up and not version.must_close:
-            self._change(store, "ready", version, lambda s: lifecycle.caught_up(s, version.number, fabric, now_ms))
+            change = partial(lifecycle.caught_up, number=version.number, fabric=fabric, now_ms=now_ms)
+            self._change(store, "ready", version, _if_still(store, change))
         elif now_ms - version.since_ms[fabric] > self.context.limits.ready_deadline_seconds * 1000:
             why = "nearline writes could not be closed" if readiness.caught_up else readiness.why
             error = f"version {version.number} was not ready in time: {why}"
@@ -190,15 +202,25 @@ class Reconciler:
             held = version.assignment[fabric]
             wanted = next_assignment(store, version, fabric, nodes, reports)
             if wanted != held:
-                self._change(store, "reassign", version, partial(_reassigned, version.number, fabric, wanted))
+                change = partial(lifecycle.reassign, number=version.number, fabric=fabric, assignment=wanted)
+                self._change(store, "reassign", version, _if_still(store, change))
 
 
 def _swapped_when_ready(number: int, fabric: str, now_ms: int, store: Store) -> Store:
     return lifecycle.swap_when_ready(store, number, fabric, now_ms)
 
 
-def _reassigned(number: int, fabric: str, wanted: Assignment, store: Store) -> Store:
-    return lifecycle.reassign(store, number, fabric, wanted)
+def _if_still(judged: Store, change: lifecycle.Change) -> lifecycle.Change:
+    """The change, if the store is still the one that was judged; else nothing: the next round judges it again.
+
+    Two controllers may judge at once. What one decided from reports of nodes that the other has let go since would
+    leave a version with nobody who holds it (rule R25).
+    """
+
+    def changed(present: Store) -> Store:
+        return change(present) if present.revision == judged.revision else present
+
+    return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +279,8 @@ def next_assignment(
     """The assignment to work towards now: successors join at once, predecessors leave when these are ready.
 
     Nodes that are not lost keep what they hold; nothing moves only for the sake of balance while a version is alive.
+    A successor is ready when it says so of *this* store revision: a node that was let go and is wanted again may have
+    reported before it heard of either, and be about to drop what it has (rule R25).
     """
     held = version.assignment[fabric]
     short = [p for p, holders in held.items() if _short(holders, version.config.replicas, nodes)]
@@ -267,11 +291,13 @@ def next_assignment(
     result = dict(held)
     for partition in short:
         wanted = target[partition]
-        ready = all(
-            (node, partition) in found and found[node, partition].state is ReplicaState.APPLYING for node in wanted
-        )
+        ready = all(_holds(found.get((node, partition)), store) for node in wanted)
         result[partition] = wanted if ready else tuple(dict.fromkeys((*held[partition], *wanted)))
     return result
+
+
+def _holds(replica: ReplicaReport | None, store: Store) -> bool:
+    return replica is not None and replica.state is ReplicaState.APPLYING and replica.store_revision >= store.revision
 
 
 def _short(holders: tuple[str, ...], replicas: int, nodes: list[str]) -> bool:

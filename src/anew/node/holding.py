@@ -139,6 +139,7 @@ class Holding:
             partition=self.key.partition,
             sub_partition=self.key.sub_partition,
             state=self.state,
+            store_revision=self.store.revision,
             position=PositionMap({at: offset for at, offset in position.items() if at in wanted}),
             lag_records=sum(behind.values()),
             lag_ms=max((lag.behind_ms for at, lag in self.lags.copy().items() if behind.get(at)), default=0),

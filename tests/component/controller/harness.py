@@ -267,6 +267,7 @@ class Cluster:
             partition=partition,
             sub_partition=sub_partition,
             state=ReplicaState.APPLYING,
+            store_revision=store.revision,
             position=PositionMap(position),
         )
 

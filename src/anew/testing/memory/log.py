@@ -55,8 +55,18 @@ class Topics:
 class MemoryLog:
     """`anew.log.interface.Log` in memory."""
 
-    def __init__(self, topics: Topics, *, clock: Callable[[], int], skew_limit_ms: int = 60_000) -> None:
-        """A handle on the topics, with a clock of its own."""
+    def __init__(
+        self, topics: Topics, *, clock: Callable[[], int], skew_limit_ms: int = 60_000, monotone: bool = True
+    ) -> None:
+        """A handle on the topics, with a clock of its own.
+
+        Args:
+            topics: What all handles share.
+            clock: The time in ms since the epoch.
+            skew_limit_ms: How far the clock may be behind the last append, and a given time ahead of its append.
+            monotone: Whether times never run backwards, as in the embedded log; those of a broker may (rule R6).
+        """
+        self._monotone = monotone
         self._topics = topics
         self._clock = clock
         self._skew_limit_ms = skew_limit_ms
@@ -100,9 +110,9 @@ class MemoryLog:
             if not self._topic(at.topic, at.uid).is_open:
                 raise Refused("topic_closed", f"{at.topic} takes no writes now", found="closed")
             now_ms = self._clock()
-            if partition.last_ms > now_ms + self._skew_limit_ms:
+            if self._monotone and partition.last_ms > now_ms + self._skew_limit_ms:
                 raise Refused("clock_behind", "the clock is behind the last append", found=now_ms)
-            appended_ms = max(now_ms, partition.last_ms)
+            appended_ms = max(now_ms, partition.last_ms) if self._monotone else now_ms
             columns.check_times(appended_ms, self._skew_limit_ms)
             first = len(partition.rows)
             lists = (columns.written_ms, columns.origin, columns.key, columns.schema_id, columns.value)

@@ -36,10 +36,12 @@ class RocksDisk:
     """The instances of a machine, each named by a file in its directory.
 
     Attributes:
+        writing: Directories in which somebody is just writing.
         point: Called with what happens next, before and after each write; it may end the process that writes.
     """
 
     instances: dict[str, Instance] = field(default_factory=dict)
+    writing: set[str] = field(default_factory=set)
     point: Callable[[str], None] = lambda _what: None
     _made: int = 0
 
@@ -146,11 +148,15 @@ class MemoryRocks:
         """Put all of a batch at once."""
         if batch.used:
             raise ValueError("a write batch is used once")
-        self._disk.point("write")
-        batch.used = True
-        for family, key, value in batch.puts:
-            self._family(family)[key] = value
-        self._disk.point("written")
+        self._disk.writing.add(self.directory)
+        try:
+            self._disk.point("write")
+            batch.used = True
+            for family, key, value in batch.puts:
+                self._family(family)[key] = value
+            self._disk.point("written")
+        finally:
+            self._disk.writing.discard(self.directory)
 
     def ingest_external_file(self, paths: list[str], _options: object = None) -> None:
         """Take sorted files in, and remove them."""

@@ -36,6 +36,7 @@ class History:
     Attributes:
         seed: Of the order of events, delays and faults.
         trouble: How often calls fail, in thousandths; 0: never.
+        monotone: Whether append times never run backwards.
         settings: Of the store.
     """
 
@@ -43,6 +44,7 @@ class History:
     trouble: int = 0
     nodes: int = 2
     controllers: int = 1
+    monotone: bool = True
     settings: dict[str, Any] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
 
@@ -117,6 +119,8 @@ def steps() -> SearchStrategy[Step]:
         _step("clock_back", st.just("writer"), st.just(500)),
         _step("clock_back", st.sampled_from(["controller", "node"]), st.sampled_from([500, 20_000])),
         _step("foreign"),
+        _step("evolve"),
+        _step("lose_tail", st.integers(1, 3)),
         _step("recreate"),
     )
     return st.one_of(writes, writes, writes, deletes, makes, makes, makes, decides, breaks)
@@ -143,6 +147,7 @@ def histories() -> SearchStrategy[History]:
         trouble=st.sampled_from([0, 0, 5, 20, 40]),
         nodes=st.sampled_from([2, 2, 3]),
         controllers=st.sampled_from([1, 1, 2]),
+        monotone=st.booleans(),
         settings=settings,
         steps=st.lists(steps(), min_size=5, max_size=16).map(tuple),
     )

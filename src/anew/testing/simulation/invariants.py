@@ -5,23 +5,30 @@ Each breach is kept with the name of its invariant; the names are what planted b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from anew.api.models import ReplicaState
 from anew.catalog.change import Operation
+from anew.client.store import Found
+from anew.codec.avro import encode_datum, parse_schema
+from anew.core.feed import FeedPartition
 from anew.core.partition import sub_partitions_of
-from anew.core.rebuild import RebuildStatus
+from anew.core.rebuild import Rebuild, RebuildStatus
 from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus
 from anew.log.interface import Appended, TopicPartition
 from anew.segments.basefile import read_rows
 from anew.segments.manifest import parse_manifest
-from anew.testing.builders import FABRIC
+from anew.testing.builders import FABRIC, VALUE_SCHEMA
 from anew.testing.memory.catalog import Tables
 from anew.testing.simulation.oracle import Account, Oracle
 from anew.testing.simulation.parts import SKEW_LIMIT_MS, Machines, NodePart
 
+_MOST_BREACHES = 3
+_FORGOTTEN_MS = 6_000
+_VALUE = parse_schema(VALUE_SCHEMA)
 _GONE = frozenset({VersionStatus.RETIRED, VersionStatus.RECLAIMED, VersionStatus.FAILED, VersionStatus.KILLED})
 
 
@@ -34,9 +41,11 @@ class Invariants:
     """
 
     machines: Machines
+    lost_tail: bool = False
     account: Account = field(default_factory=Account)
     breaches: list[tuple[str, str]] = field(default_factory=list)
     _checked_bases: set[tuple[str, int]] = field(default_factory=set)
+    _rebuilds: list[Rebuild] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.oracle = Oracle(self.account, self.machines.topics, SKEW_LIMIT_MS)
@@ -46,12 +55,14 @@ class Invariants:
         self.machines.on_delete = self._on_delete
 
     def breach(self, invariant: str, seen: str) -> None:
-        """Keep a breach."""
-        self.breaches.append((invariant, seen))
+        """Keep a breach; of each invariant a few are enough."""
+        if sum(name == invariant for name, _ in self.breaches) < _MOST_BREACHES:
+            self.breaches.append((invariant, seen))
 
     # -- as it happens -------------------------------------------------------------------------------------------------
 
     def _on_commit(self, before: Tables, after: Tables, operation: Operation) -> None:
+        self._rebuilds = list(after.rebuilds.values())
         for uid, store in after.stores.items():
             old = before.stores.get(uid)
             if old is store:
@@ -87,6 +98,9 @@ class Invariants:
             self.breach("revisions", f"{store.name} went from {old.revision} to {store.revision}")
         known = {version.number for version in old.versions}
         for version in store.versions:
+            if version.number not in known:
+                self._check_begun(store, version)
+        for version in store.versions:
             if version.number not in known and version.number < old.next_version:
                 self.breach("version numbers", f"{version.number} came again, after {sorted(known)} (R16)")
         for number in known - {version.number for version in store.versions}:
@@ -96,17 +110,42 @@ class Invariants:
             version = store.version(now)
             if version is None or version.swap_from.get(FABRIC, 0) != before:
                 self.breach("swap fence", f"{before} → {now}, planned from {version and version.swap_from} (R14)")
-            elif version.must_close:
+            elif version.feeds and not version.config.hybrid and version.stop is None:
                 self.breach("closed before the swap", f"{store.name}_v{now} has no stop (R10)")
             else:
                 self._check_ready(store, version)
         for version in old.versions:
             after = store.version(version.number)
+            if after is not None:
+                self._check_reassigned(version, after)
             if after is not None and version.statuses.get(FABRIC) in SERVABLE:
                 frozen = ("start", "ttl_floor_ms", "tombstone_floor_ms", "config", "manifest")
                 moved = [name for name in frozen if getattr(version, name) != getattr(after, name)]
                 if moved and after.statuses.get(FABRIC) in SERVABLE:
                     self.breach("frozen", f"{moved} of version {version.number} changed")
+
+    def _check_begun(self, store: Store, version: Version) -> None:
+        """A new version's floors and start (rules R11, R12, R13)."""
+        source = None if version.source_version is None else store.version(version.source_version)
+        if source is not None:
+            for name in ("ttl_floor_ms", "tombstone_floor_ms"):
+                if getattr(version, name) < getattr(source, name):
+                    self.breach("floors are inherited", f"{name} of {version.name_in(store.name)} (R11, R12)")
+            if not version.start.reaches({at: o for at, o in source.start.items() if at.feed in version.feeds}):
+                self.breach("starts do not go back", f"{version.name_in(store.name)}")
+            return
+        plan = next(r.plan for r in self._rebuilds if r.id == version.rebuild)
+        if plan.source.input is None or not any(store.current.values()):
+            return
+        for feed in store.feeds_of(version):
+            for at in feed.feed_partitions():
+                rows = self.machines.topics.ever[feed.topic_uid].partitions[at.partition].rows
+                begin = feed.low_water[at.partition]
+                since = [i for i, row in enumerate(rows) if row[0] >= plan.source.input.as_of_ms and i >= begin]
+                if since and version.start.get(at, 0) > since[0]:
+                    self.breach(
+                        "a push keeps what came after its input", f"{version.name_in(store.name)} at {at} (R13)"
+                    )
 
     def _check_ready(self, store: Store, version: Version) -> None:
         """Every replica that is alive has what its version must have before the swap (rule R17)."""
@@ -126,6 +165,32 @@ class Invariants:
                 young = self.machines.world.now_ms - part.process.born_ms < 10_000
                 if behind and not young:
                     self.breach("ready before the swap", f"{holding.name} on {part.name} lacks {behind} (R17)")
+
+    def _check_reassigned(self, before: Version, after: Version) -> None:
+        """No node that has a replica is let go before a successor has one (rule R25)."""
+        nodes = {part.name: part for part in self._running_nodes()}
+        if after.statuses.get(FABRIC) is not VersionStatus.CURRENT:
+            return
+        for partition, holders in before.assignment.get(FABRIC, {}).items():
+            stay = after.assignment[FABRIC].get(partition, ())
+            ready = {n for n in holders if n in nodes and self._serves(nodes[n], after, partition)}
+            if ready and not any(n in nodes and self._serves(nodes[n], after, partition) for n in stay):
+                # A node that was silent for long counts as lost, though it may be there; and a successor that was
+                # ready may have died since it said so.
+                heard = {n for n in ready if self._heard_of(n)}
+                if heard and all(n in nodes and self._is_old(nodes[n]) for n in stay):
+                    self.breach("successors come first", f"v{after.number}/{partition}: {holders} → {stay} (R25)")
+
+    def _is_old(self, part: NodePart) -> bool:
+        return self.machines.world.now_ms - part.process.born_ms > _FORGOTTEN_MS
+
+    def _heard_of(self, node: str) -> bool:
+        record = self.machines.database.nodes.get(node)
+        return record is not None and self.machines.world.now_ms - record.last_seen_ms < _FORGOTTEN_MS
+
+    def _serves(self, part: NodePart, version: Version, partition: int) -> bool:
+        found = [h for h in part.engine.holdings() if (h.key.version, h.key.partition) == (version.number, partition)]
+        return bool(found) and all(holding.replica is not None for holding in found)
 
     def _check_names(self, tables: Tables) -> None:
         numbers: dict[tuple[str, int], str] = {}
@@ -218,27 +283,58 @@ class Invariants:
         for holding in part.engine.holdings():
             replica, key = holding.replica, holding.key
             version = self.account.versions.get((key.store_uid, key.version))
-            if replica is None or version is None or version.statuses.get(FABRIC) not in SERVABLE:
+            if replica is None or str(replica.directory) in self.machines.rocks.writing:
+                continue
+            if version is None or version.statuses.get(FABRIC) not in SERVABLE:
                 continue
             if version.manifest is None or not version.manifest.checksum.startswith(key.manifest):
                 self.breach("replicas are of the manifest", f"{holding.name} on {part.name}")
                 continue
             position = dict(replica.position.items())
+            early = [at for at, offset in position.items() if offset < version.start.get(at, 0)]
+            if early:
+                self.breach("nothing below the start", f"{holding.name} on {part.name} at {position} (R1)")
+            if self._beyond(key.store_uid, position):
+                continue
             expected = self.oracle.served(key.store_uid, key.version, position)
             place = holding.partitioner
             mine = {k: v for k, v in expected.items() if place.of(k) == key.partition}
             if version.config.amplification_factor > 1:
                 subs = _subs(list(mine), version.config.amplification_factor)
                 mine = {k: v for k, v in mine.items() if subs[k] == key.sub_partition}
-            found = {k: live.body for k, live in replica.scan(None, 10_000, 1 << 30).items}
+            found = {k: _text(live.body) for k, live in replica.scan(None, 10_000, 1 << 30).items}
+            mine = {k: _text(body) for k, body in mine.items()}
             if found != mine:
                 self.breach("replicas", f"{holding.name} on {part.name} at {position}: {_difference(found, mine)}")
+
+    def _beyond(self, uid: str, position: Mapping[FeedPartition, int]) -> bool:
+        """Whether a replica has records that its log lost; it has yet to find that out (rule R3)."""
+        for feed in self.account.stores[uid].feeds:
+            for at in feed.feed_partitions():
+                if position.get(at, 0) > len(self.machines.topics.ever[feed.topic_uid].partitions[at.partition].rows):
+                    return True
+        return False
 
     def _check_acknowledged(self) -> None:
         for (uid, partition, offset), (key, value) in self.account.acknowledged.items():
             rows = self.machines.topics.ever[uid].partitions[partition].rows
             if offset >= len(rows) or (rows[offset][3], rows[offset][5]) != (key, value):
                 self.breach("acknowledged writes are in the log", f"{uid}/{partition}@{offset}")
+
+    def check_read(self, found: Mapping[bytes, Found | None]) -> None:
+        """An answer is of one version, and each value is one that its key had (7.1).
+
+        A reader may hold on for some seconds to a store that was deleted.
+        """
+        versions = {one.version for one in found.values() if one is not None}
+        if len(versions) > 1:
+            self.breach("a read is of one version", f"{versions}")
+        if self.lost_tail:
+            return
+        for key, one in found.items():
+            values = {body for uid in self.account.stores for body in self.oracle.history(uid, key)}
+            if not any(same_text(one, body) for body in values):
+                self.breach("reads see what was", f"{key!r}: {one}")
 
     # -- at the end ----------------------------------------------------------------------------------------------------
 
@@ -292,8 +388,9 @@ class Invariants:
             for feed, at in holding.feed_partitions():
                 end = len(self.machines.topics.ever[feed.topic_uid].partitions[at.partition].rows)
                 stop = holding.stop_of(at)
-                if (holding.replica.offset(at) or 0) < (end if stop is None else min(stop, end)):
-                    return f"{at} is not applied"
+                wanted_offset = end if stop is None else min(stop, end)
+                if (holding.replica.offset(at) or 0) != wanted_offset:
+                    return f"{at} is at {holding.replica.offset(at)}, not at {wanted_offset}"
         return None
 
     def final(self) -> None:
@@ -309,7 +406,7 @@ class Invariants:
 
     def _check_newest(self, store: Store, version: Version) -> None:
         """The last write of each key is what is served, whatever was rebuilt in between (7.2)."""
-        if version.stop is not None or version.ttl_floor_ms:
+        if version.stop is not None or version.ttl_floor_ms or not self.machines.monotone:
             return
         ends = {
             at: len(self.machines.topics.ever[feed.topic_uid].partitions[at.partition].rows)
@@ -318,7 +415,8 @@ class Invariants:
         }
         served = self.oracle.served(store.uid, version.number, ends)
         for key, value in self.oracle.newest(store.uid, version.number).items():
-            if served.get(key) != value and not self._late(store, version, key):
+            seen = served.get(key)
+            if (seen and _text(seen)) != (value and _text(value)) and not self._late(store, version, key):
                 self.breach("the last write is served", f"{key!r}: {served.get(key)!r}, written {value!r}")
 
     def _late(self, store: Store, version: Version, key: bytes) -> bool:
@@ -340,6 +438,18 @@ class Invariants:
         lost = [topic.spec.name for topic in self.machines.topics.present.values() if topic.spec.uid not in live]
         if lost:
             self.breach("nothing is left behind", f"topics {lost}")
+
+
+def same_text(found: Found | None, body: bytes | None) -> bool:
+    """Whether a reader saw the text of a body, whatever schema wrote it: the text is its first field."""
+    if found is None or body is None:
+        return found is None and body is None
+    return _text(body) == encode_datum(_VALUE, {"text": found.value["text"]})
+
+
+def _text(body: bytes) -> bytes:
+    """The first field of a value, by which any schema's bodies can be compared; it is shorter than 64 bytes."""
+    return body[: 1 + (body[0] >> 1)]
 
 
 def _subs(keys: list[bytes], factor: int) -> dict[bytes, int]:

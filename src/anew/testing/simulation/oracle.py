@@ -35,6 +35,12 @@ class Account:
     stores: dict[str, Store] = field(default_factory=dict)
     inputs: dict[tuple[str, int], str | None] = field(default_factory=dict)
 
+    def lose(self, topic_uid: str, partition: int, end: int) -> None:
+        """The log lost all from an offset on: nobody can be held to it."""
+        lost = [at for at in self.acknowledged if at[:2] == (topic_uid, partition) and at[2] >= end]
+        for at in lost:
+            del self.acknowledged[at]
+
     def note(self, store: Store) -> None:
         """A store as it is now."""
         self.stores[store.uid] = store
@@ -70,9 +76,9 @@ class Oracle:
             cell = None if owner != uid or path is None else self.account.pushed[path].get(key)
             values.add(None if cell is None else cell.value)
         for feed in self.account.stores[uid].feeds:
-            values |= {
-                row[5] for part in self.topics.ever[feed.topic_uid].partitions for row in part.rows if row[3] == key
-            }
+            topic = self.topics.ever.get(feed.topic_uid)
+            parts = () if topic is None else topic.partitions
+            values |= {row[5] for part in parts for row in part.rows if row[3] == key}
         return values
 
     def newest(self, uid: str, number: int) -> dict[bytes, bytes | None]:

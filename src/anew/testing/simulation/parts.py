@@ -90,6 +90,7 @@ class Machines:
     """Everything that outlives processes, and the processes that run.
 
     Attributes:
+        monotone: Whether append times never run backwards.
         root: Where deep store and nodes' directories are: a disk in memory.
         controllers: Those that run, by name; ``nodes`` likewise.
     """
@@ -104,6 +105,7 @@ class Machines:
     nodes: dict[str, NodePart] = field(default_factory=dict)
     log_watch: LogWatch = field(default_factory=LogWatch)
     on_delete: Callable[[str], None] = lambda _path: None
+    monotone: bool = True
     ids: Any = field(default_factory=lambda: itertools.count(1))
 
     def new_id(self) -> str:
@@ -120,7 +122,8 @@ class Machines:
 
     def log(self, clock: Callable[[], int]) -> FarLog:
         """The log as a process with that clock reaches it."""
-        return FarLog(self.network, MemoryLog(self.topics, clock=clock, skew_limit_ms=SKEW_LIMIT_MS), self.log_watch)
+        log = MemoryLog(self.topics, clock=clock, skew_limit_ms=SKEW_LIMIT_MS, monotone=self.monotone)
+        return FarLog(self.network, log, self.log_watch)
 
     @property
     def real_deep_store(self) -> ArrowDeepStore:

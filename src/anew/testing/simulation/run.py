@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import shutil
 import tempfile
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
+import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
@@ -35,8 +37,8 @@ from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
 from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA
 from anew.testing.memory.rocks import rocks_in_memory
 from anew.testing.simulation.disks import rebinding
-from anew.testing.simulation.history import History, Step
-from anew.testing.simulation.invariants import Invariants
+from anew.testing.simulation.history import KEYS, History, Step
+from anew.testing.simulation.invariants import Invariants, same_text
 from anew.testing.simulation.minispark import build_in, spark_replacements, task_context
 from anew.testing.simulation.network import Faults, Network
 from anew.testing.simulation.parts import ControllerPart, Machines, NodePart, SimulatedClient, TaskLease, store_client
@@ -47,6 +49,7 @@ _KEY, _VALUE = parse_schema(KEY_SCHEMA), parse_schema(VALUE_SCHEMA)
 _LONGEST_MS = 600_000.0
 _CALM_MS = 240_000.0
 _STEP_MS = 4_000.0
+_DISK_PAUSE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def run(history: History, root: Path | None = None) -> Outcome:
             parent = Path(tempfile.mkdtemp(prefix="anew-sim-", dir=shared if shared.is_dir() else None))
             stack.callback(shutil.rmtree, parent, ignore_errors=True)
         world = World(history.seed)
-        machines = Machines(world, Network(world), parent)
+        machines = Machines(world, Network(world), parent, monotone=history.monotone)
         stack.enter_context(rebinding({**machines.replacements(), **spark_replacements()}))
         stack.enter_context(rocks_in_memory(machines.rocks))
         stack.enter_context(patch.object(pyspark.TaskContext, "get", task_context(machines)))
@@ -96,6 +99,7 @@ class Story:
         self.checks = Invariants(self.machines)
         self.operator = self.world.process("operator", "operator")
         self.writer = self.world.process("writer", "writer")
+        self.reader = self.world.process("reader", "reader")
         self.machines.rocks.point = self._disk_point
         self.client = SimulatedClient(self.machines, "operator")
 
@@ -123,6 +127,7 @@ class Story:
         self.push(("k0", "k1", "k2"), None, False)
         self._until(self._has_version, 60_000)
         self._faults(self.history.trouble / 1000)
+        self.world.spawn(self.reader, self._read_on)
         for step in self.history.steps:
             self._take(step)
             if self.checks.breaches:
@@ -185,6 +190,7 @@ class Story:
         self._append([(key, None) for key in keys], ago_ms)
 
     def _append(self, pairs: list[tuple[str, str | None]], ago_ms: int | None) -> None:
+        self._check_log_is_whole()
         written_at = None if ago_ms is None else int(self.world.now_ms) - ago_ms
         store = store_client(self.machines, self.writer, STORE)
 
@@ -200,16 +206,50 @@ class Story:
 
     def foreign(self) -> None:
         """A producer of somebody's own puts a record where nobody looks for it (rule R8)."""
+        self._check_log_is_whole()
         store = self._store()
         if not store.feeds:
             raise _NothingThere("there is no feed")
         feed = store.feeds[-1]
         row = {"written_ms": [None], "origin": [feed.origin_bytes], "key": [encode_datum(_KEY, "k0")]}
         value = [encode_datum(_VALUE, {"text": "foreign"})]
-        records = pa.RecordBatch.from_pydict({**row, "schema_id": [store.newest_schema_id], "value": value}, schema=APPEND_RECORDS)
+        records = pa.RecordBatch.from_pydict(
+            {**row, "schema_id": [min(store.schemas)], "value": value}, schema=APPEND_RECORDS
+        )
         for partition in range(feed.partitions):
             at = TopicPartition(feed.topic, feed.topic_uid, partition)
             self._as(self.writer, lambda at=at: self.machines.log(lambda: int(self.world.now_ms)).append(at, records))  # type: ignore[misc]
+
+    def _check_log_is_whole(self) -> None:
+        """Nothing is appended where records were lost, until everybody has noticed: offsets would come again unseen."""
+        if self.checks.lost_tail:
+            raise _NothingThere("the log lost records")
+
+    def evolve(self) -> None:
+        """A new value schema, which nodes learn of at different times (rule R21)."""
+        name = f"f{next(self._numbers)}"
+        schema = json.loads(next(iter(sorted(self._store().schemas.items())))[1])
+        schema["fields"].append({"name": name, "type": ["null", "string"], "default": None})
+        self.client.update_store(STORE, UpdateStore(value_schema=json.dumps(schema)))
+
+    def lose_tail(self, count: int) -> None:
+        """The log loses its last records (rule R3): what was built from them must go as well.
+
+        Not while something is made from them: that is refused, or fails, in its own way.
+        """
+        store = self._store()
+        if not store.feeds or store.in_the_making() is not None:
+            raise _NothingThere("no feed, or a version is made")
+        feed = store.feeds[-1]
+        topic = self.machines.topics.present.get(feed.topic)
+        for at in feed.feed_partitions() if topic is not None else ():
+            partition = topic.partitions[at.partition]
+            needed = [v.start.get(at, 0) for v in store.versions] + [partition.begin]
+            needed += [v.stop.get(at, 0) for v in store.versions if v.stop is not None]
+            keep = max(len(partition.rows) - count, *needed)
+            del partition.rows[keep:]
+            self.checks.lost_tail = True
+            self.checks.account.lose(feed.topic_uid, at.partition, keep)
 
     # -- steps: rebuilds -----------------------------------------------------------------------------------------------
 
@@ -411,7 +451,7 @@ class Story:
         self.machines.nodes[name] = NodePart(self.machines, name)
 
     def _faults(self, rate: float) -> None:
-        faults = Faults(fail=rate, lose=rate, twice=rate, delay=rate, crash=rate / 20)
+        faults = Faults(fail=rate, lose=rate, twice=rate, delay=rate, crash=rate / 10)
         gentle = Faults(fail=rate, lose=rate, twice=rate, delay=rate)
         table = {"controller": faults, "node": faults, "driver": faults, "executor": faults, "operator": gentle}
         self.machines.network.faults = table | {"writer": gentle}
@@ -429,6 +469,8 @@ class Story:
     def _disk_point(self, what: str) -> None:
         if self.world.current is not None:
             self.machines.network.point(what)
+            if self.world.random.random() < _DISK_PAUSE:
+                self.world.sleep(self.world.random.random() * 100)
 
     def _processes(self) -> list[Process]:
         parts = [*self.machines.controllers.values(), *self.machines.nodes.values()]
@@ -481,9 +523,34 @@ class Story:
         decoded = [key[1:].decode() for key in keys]
         found = reader.get_many(decoded)
         for key, one in zip(keys, found, strict=True):
-            value = None if one is None else encode_datum(_VALUE, one.value)
-            if value != expected.get(key):
-                self.checks.breach("readers see it", f"{key!r}: {value!r}, expected {expected.get(key)!r}")
+            if not same_text(one, expected.get(key)):
+                self.checks.breach("readers see it", f"{key!r}: {one}, expected {expected.get(key)!r}")
+
+    def _read_on(self) -> None:
+        """A reader who asks for everything again and again; it must be answered, from one version, with what was."""
+        store = store_client(self.machines, self.reader, STORE)
+        keys = list(KEYS)
+        while True:
+            self.world.sleep(1_500)
+            try:
+                found = store.get_many(keys)
+            except (AnewError, httpx.HTTPError) as error:
+                self._count("reads failed")
+                if self.calm_reads:
+                    self.checks.breach("reads do not fail", str(error))
+                continue
+            self._count("reads")
+            self.checks.check_read({encode_datum(_KEY, key): one for key, one in zip(keys, found, strict=True)})
+
+    @property
+    def calm_reads(self) -> bool:
+        """Whether nothing happens in this history that may keep a reader from an answer."""
+        hard = {"crash", "stop", "cut_off", "lose_node", "recreate", "lose_tail", "configure"}
+        return (
+            self.history.trouble == 0
+            and self.history.controllers >= 1
+            and hard.isdisjoint(step.what for step in self.history.steps)
+        )
 
     def _count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -492,7 +559,7 @@ class Story:
         self.machines.network.say(what)
 
 
-class _NothingThere(Exception):  # noqa: N818 - what was found
+class _NothingThere(Exception):
     """A step that has nothing to act on."""
 
 

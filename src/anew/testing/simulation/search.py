@@ -30,7 +30,7 @@ class Found:
     counts: Counter[str] = field(default_factory=Counter)
 
 
-class _Broken(Exception):  # noqa: N818 - what was found
+class _Broken(Exception):
     """A history with a breach."""
 
 

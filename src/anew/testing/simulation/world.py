@@ -28,7 +28,7 @@ class ProcessDied(BaseException):
         self.process = process
 
 
-class TooLong(Exception):  # noqa: N818 - what happened
+class TooLong(Exception):
     """A history went on without end."""
 
 

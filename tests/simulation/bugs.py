@@ -1,0 +1,279 @@
+"""Bugs that are planted, one at a time, so that the simulation shows that it would find them.
+
+Each is the product with one rule taken out: a function that is replaced wherever the product uses it. What finds it is the
+name of an invariant (`anew.testing.simulation.invariants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+
+from anew.controller import reclaim as reclaiming
+from anew.controller.reconcile import _replica_ready, next_assignment
+from anew.core import admission, floors, lifecycle, planning, reduce, retention
+from anew.core.assignment import assign
+from anew.core.feed import PositionMap
+from anew.core.store import VersionStatus
+from anew.node import feeds as node_feeds
+from anew.storage import applying, replica
+from anew.testing.simulation.disks import rebinding
+
+Plant = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """One planted bug: what it takes out, how, and which invariants may notice."""
+
+    name: str
+    plant: Plant
+    found_by: frozenset[str]
+
+
+BUGS: list[Bug] = []
+
+
+def bug(name: str, *found_by: str) -> Callable[[Plant], Plant]:
+    """Keep a bug in the list."""
+
+    def keep(plant: Plant) -> Plant:
+        BUGS.append(Bug(name, plant, frozenset(found_by)))
+        return plant
+
+    return keep
+
+
+@bug("R1: a replica applies what lies below its start", "nothing below the start", "replicas")
+def _early() -> AbstractContextManager[Any]:
+    def base(manifest: str, rows: int, tombstones: int, start: PositionMap, dictionary: bytes | None = None) -> Any:
+        early = PositionMap({at: max(0, offset - 2) for at, offset in start.items()})
+        return replica.Base(manifest, rows, tombstones, early, dictionary)
+
+    return patch("anew.node.engine.Base", base)
+
+
+@bug("R2: the low-water mark forgets the versions that are kept", "low water", "truncation")
+def _low_water() -> AbstractContextManager[Any]:
+    def marks(store: Any, at_rewind: Any) -> Any:
+        return {
+            feed.id: tuple(max(low, at_rewind.get(at, 0)) for low, at in zip(feed.low_water, feed.feed_partitions(), strict=True))
+            for feed in store.feeds
+        }
+
+    return rebinding({retention.low_water: marks})
+
+
+@bug("R3: a position beyond the end is waited out", "everything arrives", "replicas")
+def _beyond() -> AbstractContextManager[Any]:
+    return patch.object(node_feeds.FeedApplier, "_fail", node_feeds.FeedApplier._wait)
+
+
+@bug("R4: the marker comes before the base", "replicas", "base")
+@contextmanager
+def _marker_first() -> Iterator[None]:
+    create, ingest = replica.Replica.create.__func__, replica._ingest  # type: ignore[attr-defined]
+
+    def made(cls: Any, directory: Any, memory: Any, runs: Any, base: Any) -> Any:
+        with patch.object(replica, "_ingest", lambda *_: None):
+            opened = create(cls, directory, memory, runs, base)
+        ingest(opened._database, runs, base)
+        return opened
+
+    with patch.object(replica.Replica, "create", classmethod(made)):
+        yield
+
+
+@bug("R5: the position is written before its data", "replicas")
+@contextmanager
+def _position_first() -> Iterator[None]:
+    write = replica.Replica._write
+
+    def apart(self: Any, batch: Any, moved: Any = replica.NOWHERE) -> None:
+        if moved:
+            write(self, replica.WriteBatch(raw_mode=True), moved)
+            self._database.write(batch)
+        else:
+            write(self, batch, moved)
+
+    with patch.object(replica.Replica, "_write", apart):
+        yield
+
+
+@bug("R6: the greater time wins, also among records of one clock", "replicas", "base")
+def _by_time() -> AbstractContextManager[Any]:
+    def winners(rows: pa.RecordBatch) -> Any:
+        times = rows.column("time").to_numpy()
+        first = reduce.run_starts(rows, ("key",)).nonzero()[0]
+        chosen = []
+        for begin, end in zip(first, np.append(first, rows.num_rows)[1:], strict=True):
+            ranks = sorted(range(begin, end), key=lambda i: (times[i], rows.column("origin")[i].as_py(), i))
+            chosen.append(ranks[-1])
+        indices = np.array(chosen, dtype=np.int64)
+        return reduce.Winners(indices, times[indices], np.zeros(indices.size, dtype=np.bool_))
+
+    return rebinding({reduce.find_winners: winners})
+
+
+@bug("R8: nobody looks whether a record lies where its key belongs", "replicas", "base")
+def _anywhere() -> AbstractContextManager[Any]:
+    return patch.object(
+        admission, "_reasons", lambda _feed, _partition, records, _hashes: np.zeros(records.num_rows, dtype=np.int8)
+    )
+
+
+@bug("R10: the swap does not wait for the end of writes", "closed before the swap", "everything arrives")
+def _open_swap() -> AbstractContextManager[Any]:
+    from anew.core.store import Version
+
+    return patch.object(Version, "must_close", property(lambda _: False))
+
+
+@bug("R11: a repush forgets the time to live of its source", "floors are inherited")
+def _floor_forgotten() -> AbstractContextManager[Any]:
+    def begun(store: Any, plan: Any, made: Any, now_ms: int) -> Any:
+        ttl_repush = plan.kind == "ttl_repush"
+        forgotten = made if ttl_repush else made.model_copy(update={"ttl_floor_ms": 0})
+        return begin(store, plan, forgotten, now_ms)
+
+    begin = lifecycle.begin
+    return patch.object(lifecycle, "begin", begun)
+
+
+@bug("R11: a node serves what has expired", "replicas")
+def _undead() -> AbstractContextManager[Any]:
+    return patch.object(applying, "expired_among", lambda rows, _floor: np.zeros(rows.num_rows, dtype=np.bool_))
+
+
+@bug("R12: tombstones are dropped up to now", "the last write is served", "replicas", "readers see it")
+def _cut_late() -> AbstractContextManager[Any]:
+    def cut(_store: Any, source: Any, _read_until_ms: int, now_ms: int) -> int:
+        return max(now_ms + 3_000, int(source.tombstone_floor_ms))
+
+    return rebinding({floors.tombstone_cut_ms: cut})
+
+
+@bug("R12: a record below the cut comes back", "replicas")
+def _late_lives() -> AbstractContextManager[Any]:
+    return patch.object(applying, "_late_keys", lambda *_: set())
+
+
+@bug("R13: a push starts where it ends", "a push keeps what came after its input")
+def _push_late() -> AbstractContextManager[Any]:
+    return rebinding({planning.push_start_ms: lambda _store, _as_of_ms, now_ms: now_ms + 60_000})
+
+
+@bug("R14: a rebuild swaps whatever is current", "swap fence")
+def _swap_any() -> AbstractContextManager[Any]:
+    return patch.object(lifecycle, "swap_when_ready", lifecycle.swap)
+
+
+@bug("R15: files go without a look at who needs them", "nothing live is deleted", "files are there")
+def _delete_first() -> AbstractContextManager[Any]:
+    def collected(context: Any, store: Any, actor: str = "controller") -> None:
+        collect(context, store, actor)
+        for version in store.versions:
+            if VersionStatus.BACKUP in version.statuses.values():
+                for fabric in version.statuses:
+                    context.fabrics[fabric].deep_store.delete_tree(version.path)
+
+    collect = reclaiming.collect
+    return rebinding({collect: collected})
+
+
+@bug("R16: numbers start again with the name", "version numbers")
+def _numbers_again() -> AbstractContextManager[Any]:
+    from anew.testing.memory.catalog import MemoryCatalog
+
+    return patch.object(MemoryCatalog, "next_version", lambda _self, _name: 1)
+
+
+@bug("R17: ready is what is loaded", "ready before the swap")
+def _ready_early() -> AbstractContextManager[Any]:
+    return rebinding({_replica_ready: lambda *_: True})
+
+
+@bug("R18: what a replica holds takes no part in the merge", "replicas")
+def _blind() -> AbstractContextManager[Any]:
+    def outcome(rows: Any, _held: Any, floors_: Any, codec: Any) -> Any:
+        return outcome_of(rows, {}, replace(floors_, tombstone_floor_ms=0), codec)
+
+    outcome_of = applying.outcome_of
+    return rebinding({outcome_of: outcome})
+
+
+@bug("R19: rows get lost and nobody counts", "base")
+@contextmanager
+def _uncounted() -> Iterator[None]:
+    from anew.core.ledger import Ledger
+    from anew.core.rebuild import Fingerprints
+    from anew.spark import mergewrite
+    from anew.spark.mergewrite import _Outputs
+
+    write = _Outputs.write
+
+    def lossy(self: Any, rows: pa.RecordBatch) -> None:
+        write(self, rows.slice(1) if rows.num_rows > 1 else rows)
+
+    with (
+        patch.object(_Outputs, "write", lossy),
+        patch.object(Ledger, "check", lambda _: None),
+        patch("anew.controller.rebuilds._check_account", lambda _: None),
+    ):
+        assert mergewrite is not None
+        assert Fingerprints is not None
+        yield
+
+
+@bug("R21: a value of an unknown schema is passed over", "replicas", "readers see it")
+def _skip_unknown() -> AbstractContextManager[Any]:
+    def applied(self: Any, holding: Any, at: Any, rows: Any, mine: Any, next_offset: int) -> None:
+        unknown = ~np.isin(rows.column("schema_id").to_numpy(), [0, *holding.store.schemas])
+        apply(self, holding, at, rows, mine & ~unknown, next_offset)
+
+    apply = node_feeds.FeedApplier._apply
+    return patch.multiple(node_feeds, _first_unknown_schema=lambda *_: None) if False else _both(
+        patch.object(node_feeds.FeedApplier, "_apply", applied),
+        patch.object(node_feeds, "_first_unknown_schema", lambda *_: None),
+    )
+
+
+@contextmanager
+def _both(*patches: AbstractContextManager[Any]) -> Iterator[None]:
+    with patches[0], patches[1]:
+        yield
+
+
+@bug("R22: a driver of an older epoch may seal", "files are there", "replicas are of the manifest", "everything arrives", "nothing is left behind")
+def _no_epochs() -> AbstractContextManager[Any]:
+    return patch("anew.controller.rebuilds._check_epoch", lambda *_: None)
+
+
+@bug("R25: a node is let go before its successor is ready", "successors come first")
+def _let_go() -> AbstractContextManager[Any]:
+    def assignment(_store: Any, version: Any, fabric: str, nodes: list[str], _reports: Any) -> Any:
+        fresh = [node for node in nodes if all(node not in h for h in version.assignment[fabric].values())]
+        chosen = fresh if fresh else nodes
+        return assign(version.config.partitions, version.config.replicas, chosen, {})
+
+    return rebinding({next_assignment: assignment})
+
+
+@bug("7.5: a rebuild that fails takes the current version with it", "one current version", "reads do not fail")
+def _takes_along() -> AbstractContextManager[Any]:
+    def ended(store: Any, number: int, event: Any, error: str, now_ms: int) -> Any:
+        return end_badly(store, number, event, error, now_ms).model_copy(update={"current": dict.fromkeys(store.current, 0)})
+
+    end_badly = lifecycle.end_badly
+    return patch.object(lifecycle, "end_badly", ended)
+
+
+@bug("7.1: a client that is told to ask elsewhere gives up", "reads do not fail")
+def _gives_up() -> AbstractContextManager[Any]:
+    return patch("anew.client.store._MOVED", frozenset())

@@ -1,0 +1,60 @@
+"""The simulation itself: thousands of histories in which everything holds, and planted bugs that it finds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anew.testing.simulation.history import History, Step
+from anew.testing.simulation.run import run
+from anew.testing.simulation.search import report, search
+from tests.simulation.bugs import BUGS, Bug
+
+HISTORIES = 2_000
+PLANTED_HISTORIES = 400
+
+
+@pytest.mark.timeout(900)
+def test_what_must_hold_holds_in_thousands_of_histories() -> None:
+    """In 2,000 seeded histories of writes, rebuilds and faults no invariant is broken."""
+    command = [sys.executable, "-m", "anew.testing.simulation", "--histories", str(HISTORIES), "--processes", "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+    assert ended.returncode == 0, ended.stdout[-20_000:] + ended.stderr[-5_000:]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.partition(":")[0] + "-" + bug.plant.__name__.strip("_"))
+def test_a_planted_bug_is_found(bug: Bug) -> None:
+    """Each bug that is planted is found by an invariant that is about it, within a fraction of the histories of CI."""
+    with bug.plant():
+        found = search(1, PLANTED_HISTORIES, shrink=False)
+    assert found.outcome is not None, f"{found.histories} histories, and nobody noticed: {bug.name}"
+    names = {name for name, _ in found.outcome.breaches}
+    assert names & bug.found_by, report(found)
+
+
+def test_a_history_runs_the_same_way_again() -> None:
+    """The same history gives the same outcome, event by event, also when it was written down and read again."""
+    steps = (
+        Step("write", (("k1", "k2"), None), 500),
+        Step("repush", ("",), 3_000),
+        Step("crash", ("node", 1), 0),
+        Step("delete", (("k1",), None), 1_000),
+        Step("reconfigure", (("partitions", 3),), 8_000),
+    )
+    history = History(seed=7, trouble=20, settings={"hybrid": True, "skew_limit_seconds": 2}, steps=steps)
+    first, second = run(history), run(History.from_json(history.to_json()))
+    assert first == second
+    assert not first.breaches
+    assert first.counts["repush done"] >= 1
+
+
+def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
+    """A history cleans up after itself."""
+    before = set(Path("/dev/shm").glob("anew-sim-*"))
+    run(History(seed=1, settings={"hybrid": True, "skew_limit_seconds": 2}))
+    assert set(Path("/dev/shm").glob("anew-sim-*")) == before
