@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-TIERS = ("unit", "property", "tidy", "component", "spark", "cluster")
+from tests.postgresql import PostgresServer, running_server
+
+TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster")
 _HERE = Path(__file__).parent
 
 
@@ -46,3 +48,10 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresServer]:
+    """The one PostgreSQL server of a test run; each test makes databases of its own on it."""
+    with running_server() as server:
+        yield server

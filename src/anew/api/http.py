@@ -26,6 +26,7 @@ from anew.api.models import (
     NodeReport,
     NodeView,
     Pause,
+    RestoreCatalog,
     ResumeRebuild,
     RollBack,
     Routing,
@@ -184,6 +185,10 @@ class ControllerClient:
     def collect(self, request: Collect) -> _Row:
         """What goes, what stays, and why; collected unless it is a dry run."""
         return self._row(_Call("POST", "/v1/gc", request, look_up="anew gc --dry-run"))
+
+    def restore_catalog(self, request: RestoreCatalog) -> _Row:
+        """Make a lost catalog again from the deep stores, or say what would be made."""
+        return self._row(_Call("POST", "/v1/catalog/restore", request, look_up="anew store list"))
 
     def drain_node(self, node: str, request: DrainNode) -> _Row:
         """Let a node's replicas move to others."""

@@ -92,7 +92,38 @@ class PutFlag:
     value: str | None
 
 
-Put = PutStore | PutRebuild | PutRequest | PutReclaim | DropReclaim | PutDeadLetters | PutFlag
+@dataclass(frozen=True, slots=True)
+class CheckEmpty:
+    """Refuse (``catalog_not_empty``) unless the catalog holds no store, live or deleted, and no rebuild."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutRestored:
+    """Insert a store of a lost catalog, deleted or not, at the revision that it says."""
+
+    store: Store
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseCounter:
+    """Let a sequence, or the catalog's ``revision``, go on above a number; it never goes back."""
+
+    sequence: str
+    at_least: int
+
+
+Put = (
+    PutStore
+    | PutRebuild
+    | PutRequest
+    | PutReclaim
+    | DropReclaim
+    | PutDeadLetters
+    | PutFlag
+    | CheckEmpty
+    | PutRestored
+    | RaiseCounter
+)
 
 
 @dataclass(frozen=True, slots=True)

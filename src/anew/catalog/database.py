@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from anew.catalog.change import (
     Change,
+    CheckEmpty,
     DropReclaim,
     KnownRequest,
     NodeRecord,
@@ -19,16 +23,19 @@ from anew.catalog.change import (
     PutRebuild,
     PutReclaim,
     PutRequest,
+    PutRestored,
     PutStore,
+    RaiseCounter,
     Reclaim,
 )
-from anew.catalog.engine import open_engine, reading, writing
+from anew.catalog.engine import Database
 from anew.catalog.tables import COUNTERS, DEAD_LETTERS, FLAGS, HISTORY, NODES, REBUILDS, RECLAIMS, REQUESTS, STORES
-from anew.core.errors import InvalidRequest, Refused
+from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
 
 _REVISION = "revision"
+_LOOK_SECONDS = 0.2
 _Document = TypeVar("_Document", Store, Rebuild)
 
 
@@ -39,30 +46,57 @@ class DatabaseCatalog:
         """Open the database and bring its schema up to date.
 
         Raises:
+            InvalidRequest: ``bad_catalog``.
+            Refused: ``catalog_newer``.
             Unreachable: ``catalog_unreachable``.
         """
-        self._engine = open_engine(url, timeout_seconds)
+        self._database = Database(url, timeout_seconds)
+        self._timeout_seconds = timeout_seconds
 
     def revision(self) -> int:
         """See `Catalog.revision`."""
-        with reading(self._engine) as connection:
-            return _counter(connection, _REVISION)
+        return self._database.read(lambda connection: _counter(connection, _REVISION))
 
     def commit(self, change: Change) -> bool:
         """See `Catalog.commit`."""
-        with writing(self._engine) as connection:
-            if _known(connection, change.operation.id):
-                return False
-            for put in change.puts:
-                _apply(connection, put)
-            _record(connection, change.operation)
-            _bump(connection, _REVISION)
-        return True
+        try:
+            return self._database.write(partial(_commit, change))
+        except OutcomeUnknown as error:
+            return self._looked_up(change.operation.id, error)
+
+    def _looked_up(self, operation_id: str, unknown: OutcomeUnknown) -> bool:
+        """What became of a commit whose answer was lost.
+
+        The look-up takes its turn among the writers. So the transaction in question has ended, one way or the other.
+        """
+        deadline, pause = time.monotonic() + self._timeout_seconds, threading.Event()
+        while True:
+            try:
+                done = self._database.write(lambda connection: _known(connection, operation_id))
+            except AnewError as error:
+                if time.monotonic() < deadline:
+                    pause.wait(_LOOK_SECONDS)
+                    continue
+                raise OutcomeUnknown(
+                    "commit_unknown",
+                    unknown.message,
+                    found=f"operation {operation_id}: {unknown.found}; afterwards: {error.found}",
+                    expected="an answer to the commit, or to the question what became of it",
+                    hint=f"once the catalog answers, `anew history --json` has {operation_id} if it was committed",
+                ) from error
+            if done:
+                return True
+            raise Unreachable(
+                "catalog_unreachable",
+                "the connection to the catalog was lost in the commit; nothing was changed",
+                found=f"operation {operation_id}: {unknown.found}",
+                expected="an answer to the commit",
+                hint="try again",
+            ) from unknown
 
     def put_rebuild(self, rebuild: Rebuild, fence: int) -> None:
         """See `Catalog.put_rebuild`."""
-        with writing(self._engine) as connection:
-            _put_rebuild(connection, PutRebuild(rebuild, fence))
+        self._database.write(lambda connection: _put_rebuild(connection, PutRebuild(rebuild, fence)))
 
     def store(self, name: str) -> Store | None:
         """See `Catalog.store`."""
@@ -82,16 +116,14 @@ class DatabaseCatalog:
 
     def next_version(self, name: str) -> int:
         """See `Catalog.next_version`."""
-        with reading(self._engine) as connection:
-            query = sa.select(sa.func.max(STORES.c.next_version)).where(STORES.c.name == name)
-            return connection.execute(query).scalar() or 1
+        query = sa.select(sa.func.max(STORES.c.next_version)).where(STORES.c.name == name)
+        return self._database.read(lambda connection: connection.execute(query).scalar()) or 1
 
     def next_number(self, sequence: str) -> int:
         """See `Catalog.next_number`."""
         if sequence == _REVISION:
             raise ValueError("the catalog's revision is not a sequence to draw from")
-        with writing(self._engine) as connection:
-            return _bump(connection, sequence)
+        return self._database.write(lambda connection: _bump(connection, sequence))
 
     def rebuild(self, rebuild_id: str) -> Rebuild | None:
         """See `Catalog.rebuild`."""
@@ -104,52 +136,33 @@ class DatabaseCatalog:
 
     def request(self, request_id: str) -> KnownRequest | None:
         """See `Catalog.request`."""
-        with reading(self._engine) as connection:
-            return _request(connection, request_id)
+        return self._database.read(lambda connection: _request(connection, request_id))
 
     def put_node(self, node: NodeRecord) -> None:
         """See `Catalog.put_node`."""
-        row = {
-            "fabric": node.fabric,
-            "last_seen_ms": node.last_seen_ms,
-            "removed": node.removed,
-            "report": node.report,
-        }
-        with writing(self._engine) as connection:
-            known = connection.execute(sa.select(NODES.c.fabric, NODES.c.removed).where(NODES.c.id == node.id)).first()
-            if known is None:
-                connection.execute(sa.insert(NODES).values(id=node.id, revision=1, **row))
-            else:
-                update = sa.update(NODES).where(NODES.c.id == node.id)
-                connection.execute(update.values(**row, revision=NODES.c.revision + 1))
-            if known is None or tuple(known) != (node.fabric, node.removed):
-                _bump(connection, _REVISION)
+        self._database.write(partial(_put_node, node))
 
     def nodes(self) -> list[NodeRecord]:
         """See `Catalog.nodes`."""
         columns = (NODES.c.id, NODES.c.fabric, NODES.c.last_seen_ms, NODES.c.report, NODES.c.removed)
-        with reading(self._engine) as connection:
-            rows = connection.execute(sa.select(*columns).where(~NODES.c.removed).order_by(NODES.c.id))
-            return [NodeRecord(*row) for row in rows]
+        rows = self._rows(sa.select(*columns).where(~NODES.c.removed))
+        return sorted((NodeRecord(*row) for row in rows), key=lambda node: node.id)
 
     def reclaims(self, due_at_ms: int | None) -> list[Reclaim]:
         """See `Catalog.reclaims`."""
-        query = sa.select(RECLAIMS).order_by(RECLAIMS.c.not_before_ms, RECLAIMS.c.id)
+        query = sa.select(RECLAIMS)
         if due_at_ms is not None:
             query = query.where(RECLAIMS.c.not_before_ms <= due_at_ms)
-        with reading(self._engine) as connection:
-            return [Reclaim(*row) for row in connection.execute(query)]
+        return sorted((Reclaim(*row) for row in self._rows(query)), key=lambda r: (r.not_before_ms, r.id))
 
     def flags(self) -> dict[str, str]:
         """See `Catalog.flags`."""
-        with reading(self._engine) as connection:
-            return {str(name): str(value) for name, value in connection.execute(sa.select(FLAGS))}
+        return {str(name): str(value) for name, value in self._rows(sa.select(FLAGS))}
 
     def dead_letter_counts(self) -> dict[str, int]:
         """See `Catalog.dead_letter_counts`."""
         query = sa.select(DEAD_LETTERS.c.store_uid, sa.func.count()).group_by(DEAD_LETTERS.c.store_uid)
-        with reading(self._engine) as connection:
-            return {str(uid): int(count) for uid, count in connection.execute(query)}
+        return {str(uid): int(count) for uid, count in self._rows(query)}
 
     def history(self, subject: str | None, limit: int) -> list[Operation]:
         """See `Catalog.history`."""
@@ -164,29 +177,43 @@ class DatabaseCatalog:
         query = sa.select(*columns).order_by(HISTORY.c.sequence.desc()).limit(limit)
         if subject is not None:
             query = query.where(HISTORY.c.subject == subject)
-        with reading(self._engine) as connection:
-            return [Operation(*row[:5], detail=json.loads(row[5])) for row in connection.execute(query)]
+        return [_operation(row) for row in self._rows(query)]
 
     def close(self) -> None:
         """See `Catalog.close`."""
-        self._engine.dispose()
+        self._database.close()
+
+    def _rows(self, query: sa.Select[Any]) -> list[Any]:
+        return self._database.read(lambda connection: list(connection.execute(query)))
 
     def _stores(self, condition: sa.ColumnElement[bool]) -> list[Store]:
-        query = sa.select(STORES.c.document, STORES.c.revision).where(condition).order_by(STORES.c.name)
-        with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
-        return [_with_revision(Store, row) for row in rows]
+        rows = self._rows(sa.select(STORES.c.document, STORES.c.revision).where(condition))
+        # Sorted here: databases differ in how they compare texts.
+        return sorted((_with_revision(Store, row) for row in rows), key=lambda store: store.name)
 
     def _rebuilds(self, conditions: Sequence[sa.ColumnElement[bool]]) -> list[Rebuild]:
-        query = sa.select(REBUILDS.c.document, REBUILDS.c.revision).where(*conditions)
-        newest_first = query.order_by(REBUILDS.c.created_at_ms.desc(), REBUILDS.c.id)
-        with reading(self._engine) as connection:
-            rows = connection.execute(newest_first).all()
-        return [_with_revision(Rebuild, row) for row in rows]
+        rows = self._rows(sa.select(REBUILDS.c.document, REBUILDS.c.revision).where(*conditions))
+        rebuilds = (_with_revision(Rebuild, row) for row in rows)
+        return sorted(rebuilds, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
+
+
+def _operation(row: Any) -> Operation:
+    operation_id, at_ms, actor, what, subject, detail = row
+    return Operation(operation_id, at_ms, actor, what, subject, json.loads(detail))
 
 
 def _with_revision(model: type[_Document], row: Any) -> _Document:
     return model.model_validate_json(row[0]).model_copy(update={"revision": row[1]})
+
+
+def _commit(change: Change, connection: sa.Connection) -> bool:
+    if _known(connection, change.operation.id):
+        return False
+    for put in change.puts:
+        _apply(connection, put)
+    _record(connection, change.operation)
+    _bump(connection, _REVISION)
+    return True
 
 
 def _apply(connection: sa.Connection, put: object) -> None:
@@ -209,28 +236,75 @@ def _apply(connection: sa.Connection, put: object) -> None:
             connection.execute(sa.delete(FLAGS).where(FLAGS.c.name == name))
             if value is not None:
                 connection.execute(sa.insert(FLAGS).values(name=name, value=value))
+        case CheckEmpty():
+            _check_empty(connection)
+        case PutRestored(store=store):
+            _insert_store(connection, store)
+        case RaiseCounter():
+            _raise_counter(connection, put)
         case _:
             raise TypeError(f"not a change of the catalog: {put!r}")
 
 
 def _put_store(connection: sa.Connection, put: PutStore) -> None:
     store = put.store
-    row = {
-        "name": store.name,
-        "live_name": None if store.deleted_at_ms is not None else store.name,
-        "next_version": store.next_version,
-    }
     if put.fence is None:
         taken = sa.select(STORES.c.uid).where(STORES.c.live_name == store.name)
         if connection.execute(taken).first() is not None:
             raise Refused("store_exists", f"there is a store {store.name} already", found=store.name)
-        document = store.model_copy(update={"revision": 1}).model_dump_json()
-        connection.execute(sa.insert(STORES).values(uid=store.uid, revision=1, document=document, **row))
+        _insert_store(connection, store.model_copy(update={"revision": 1}))
         return
-    document = store.model_copy(update={"revision": put.fence + 1}).model_dump_json()
+    row = _store_row(store.model_copy(update={"revision": put.fence + 1}))
     update = sa.update(STORES).where(STORES.c.uid == store.uid, STORES.c.revision == put.fence)
-    changed = connection.execute(update.values(revision=put.fence + 1, document=document, **row))
+    changed = connection.execute(update.values(**row))
     _check_swapped(changed.rowcount, f"the store {store.name}", put.fence)
+
+
+def _insert_store(connection: sa.Connection, store: Store) -> None:
+    connection.execute(sa.insert(STORES).values(uid=store.uid, **_store_row(store)))
+
+
+def _store_row(store: Store) -> dict[str, Any]:
+    return {
+        "name": store.name,
+        "live_name": None if store.deleted_at_ms is not None else store.name,
+        "next_version": store.next_version,
+        "revision": store.revision,
+        "document": store.model_dump_json(),
+    }
+
+
+def _check_empty(connection: sa.Connection) -> None:
+    held = {
+        table.name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
+        for table in (STORES, REBUILDS)
+    }
+    if any(held.values()):
+        raise Refused(
+            "catalog_not_empty",
+            "the catalog holds something already",
+            found=", ".join(f"{count} {name}" for name, count in held.items()),
+            expected="a catalog without stores and rebuilds",
+            hint="a restore is for a catalog that was lost: name an empty one in ANEW_CATALOG",
+        )
+
+
+def _raise_counter(connection: sa.Connection, put: RaiseCounter) -> None:
+    if _counter(connection, put.sequence) < put.at_least:
+        connection.execute(sa.delete(COUNTERS).where(COUNTERS.c.name == put.sequence))
+        connection.execute(sa.insert(COUNTERS).values(name=put.sequence, value=put.at_least))
+
+
+def _put_node(node: NodeRecord, connection: sa.Connection) -> None:
+    row = {"fabric": node.fabric, "last_seen_ms": node.last_seen_ms, "removed": node.removed, "report": node.report}
+    known = connection.execute(sa.select(NODES.c.fabric, NODES.c.removed).where(NODES.c.id == node.id)).first()
+    if known is None:
+        connection.execute(sa.insert(NODES).values(id=node.id, revision=1, **row))
+    else:
+        update = sa.update(NODES).where(NODES.c.id == node.id)
+        connection.execute(update.values(**row, revision=NODES.c.revision + 1))
+    if known is None or tuple(known) != (node.fabric, node.removed):
+        _bump(connection, _REVISION)
 
 
 def _put_rebuild(connection: sa.Connection, put: PutRebuild) -> None:
@@ -316,9 +390,9 @@ def _counter(connection: sa.Connection, name: str) -> int:
 
 
 def _bump(connection: sa.Connection, name: str) -> int:
-    value = _counter(connection, name) + 1
-    if value == 1:
+    update = sa.update(COUNTERS).where(COUNTERS.c.name == name).values(value=COUNTERS.c.value + 1)
+    value = connection.execute(update.returning(COUNTERS.c.value)).scalar()
+    if value is None:
+        value = 1
         connection.execute(sa.insert(COUNTERS).values(name=name, value=value))
-    else:
-        connection.execute(sa.update(COUNTERS).where(COUNTERS.c.name == name).values(value=value))
-    return value
+    return int(value)

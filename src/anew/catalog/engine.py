@@ -1,116 +1,160 @@
-"""Opening the database: SQLite's pragmas and transactions, migrations, and errors in this project's words."""
+"""Transactions over the catalog's database: turns, retries, deadlines, and what a lost answer means.
+
+Every transaction ends in one of three ways: done; not done (`Refused`, `Unreachable`: nothing was changed); or unknown
+(`OutcomeUnknown`: the commit was sent and its answer did not come).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.util.exc import CommandError
 
-from anew.core.errors import AnewError, Failed, OutcomeUnknown, Refused, Unreachable
+from anew.catalog import postgresql
+from anew.catalog.connections import Options, sqlite_options
+from anew.catalog.failures import DatabaseFailure, did_nothing, said, translated
+from anew.catalog.url import parse_catalog_url, secrets_of
+from anew.core.errors import OutcomeUnknown, Refused
 
-_WRITES = {"anew_writes": True}
+_Result = TypeVar("_Result")
+_Work = Callable[[sa.Connection], _Result]
 
-
-def open_engine(url: str, timeout_seconds: float) -> sa.Engine:
-    """An engine whose schema is up to date.
-
-    Args:
-        url: An SQLAlchemy URL; ``sqlite:///…`` for the embedded catalog.
-        timeout_seconds: How long to wait for a lock or a connection.
-
-    Raises:
-        Unreachable: ``catalog_unreachable``.
-    """
-    sqlite = url.startswith("sqlite")
-    arguments: dict[str, Any] = {"timeout": timeout_seconds} if sqlite else {}
-    engine = sa.create_engine(url, connect_args=arguments, pool_size=8, max_overflow=16, pool_timeout=timeout_seconds)
-    if sqlite:
-        sa.event.listen(engine, "connect", _set_pragmas)
-        sa.event.listen(engine, "begin", _begin)
-    with writing(engine) as connection:
-        _migrate(connection)
-    return engine
+_ATTEMPTS = 10
+"""How often a transaction is tried that lost against others; each loss means that another one got on."""
 
 
-@contextmanager
-def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """One transaction that only reads."""
-    try:
-        with engine.begin() as connection:
-            yield connection
-    except (sa.exc.DatabaseError, sa.exc.TimeoutError) as error:
-        raise _translated(error) from error
+class Database:
+    """The catalog's database, its schema up to date. Safe to use from several threads."""
 
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        """Connect, and migrate where the schema is older than this release.
 
-@contextmanager
-def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """One transaction that writes: it takes SQLite's write lock at once, not at its first write.
+        Args:
+            url: ``sqlite:///…`` or ``postgresql://…``.
+            timeout_seconds: How long to wait for a connection, a lock, an answer or a free place in the pool.
 
-    A deferred transaction that reads and then writes fails at once with "database is locked" when another one wrote in
-    between; an immediate one waits for its turn.
-    """
-    try:
-        with engine.connect().execution_options(**_WRITES) as connection:
+        Raises:
+            InvalidRequest: ``bad_catalog``.
+            Refused: ``catalog_newer``: a later release has migrated the schema.
+            Unreachable: ``catalog_unreachable``.
+        """
+        parsed = parse_catalog_url(url)
+        self._secrets = secrets_of(parsed)
+        sqlite = parsed.get_backend_name() == "sqlite"
+        self._options = sqlite_options(timeout_seconds) if sqlite else postgresql.options(parsed, timeout_seconds)
+        self._engine = _engine(parsed, self._options, timeout_seconds)
+        self._reads = self._engine.execution_options(**self._options.reads)
+        self._writes = self._engine.execution_options(**self._options.writes)
+        try:
+            self.write(_migrate)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, work: _Work[_Result]) -> _Result:
+        """Do reads that see one moment.
+
+        Raises:
+            Unreachable: ``catalog_unreachable``.
+        """
+        return self._retried(lambda: self._read_once(work))
+
+    def write(self, work: _Work[_Result]) -> _Result:
+        """Do reads and writes, all or nothing, while nobody else writes.
+
+        ``work`` may be called several times: it must depend on nothing but the connection.
+
+        Raises:
+            Refused: ``revision_conflict``.
+            Unreachable: ``catalog_unreachable``: nothing was changed.
+            OutcomeUnknown: ``commit_unknown``.
+        """
+        return self._retried(lambda: self._write_once(work))
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._engine.dispose()
+
+    def _retried(self, attempt: Callable[[], _Result]) -> _Result:
+        """The one place where a transaction is tried again: it lost against others, or its connection was stale.
+
+        Neither has changed anything: an error before the commit was sent, or one that the database itself calls undone.
+        """
+        reconnected = False
+        for number in range(_ATTEMPTS):
+            try:
+                return attempt()
+            except DatabaseFailure as error:
+                lost = getattr(error, "connection_invalidated", False)
+                again = did_nothing(error) or (lost and not reconnected)
+                if not again or number == _ATTEMPTS - 1:
+                    raise translated(error, self._secrets) from error
+                reconnected = reconnected or lost
+        raise AssertionError("unreachable: the last attempt raises or returns")
+
+    def _read_once(self, work: _Work[_Result]) -> _Result:
+        with self._reads.begin() as connection:
+            return work(connection)
+
+    def _write_once(self, work: _Work[_Result]) -> _Result:
+        connection = self._writes.connect()
+        try:
             connection.begin()
-            yield connection
-            _commit(connection)
-    except (sa.exc.DatabaseError, sa.exc.TimeoutError) as error:
-        raise _translated(error) from error
+            self._options.take_turn(connection)
+            result = work(connection)
+            self._commit(connection)
+        except BaseException as error:
+            _let_go(connection, broken=isinstance(error, OutcomeUnknown))
+            raise
+        connection.close()
+        return result
+
+    def _commit(self, connection: sa.Connection) -> None:
+        try:
+            connection.commit()
+        except sa.exc.DBAPIError as error:
+            if did_nothing(error):
+                raise
+            raise OutcomeUnknown(
+                "commit_unknown",
+                "the catalog did not say whether the change was committed",
+                found=said(error, self._secrets),
+                hint="anew history",
+            ) from error
 
 
-def _commit(connection: sa.Connection) -> None:
-    try:
-        connection.commit()
-    except sa.exc.OperationalError as error:
-        raise OutcomeUnknown(
-            "commit_unknown",
-            "the catalog did not say whether the change was committed",
-            found=str(error.orig),
-            hint="anew history",
-        ) from error
+def _let_go(connection: sa.Connection, *, broken: bool) -> None:
+    """Undo and give back. An error in that must not hide the one that led here: a lost commit would be done again."""
+    with contextlib.suppress(sa.exc.SQLAlchemyError):
+        if broken:
+            connection.invalidate()
+        connection.close()
+
+
+def _engine(url: sa.URL, options: Options, timeout_seconds: float) -> sa.Engine:
+    engine = sa.create_engine(url, pool_timeout=timeout_seconds, hide_parameters=True, **options.engine)
+    for event, listener in options.listeners.items():
+        sa.event.listen(engine, event, listener)
+    return engine
 
 
 def _migrate(connection: sa.Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
-
-
-def _set_pragmas(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver must not begin transactions of its own
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _begin(connection: sa.Connection) -> None:
-    writes = connection.get_execution_options().get("anew_writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _translated(error: sa.exc.DatabaseError | sa.exc.TimeoutError) -> AnewError:
-    found = str(error).splitlines()[0]
-    if isinstance(error, sa.exc.IntegrityError):
-        return Refused(
-            "revision_conflict", "somebody else made the same thing meanwhile", found=found, hint="load and try again"
-        )
-    if isinstance(error, sa.exc.OperationalError | sa.exc.TimeoutError):
-        return Unreachable(
-            "catalog_unreachable",
-            "the catalog does not answer",
-            found=found,
-            expected="a database that answers within the timeout",
-            hint="is the disk full, or does another program hold a lock on it?",
-        )
-    return Failed(
-        "catalog_corrupt",
-        "the catalog's database is damaged, or not one",
-        found=found,
-        expected="an intact database",
-        hint="restore a copy of the catalog",
-    )
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise Refused(
+            "catalog_newer",
+            "the catalog's schema is not one of this release's",
+            found=str(error),
+            expected="a catalog of this release or an earlier one",
+            hint="run the release that made it, or a later one",
+        ) from error

@@ -13,7 +13,8 @@ class Catalog(Protocol):
     """The metadata database. Safe to call from several threads and processes; every method may block on I/O.
 
     Errors common to all: `Unreachable` code ``catalog_unreachable`` when the database does not answer in time (nothing
-    was changed), `OutcomeUnknown` code ``commit_unknown`` when the answer to a commit was lost.
+    was changed), `OutcomeUnknown` code ``commit_unknown`` when the answer to a commit was lost. `commit` then looks the
+    operation up by itself, and leaves it unknown only while the catalog does not answer at all.
     """
 
     def revision(self) -> int:
@@ -28,6 +29,7 @@ class Catalog(Protocol):
         Raises:
             Refused: ``revision_conflict``: somebody else was faster; load, decide and try again.
             Refused: ``store_exists``: a store of that name is there already.
+            Refused: ``catalog_not_empty``: what `CheckEmpty` asks for is not so.
             InvalidRequest: ``request_id_reused``: the request id is known with another body.
         """
 

@@ -180,9 +180,13 @@ def settings_show(*, json_output: Json = False) -> None:
     """Each setting, its value and where it came from."""
     resolved = resolve({}).resolved
     if json_output:
-        print_json({name: {"value": r.value, "source": r.source} for name, r in resolved.items()})
+        shown = {name: PROCESS_SETTINGS[name].show(r.value) for name, r in resolved.items()}
+        print_json({name: {"value": shown[name], "source": r.source} for name, r in resolved.items()})
         return
-    rows = [(name, r.value, r.source, PROCESS_SETTINGS[name].meaning) for name, r in resolved.items()]
+    rows = [
+        (name, PROCESS_SETTINGS[name].show(r.value), r.source, PROCESS_SETTINGS[name].meaning)
+        for name, r in resolved.items()
+    ]
     print_table(["setting", "value", "from", "meaning"], rows)
 
 

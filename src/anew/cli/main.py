@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anew.cli import completions, lifecycle, local, making, reads, rebuilds, stores, upkeep
+from anew.cli import catalog, completions, lifecycle, local, making, reads, rebuilds, stores, upkeep
 from anew.cli.output import print_error, print_json
 from anew.core.errors import AnewError, InvalidRequest
 from anew.runtime.logs import log_to_stderr
@@ -59,6 +59,7 @@ rebuilds.add_to(app)
 lifecycle.add_to(app)
 reads.add_to(app)
 upkeep.add_to(app)
+catalog.add_to(app)
 
 
 def run(arguments: list[str] | None = None) -> None:

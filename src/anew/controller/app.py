@@ -26,6 +26,7 @@ from anew.api.models import (
     NodeReport,
     NodeView,
     Pause,
+    RestoreCatalog,
     ResumeRebuild,
     RollBack,
     Routing,
@@ -35,7 +36,7 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
-from anew.controller import collecting, draining, pausing, rebuilds, resuming, stores, swaps, views
+from anew.controller import collecting, draining, pausing, rebuilds, restoring, resuming, stores, swaps, views
 from anew.controller.context import Context, store_named
 from anew.controller.metrics import registry_of
 from anew.controller.nodes import desired_state, node_views, reached_position, take_report
@@ -221,6 +222,13 @@ def _add_nodes(app: FastAPI, context: Context, watch: Watch) -> None:
 
 
 def _add_upkeep(app: FastAPI, context: Context, watch: Watch) -> None:
+    @app.post("/v1/catalog/restore", tags=["catalog"])
+    def restore(request: RestoreCatalog, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Make a lost catalog again from the deep stores; refused where the catalog holds something."""
+        answer = restoring.restore(context, request, actor)
+        watch.notify()
+        return answer
+
     @app.post("/v1/nodes/{node}/drain", tags=["nodes"])
     def drain(node: str, request: DrainNode, actor: Actor = "anonymous") -> dict[str, Any]:
         """Let a node's replicas move to others, or let it be used again."""

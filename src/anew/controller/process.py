@@ -40,6 +40,8 @@ class ControllerServer:
         finally:
             self._watch.close()
             thread.join(timeout=10)
+            if not thread.is_alive():
+                self._remember()
 
     def stop(self) -> None:
         """End `run` soon."""
@@ -50,6 +52,13 @@ class ControllerServer:
     def started(self) -> bool:
         """Whether it listens."""
         return self._server.started
+
+    def _remember(self) -> None:
+        """What was changed since the last round is written down too."""
+        try:
+            self._reconciler.remember()
+        except AnewError as error:
+            _LOG.warning("records_not_written", **error.to_json())
 
     def _reconcile(self) -> None:
         while not self._watch.closed:

@@ -182,12 +182,13 @@ class Reconciler:
                 moved = advance(rebuild, Stage.SWAP, self.context.clock())
                 self.context.catalog.put_rebuild(moved, rebuild.revision)
 
-    def _change(self, store: Store, what: str, version: Version, change: lifecycle.Change) -> None:
+    def _change(self, store: Store, what: str, version: Version, change: lifecycle.Change) -> Store:
         operation = self.context.operation(
             what, store.name, "controller", version=version.number, rebuild=version.rebuild
         )
         changed = change_store(self.context, store.uid, operation, lambda present: (change(present), ()))
         _LOG.info("store_changed", what=what, store=store.name, current=changed.current, revision=changed.revision)
+        return changed
 
     # -- replicas ----------------------------------------------------------------------------------------------------
 
@@ -196,14 +197,15 @@ class Reconciler:
         nodes = usable_nodes(self.context, fabric)
         if not nodes:
             return
-        for version in store.versions:
+        for number in [version.number for version in store.versions]:
+            version = lifecycle.existing(store, number)
             if version.statuses.get(fabric) not in SERVABLE or fabric not in version.assignment:
                 continue
             held = version.assignment[fabric]
             wanted = next_assignment(store, version, fabric, nodes, reports)
             if wanted != held:
                 change = partial(lifecycle.reassign, number=version.number, fabric=fabric, assignment=wanted)
-                self._change(store, "reassign", version, _if_still(store, change))
+                store = self._change(store, "reassign", version, _if_still(store, change))
 
 
 def _swapped_when_ready(number: int, fabric: str, now_ms: int, store: Store) -> Store:

@@ -52,6 +52,7 @@ class Setting:
         choices: What a choice may be.
         not_yet: Choices that the product knows but this release does not offer yet.
         check: Raises `InvalidRequest` for a text that the kind accepts and the setting does not.
+        shown: How a text that may hold a secret is shown.
         meaning: One sentence for the docs.
     """
 
@@ -65,6 +66,11 @@ class Setting:
     choices: tuple[str, ...] = ()
     not_yet: tuple[str, ...] = ()
     check: Callable[[str], object] | None = None
+    shown: Callable[[str], str] | None = None
+
+    def show(self, value: SettingValue) -> SettingValue:
+        """The value as people may see it."""
+        return value if self.shown is None or value is None else self.shown(str(value))
 
     @property
     def expected(self) -> str:

@@ -125,6 +125,7 @@ class _Stage:
     home: Path
     environment: dict[str, str]
     say: Callable[[str], None]
+    has_catalog_of_its_own: bool
 
     def anew(self, *arguments: str) -> Any:
         """Run a command as a user would, its progress shown; returns its JSON answer.
@@ -176,6 +177,9 @@ def run_demo(print_step: Callable[[str], None], *, keep: bool) -> Summary:
                 _verify(stage, (base, journal), position, summary)
                 summary.reader = json.loads(_stop(reader))
         if not keep:
+            if stage.has_catalog_of_its_own:
+                # It outlives the home: without the store's files, its row would be in the way of the next demo.
+                stage.anew("store", "delete", STORE, "--yes")
             stage.anew("down")
     summary.seconds = time.monotonic() - began
     return summary
@@ -280,7 +284,7 @@ def _stage(say: Callable[[str], None], *, keep: bool) -> Iterator[_Stage]:
             expected="no such directory",
             hint="ANEW_HOME=DIR",
         )
-    stage = _Stage(home, child_environment(Home(home)) | {"ANEW_PORT": port}, say)
+    stage = _Stage(home, child_environment(Home(home)) | {"ANEW_PORT": port}, say, settings.was_given("catalog"))
     if home.exists():
         stage.anew("down")
         shutil.rmtree(home)

@@ -6,19 +6,13 @@ import os
 import signal
 import sys
 import threading
-from importlib.metadata import version
 
-from anew.api.models import LogLocation
-from anew.catalog.database import DatabaseCatalog
-from anew.controller.context import Context, Fabric, Limits
 from anew.controller.process import run_controller
-from anew.deepstore.open import open_deep_store
-from anew.log.open import open_log
 from anew.node.process import NodeSettings, run_node
-from anew.runtime.clock import new_id, now_ms
+from anew.runtime.clock import now_ms
+from anew.runtime.controlling import controller_context
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.logs import log_to_file
-from anew.runtime.scheduled import launcher
 from anew.runtime.settings import ProcessSettings, resolve
 
 _PARENT_SECONDS = 0.5
@@ -43,33 +37,8 @@ def main(arguments: list[str]) -> int:
 
 def serve_controller(settings: ProcessSettings, home: Home, cluster: ClusterFile) -> None:
     """Run the controller of a home."""
-    catalog = DatabaseCatalog(home.catalog_url, timeout_seconds=settings.number("timeout_seconds"))
-    log = open_log("embedded", str(home.log(cluster.fabric)), clock=now_ms, durable=settings.flag("log_durable"))
-    deep_store = home.deep_store(cluster.fabric)
-    deep_store.mkdir(parents=True, exist_ok=True)
-    fabric = Fabric(
-        name=cluster.fabric,
-        log=log,
-        log_location=LogLocation(kind="embedded", address=str(home.log(cluster.fabric))),
-        deep_store=open_deep_store(str(deep_store)),
-    )
-    limits = Limits(
-        lease_seconds=settings.number("lease_seconds"),
-        node_alive_seconds=settings.number("node_alive_seconds"),
-        node_lost_seconds=settings.number("node_lost_seconds"),
-        ready_deadline_seconds=settings.number("ready_deadline_seconds"),
-        reclaim_grace_seconds=settings.number("reclaim_grace_seconds"),
-        low_water_interval_seconds=settings.number("low_water_interval_seconds"),
-        repush_source_wait_seconds=settings.number("repush_source_wait_seconds"),
-        scheduled_rebuilds=settings.number("scheduled_rebuilds"),
-    )
-    launch = launcher(cluster.url, home.path / "logs")
-    context = Context(catalog, {fabric.name: fabric}, now_ms, new_id, limits, version("anew"), launch)
-    try:
+    with controller_context(settings, home, cluster) as context:
         run_controller(context, cluster.bind, cluster.port)
-    finally:
-        log.close()
-        catalog.close()
 
 
 def serve_node(settings: ProcessSettings, home: Home, cluster: ClusterFile, node: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from anew.catalog.url import check_catalog_url, shown_catalog_url
 from anew.core.errors import InvalidRequest
 from anew.core.settings import Kind, Setting, SettingValue, Takes
 from anew.core.suggest import did_you_mean
@@ -22,6 +23,15 @@ PROCESS_SETTINGS: dict[str, Setting] = {
     for setting in (
         Setting("home", Takes.LIVE, Kind.TEXT, ".anew", "the directory of the embedded cluster"),
         Setting("url", Takes.LIVE, Kind.TEXT, None, "the controller of a running cluster, instead of the home's"),
+        Setting(
+            "catalog",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "the metadata database: postgresql://USER:PASSWORD@HOST:PORT/DATABASE; default: SQLite in the home",
+            check=check_catalog_url,
+            shown=shown_catalog_url,
+        ),
         Setting("fabric", Takes.LIVE, Kind.TEXT, None, "the fabric to read from and write to; default: the first"),
         Setting("bind", Takes.LIVE, Kind.TEXT, "127.0.0.1", "the address on which controller and nodes listen"),
         Setting("port", Takes.LIVE, Kind.COUNT, 7717, "the controller's port; nodes take the ones after it", 1, 65_000),

@@ -26,3 +26,17 @@ def dictionary_path(version_directory: str) -> str:
 def attempt_path(version_directory: str, partition: int, sub_partition: int, attempt: str) -> str:
     """The base file of one sub-partition by one task attempt: retried and speculative attempts never meet."""
     return f"{version_directory}/base/p{partition:05d}-s{sub_partition:02d}-{attempt}.parquet"
+
+
+RECORDS = "catalog/stores"
+"""Records of stores; beside the stores' own files, so that a deleted store's record outlives them (rule R16)."""
+
+
+def records_path(store_uid: str) -> str:
+    """All records of a store."""
+    return f"{RECORDS}/{store_uid}"
+
+
+def record_path(store_uid: str, revision: int) -> str:
+    """The record of a store at one revision; by name the newest comes last."""
+    return f"{records_path(store_uid)}/{revision:020d}.json"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -38,6 +41,36 @@ def test_a_locked_database_is_unreachable_and_unchanged(tmp_path: Path) -> None:
         other.execute("ROLLBACK")
     assert catalog.commit(a_change("op-1", PutStore(a_store(), None)))
     catalog.close()
+
+
+_HOLD = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN EXCLUSIVE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_another_process_that_holds_the_file_delays_nobody_beyond_the_deadline(tmp_path: Path) -> None:
+    """A lock held for longer than the deadline by another process: an error in time, nothing changed; then, also when
+    that process was killed, the same change is made.
+    """
+    path = tmp_path / "catalog.sqlite"
+    with closing(DatabaseCatalog(f"sqlite:///{path}", timeout_seconds=0.5)) as catalog:
+        change = a_change("op-1", PutStore(a_store(), None))
+        command = [sys.executable, "-c", _HOLD, str(path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            began = time.monotonic()
+            with pytest.raises(Unreachable) as caught:
+                catalog.commit(change)
+            assert time.monotonic() - began < 5
+            assert "locked" in caught.value.message
+            holder.kill()
+        assert (catalog.stores(), catalog.revision()) == ([], 0)
+        assert catalog.commit(change)
 
 
 def test_a_database_that_cannot_be_opened_is_unreachable(tmp_path: Path) -> None:

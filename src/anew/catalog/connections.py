@@ -1,0 +1,57 @@
+"""What differs between databases: how to connect, how to read at one moment, how writers take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How one kind of database is used.
+
+    Attributes:
+        engine: For `sqlalchemy.create_engine`.
+        reads: Execution options of transactions that only read.
+        writes: Execution options of transactions that write.
+        listeners: Event name → listener on the engine.
+        take_turn: Called first in each transaction that writes: from then on no other one does, until it ends.
+    """
+
+    engine: dict[str, Any]
+    take_turn: Callable[[sa.Connection], None]
+    reads: dict[str, Any] = field(default_factory=dict)
+    writes: dict[str, Any] = field(default_factory=dict)
+    listeners: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+
+def sqlite_options(timeout_seconds: float) -> Options:
+    """SQLite in WAL mode, each commit on disk; a transaction that writes takes the write lock as it begins.
+
+    A deferred transaction that reads and then writes fails at once with "database is locked" when another one wrote in
+    between; an immediate one waits for its turn.
+    """
+    return Options(
+        engine={"connect_args": {"timeout": timeout_seconds}, "pool_size": 8, "max_overflow": 16},
+        writes={"anew_writes": True},
+        listeners={"connect": _set_pragmas, "begin": _begin},
+        take_turn=_has_its_turn,
+    )
+
+
+def _has_its_turn(_connection: sa.Connection) -> None:
+    """BEGIN IMMEDIATE has taken it."""
+
+
+def _set_pragmas(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver must not begin transactions of its own
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("anew_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,72 @@
+"""``catalog restore``: a lost catalog, made again from the deep store."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, Any
+
+import typer
+
+from anew.api.models import RestoreCatalog
+from anew.cli.output import Json, err, out, print_json, print_table
+from anew.cli.session import RequestId, cluster
+from anew.runtime.home import Home
+from anew.runtime.settings import resolve
+
+catalog_app = typer.Typer(help="The metadata database.", no_args_is_help=True)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.add_typer(catalog_app, name="catalog")
+
+
+@catalog_app.callback()
+def catalog() -> None:
+    """The metadata database."""
+
+
+@catalog_app.command()
+def restore(
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made; change nothing.")] = False,
+    request_id: RequestId = None,
+    json_output: Json = False,
+) -> None:
+    """Make a lost catalog again from the deep store; refused unless the catalog is empty."""
+    request = RestoreCatalog(dry_run=dry_run, request_id=request_id)
+    settings = resolve({})
+    home = Home(settings.home)
+    if settings.optional("url") is not None or home.is_held():
+        with cluster() as connected:
+            answer = connected.controller.restore_catalog(request)
+    else:
+        # Here alone: it brings the controller's libraries along, which no other command needs.
+        from anew.runtime.controlling import restore_at_rest
+
+        answer = restore_at_rest(settings, home, request, getpass.getuser())
+    if json_output:
+        print_json(answer)
+    else:
+        _print(answer)
+
+
+def _print(answer: dict[str, Any]) -> None:
+    rows = [
+        (
+            store["name"],
+            "deleted" if store["deleted"] else ", ".join(f"{f}: {n}" for f, n in store["current"].items()),
+            store["next_version"],
+            store["from"],
+            ", ".join(f"{v['number']} {'/'.join(sorted(set(v['statuses'].values())))}" for v in store["versions"]),
+        )
+        for store in answer["stores"]
+    ]
+    print_table(["store", "current", "next", "from", "versions"], rows)
+    for store in answer["stores"]:
+        for note in store["notes"]:
+            out().print(f"{store['name']}: {note}", markup=False)
+    if answer["dry_run"]:
+        err().print("nothing was changed; to make it: anew catalog restore")
+    if not answer["empty"]:
+        err().print("the catalog holds something: a restore would be refused")

@@ -1,0 +1,66 @@
+"""Records of stores in the deep stores, so that a lost catalog can be made again. Level-triggered: each round looks.
+
+A record is written after the commit that it tells of. So a crash of the controller and the loss of the catalog at one
+moment can take what was changed within the last round, and nothing more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import structlog
+
+from anew.controller.context import Context
+from anew.core.errors import AnewError, Refused
+from anew.core.store import Store
+from anew.segments.layout import record_path, records_path
+from anew.segments.record import StoreRecord, worth_a_record
+
+_LOG = structlog.get_logger("anew.controller")
+_KEPT = 3
+"""How many records of a store stay in each fabric: the newest, and some to fall back to."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """Writes what has changed; keeps nothing that cannot be made again.
+
+    Attributes:
+        context: The controller's collaborators.
+    """
+
+    context: Context
+    _seen: int = -1
+    _written: dict[tuple[str, str], Store] = field(default_factory=dict)
+
+    def remember(self) -> None:
+        """Write a record of each store that has changed; what cannot be written is tried again in the next round."""
+        catalog = self.context.catalog
+        revision = catalog.revision()
+        if revision == self._seen:
+            return
+        done = [
+            self._remember(store, fabric)
+            for store in (*catalog.stores(), *catalog.deleted_stores())
+            for fabric in store.fabrics
+        ]
+        if all(done):
+            self._seen = revision
+
+    def _remember(self, store: Store, fabric: str) -> bool:
+        worth = worth_a_record(store)
+        if self._written.get((store.uid, fabric)) == worth:
+            return True
+        deep_store = self.context.fabrics[fabric].deep_store
+        try:
+            deep_store.put(record_path(store.uid, store.revision), StoreRecord(store=store).to_bytes())
+            for older in list(deep_store.list(records_path(store.uid)))[:-_KEPT]:
+                deep_store.delete(older.path)
+        except Refused as error:
+            # Another release wrote it in other words; the next change gets a name of its own.
+            _LOG.warning("record_taken", store=store.name, fabric=fabric, **error.to_json())
+        except AnewError as error:
+            _LOG.warning("record_not_written", store=store.name, fabric=fabric, **error.to_json())
+            return False
+        self._written[store.uid, fabric] = worth
+        return True

@@ -1,0 +1,180 @@
+"""``catalog restore``: a lost catalog made again from the records and manifests in the deep stores (design 7.8)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from anew.api.models import RestoreCatalog
+from anew.catalog.change import Change, CheckEmpty, Put, PutReclaim, PutRequest, PutRestored, RaiseCounter, Reclaim
+from anew.controller.context import Context
+from anew.controller.findings import look
+from anew.controller.rebuilt import Rebuilt, era_after, rebuilt
+from anew.core.confighash import value_hash
+from anew.core.errors import Failed, InvalidRequest, Refused
+from anew.core.feed import Feed
+from anew.core.store import Store, VersionStatus
+from anew.log.interface import TopicPartition
+from anew.segments.layout import store_path
+
+_SCHEMA_GAP = 1_000
+"""Schema ids that were given after the last record must not be given again: records in a log may name them."""
+
+
+def restore(context: Context, request: RestoreCatalog, actor: str) -> dict[str, Any]:
+    """Make the catalog again, in one transaction; a dry run says what would be made.
+
+    Returns:
+        ``{"dry_run", "empty", "stores": [{"name", "uid", "from", "current", "next_version", "deleted", "versions",
+        "notes"}]}``.
+
+    Raises:
+        Refused: ``catalog_not_empty``, ``nothing_to_restore``; nothing was changed.
+        InvalidRequest: ``request_id_reused``.
+        Unreachable: A deep store or a log does not answer; nothing was changed.
+    """
+    before = _made_before(context, request)
+    if before is not None:
+        return before
+    found = look(context.fabrics.values())
+    made = [one for of in found if (one := rebuilt(of, tuple(context.fabrics), context.clock())) is not None]
+    _let_one_live(made, context.clock())
+    for one in made:
+        _follow_logs(context, one)
+    first = era_after(one.store for one in made)
+    empty = not (context.catalog.stores() or context.catalog.deleted_stores())
+    answer = {"dry_run": request.dry_run, "empty": empty, "stores": [_shown(one) for one in made]}
+    if request.dry_run:
+        return answer
+    if not made:
+        raise Refused(
+            "nothing_to_restore",
+            "the deep stores hold nothing to make a catalog from",
+            found={fabric.name: fabric.deep_store.root_uri for fabric in context.fabrics.values()},
+            expected="records of stores, or manifests of versions",
+            hint="is this the home of the lost catalog?",
+        )
+    puts: list[Put] = [CheckEmpty()]
+    if request.request_id is not None:
+        puts.append(PutRequest(request.request_id, _body_hash(), json.dumps(answer)))
+    for one in made:
+        puts.append(PutRestored(one.store.model_copy(update={"revision": first})))
+        puts += [] if one.displaced else [PutReclaim(reclaim) for reclaim in _reclaims(context, one.store)]
+    puts += _counters(one.store for one in made)
+    puts.append(RaiseCounter("revision", first))
+    operation = context.operation("restore catalog", "cluster", actor, stores=[one.store.name for one in made])
+    context.catalog.commit(Change(operation, tuple(puts)))
+    return answer
+
+
+def _made_before(context: Context, request: RestoreCatalog) -> dict[str, Any] | None:
+    known = None if request.request_id is None else context.catalog.request(request.request_id)
+    if known is None:
+        return None
+    if known.body_hash != _body_hash():
+        raise InvalidRequest(
+            "request_id_reused",
+            "the request id was used before for something else",
+            found=request.request_id,
+            expected="a new id for a new request",
+        )
+    made: dict[str, Any] = json.loads(known.result)
+    return made
+
+
+def _body_hash() -> str:
+    return value_hash({"restore": "catalog"})
+
+
+def _let_one_live(made: list[Rebuilt], now_ms: int) -> None:
+    """Of stores with one name the newest lives; only where records are missing can there be more than one."""
+    living: dict[str, Rebuilt] = {}
+    for one in sorted(made, key=lambda r: r.store.created_at_ms):
+        if one.store.deleted_at_ms is not None:
+            continue
+        older = living.get(one.store.name)
+        if older is not None:
+            older.notes.append("a younger store has its name: it counts as deleted; its files stay")
+            older.store, older.displaced = older.store.model_copy(update={"deleted_at_ms": now_ms}), True
+        living[one.store.name] = one
+
+
+def _follow_logs(context: Context, one: Rebuilt) -> None:
+    """Low-water marks from the logs themselves; a topic that is not there any more is told of."""
+    store = one.store
+    if store.deleted_at_ms is not None:
+        return
+    feeds = tuple(_as_in_log(context, feed, one) if feed.ready else feed for feed in store.feeds)
+    one.store = store.model_copy(update={"feeds": feeds})
+
+
+def _as_in_log(context: Context, feed: Feed, one: Rebuilt) -> Feed:
+    log = context.fabrics[feed.fabric].log
+    topic = log.topic(feed.topic)
+    if topic is None or topic.uid != feed.topic_uid:
+        one.notes.append(f"the topic {feed.topic} of {feed.fabric} is lost: its nearline writes cannot be applied")
+        return feed
+    try:
+        marks = tuple(
+            max(low, log.offsets(TopicPartition(feed.topic, feed.topic_uid, partition)).begin)
+            for partition, low in enumerate(feed.low_water)
+        )
+    except Failed as error:
+        one.notes.append(f"the topic {feed.topic} of {feed.fabric}: {error.message}")
+        return feed
+    return feed.model_copy(update={"low_water": marks})
+
+
+def _reclaims(context: Context, store: Store) -> Iterator[Reclaim]:
+    """The intents that were lost with the catalog (rule R22)."""
+    due_ms = context.clock() + int(context.limits.reclaim_grace_seconds * 1000)
+    if store.deleted_at_ms is not None:
+        why = f"{store.name} was deleted"
+        for fabric in store.fabrics:
+            yield Reclaim(f"{store.uid}/files/{fabric}", "tree", fabric, store_path(store.uid), due_ms, why)
+        for feed in store.feeds:
+            target = f"{feed.topic}\n{feed.topic_uid}"
+            yield Reclaim(f"{store.uid}/{feed.id}", "topic", feed.fabric, target, due_ms, why)
+        return
+    for version in store.versions:
+        for fabric, status in version.statuses.items():
+            if status is VersionStatus.RETIRED:
+                target = f"{store.uid}\n{version.number}"
+                yield Reclaim(
+                    f"{version.path}@{fabric}", "tree", fabric, target, due_ms, f"{store.name}: retired before"
+                )
+
+
+def _counters(stores: Iterator[Store]) -> list[Put]:
+    greatest: dict[str, int] = {}
+    for store in stores:
+        greatest["schema_id"] = max(greatest.get("schema_id", 0), *store.schemas)
+        for feed in store.feeds:
+            name = f"incarnation/{feed.fabric}/{feed.topic}"
+            greatest[name] = max(greatest.get(name, 0), feed.incarnation)
+    if "schema_id" in greatest:
+        greatest["schema_id"] += _SCHEMA_GAP
+    return [RaiseCounter(name, number) for name, number in sorted(greatest.items())]
+
+
+def _shown(one: Rebuilt) -> dict[str, Any]:
+    store = one.store
+    versions = [
+        {
+            "number": version.number,
+            "statuses": {fabric: status.value for fabric, status in version.statuses.items()},
+            "rows": None if version.manifest is None else version.manifest.rows,
+        }
+        for version in store.versions
+    ]
+    return {
+        "name": store.name,
+        "uid": store.uid,
+        "from": one.source,
+        "current": store.current,
+        "next_version": store.next_version,
+        "deleted": store.deleted_at_ms is not None,
+        "versions": versions,
+        "notes": one.notes,
+    }

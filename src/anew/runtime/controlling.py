@@ -1,0 +1,77 @@
+"""What the controller of a home works with: its catalog, log and deep store, opened as the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any
+
+from anew.api.models import LogLocation, RestoreCatalog
+from anew.catalog.database import DatabaseCatalog
+from anew.controller.context import Context, Fabric, Limits
+from anew.controller.restoring import restore
+from anew.core.errors import Unreachable
+from anew.deepstore.open import open_deep_store
+from anew.log.open import open_log
+from anew.runtime.clock import new_id, now_ms
+from anew.runtime.home import ClusterFile, Home
+from anew.runtime.scheduled import launcher
+from anew.runtime.settings import ProcessSettings
+
+
+@contextmanager
+def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFile) -> Iterator[Context]:
+    """The collaborators of a home's controller; closed at the end.
+
+    Raises:
+        Unreachable: ``catalog_unreachable``.
+        Refused: ``catalog_newer``.
+    """
+    url = settings.optional("catalog")
+    catalog = DatabaseCatalog(home.catalog_url if url is None else url, settings.number("timeout_seconds"))
+    log = open_log("embedded", str(home.log(cluster.fabric)), clock=now_ms, durable=settings.flag("log_durable"))
+    deep_store = home.deep_store(cluster.fabric)
+    deep_store.mkdir(parents=True, exist_ok=True)
+    fabric = Fabric(
+        name=cluster.fabric,
+        log=log,
+        log_location=LogLocation(kind="embedded", address=str(home.log(cluster.fabric))),
+        deep_store=open_deep_store(str(deep_store)),
+    )
+    limits = Limits(
+        lease_seconds=settings.number("lease_seconds"),
+        node_alive_seconds=settings.number("node_alive_seconds"),
+        node_lost_seconds=settings.number("node_lost_seconds"),
+        ready_deadline_seconds=settings.number("ready_deadline_seconds"),
+        reclaim_grace_seconds=settings.number("reclaim_grace_seconds"),
+        low_water_interval_seconds=settings.number("low_water_interval_seconds"),
+        repush_source_wait_seconds=settings.number("repush_source_wait_seconds"),
+        scheduled_rebuilds=settings.number("scheduled_rebuilds"),
+    )
+    launch = launcher(cluster.url, home.path / "logs")
+    try:
+        yield Context(catalog, {fabric.name: fabric}, now_ms, new_id, limits, version("anew"), launch)
+    finally:
+        log.close()
+        catalog.close()
+
+
+def restore_at_rest(settings: ProcessSettings, home: Home, request: RestoreCatalog, actor: str) -> dict[str, Any]:
+    """Restore the catalog of a home whose cluster does not run; nobody can start it meanwhile.
+
+    Raises:
+        Unreachable: ``no_cluster``: there is no such home.
+        Refused, Unreachable: As `anew.controller.restoring.restore`; ``already_up``.
+    """
+    cluster = home.read_cluster()
+    if cluster is None:
+        raise Unreachable(
+            "no_cluster",
+            f"no cluster was made in {home.path}",
+            found="no cluster.json",
+            expected="the home of the lost catalog, with its log and its deep store",
+            hint="set ANEW_HOME, or ANEW_URL",
+        )
+    with home.lock(), controller_context(settings, home, cluster) as context:
+        return restore(context, request, actor)
