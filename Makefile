@@ -1,4 +1,4 @@
-# make setup | demo | test | lint | bench; `make help` says more.
+# make setup | demo | test | lint | bench | soak; `make help` says more.
 
 PYTHON ?= python3
 ARGS ?=
@@ -9,7 +9,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 PYTHON_FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench java
+.PHONY: help setup demo test lint bench soak java
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -57,6 +57,10 @@ lint: setup ## style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-bench: java setup ## the benchmarks of repush and load, both sides in one run
-	$(BIN)/python -m bench repush
-	$(BIN)/python -m bench load
+SECONDS_OF_SOAK ?= 3600
+
+soak: setup ## the simulation with fresh seeds for as long as told: make soak SECONDS_OF_SOAK=600
+	@$(BIN)/python -m tests.simulation --seconds $(SECONDS_OF_SOAK) --seed $$(date +%s)
+
+bench: java setup ## all benchmarks, both sides of each in one run; one alone: python -m bench NAME
+	$(BIN)/python -m bench all

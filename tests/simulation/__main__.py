@@ -1,4 +1,4 @@
-"""``python -m anew.testing.simulation``: histories by the thousand, in as many processes as asked for."""
+"""``python -m tests.simulation``: histories by the thousand, in as many processes as asked for."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import argparse
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 
-from anew.testing.simulation.history import History
-from anew.testing.simulation.run import run
-from anew.testing.simulation.search import Found, report, search
+from tests.simulation.history import History
+from tests.simulation.run import run
+from tests.simulation.search import Found, report, search
 
 _PORTION = 50
 
 
 def main(arguments: list[str]) -> int:
     """Run what is asked for; 1 when something is broken."""
-    parser = argparse.ArgumentParser(prog="anew.testing.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests.simulation", description=__doc__)
     parser.add_argument("--histories", type=int, default=200, help="how many (default 200)")
     parser.add_argument("--seconds", type=float, default=None, help="go on for so long instead")
     parser.add_argument("--seed", type=int, default=0, help="the first portion's seed; the next one has the next")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--history", default=None, help="run this one alone, as a failure printed it")
     asked = parser.parse_args(arguments)
+    _forget_quietly()
     if asked.history is not None:
         history = History.from_json(asked.history)
         outcome = run(history)
@@ -32,17 +33,22 @@ def main(arguments: list[str]) -> int:
     return _many(asked)
 
 
+def _forget_quietly() -> None:
+    """What a killed process had open is not closed but forgotten, which Arrow's writers complain of."""
+    sys.unraisablehook = lambda _: None
+
+
 def _many(asked: argparse.Namespace) -> int:
     began, histories, counts = time.monotonic(), 0, Counter[str]()
     seeds = iter(range(asked.seed, sys.maxsize))
-    with ProcessPoolExecutor(asked.processes) as pool:
+    with ProcessPoolExecutor(asked.processes, initializer=_forget_quietly) as pool:
 
         def wanted(ordered: int) -> bool:
             if asked.seconds is not None:
-                return time.monotonic() - began < asked.seconds
-            return ordered < asked.histories
+                return time.monotonic() - began < float(asked.seconds)
+            return ordered < int(asked.histories)
 
-        ordered, running = 0, []
+        ordered, running = 0, list[Future[Found]]()
         while running or wanted(ordered):
             while len(running) < asked.processes and wanted(ordered):
                 running.append(pool.submit(search, next(seeds), _PORTION))

@@ -1,7 +1,7 @@
 """Bugs that are planted, one at a time, so that the simulation shows that it would find them.
 
-Each is the product with one rule taken out: a function that is replaced wherever the product uses it. What finds it is the
-name of an invariant (`anew.testing.simulation.invariants`).
+Each is the product with one rule taken out: a function that is replaced wherever the product uses it. What finds it is
+the name of an invariant (`tests.simulation.invariants`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from anew.controller import reclaim as reclaiming
 from anew.controller.reconcile import _replica_ready, next_assignment
 from anew.core import admission, floors, lifecycle, planning, reduce, retention
 from anew.core.assignment import assign
-from anew.core.feed import PositionMap
+from anew.core.feed import NOWHERE, PositionMap
 from anew.core.store import VersionStatus
 from anew.node import feeds as node_feeds
 from anew.storage import applying, replica
-from anew.testing.simulation.disks import rebinding
+from anew.testing.memory.rocks import MemoryBatch
+from tests.simulation.disks import rebinding
 
 Plant = Callable[[], AbstractContextManager[Any]]
 
@@ -63,7 +64,9 @@ def _early() -> AbstractContextManager[Any]:
 def _low_water() -> AbstractContextManager[Any]:
     def marks(store: Any, at_rewind: Any) -> Any:
         return {
-            feed.id: tuple(max(low, at_rewind.get(at, 0)) for low, at in zip(feed.low_water, feed.feed_partitions(), strict=True))
+            feed.id: tuple(
+                max(low, at_rewind.get(at, 0)) for low, at in zip(feed.low_water, feed.feed_partitions(), strict=True)
+            )
             for feed in store.feeds
         }
 
@@ -78,15 +81,18 @@ def _beyond() -> AbstractContextManager[Any]:
 @bug("R4: the marker comes before the base", "replicas", "base")
 @contextmanager
 def _marker_first() -> Iterator[None]:
-    create, ingest = replica.Replica.create.__func__, replica._ingest  # type: ignore[attr-defined]
+    create, ingest = replica.Replica.create.__func__, replica._ingest  # type: ignore[attr-defined]  # a class method
 
     def made(cls: Any, directory: Any, memory: Any, runs: Any, base: Any) -> Any:
-        with patch.object(replica, "_ingest", lambda *_: None):
-            opened = create(cls, directory, memory, runs, base)
+        opened = create(cls, directory, memory, [], base)
         ingest(opened._database, runs, base)
         return opened
 
-    with patch.object(replica.Replica, "create", classmethod(made)):
+    def ingested(database: Any, runs: Any, base: Any) -> None:
+        if runs:
+            ingest(database, runs, base)
+
+    with patch.object(replica.Replica, "create", classmethod(made)), patch.object(replica, "_ingest", ingested):
         yield
 
 
@@ -95,9 +101,10 @@ def _marker_first() -> Iterator[None]:
 def _position_first() -> Iterator[None]:
     write = replica.Replica._write
 
-    def apart(self: Any, batch: Any, moved: Any = replica.NOWHERE) -> None:
+    def apart(self: Any, batch: Any, moved: Any = NOWHERE) -> None:
         if moved:
-            write(self, replica.WriteBatch(raw_mode=True), moved)
+            first: Any = MemoryBatch()
+            write(self, first, moved)
             self._database.write(batch)
         else:
             write(self, batch, moved)
@@ -238,7 +245,7 @@ def _skip_unknown() -> AbstractContextManager[Any]:
         apply(self, holding, at, rows, mine & ~unknown, next_offset)
 
     apply = node_feeds.FeedApplier._apply
-    return patch.multiple(node_feeds, _first_unknown_schema=lambda *_: None) if False else _both(
+    return _both(
         patch.object(node_feeds.FeedApplier, "_apply", applied),
         patch.object(node_feeds, "_first_unknown_schema", lambda *_: None),
     )
@@ -250,7 +257,13 @@ def _both(*patches: AbstractContextManager[Any]) -> Iterator[None]:
         yield
 
 
-@bug("R22: a driver of an older epoch may seal", "files are there", "replicas are of the manifest", "everything arrives", "nothing is left behind")
+@bug(
+    "R22: a driver of an older epoch may seal",
+    "files are there",
+    "replicas are of the manifest",
+    "everything arrives",
+    "nothing is left behind",
+)
 def _no_epochs() -> AbstractContextManager[Any]:
     return patch("anew.controller.rebuilds._check_epoch", lambda *_: None)
 
@@ -268,7 +281,9 @@ def _let_go() -> AbstractContextManager[Any]:
 @bug("7.5: a rebuild that fails takes the current version with it", "one current version", "reads do not fail")
 def _takes_along() -> AbstractContextManager[Any]:
     def ended(store: Any, number: int, event: Any, error: str, now_ms: int) -> Any:
-        return end_badly(store, number, event, error, now_ms).model_copy(update={"current": dict.fromkeys(store.current, 0)})
+        return end_badly(store, number, event, error, now_ms).model_copy(
+            update={"current": dict.fromkeys(store.current, 0)}
+        )
 
     end_badly = lifecycle.end_badly
     return patch.object(lifecycle, "end_badly", ended)

@@ -17,8 +17,8 @@ from anew.core.store import Store
 from anew.deepstore.interface import DeepStore, StoredFile
 from anew.log.interface import Appended, Log, LogRead, Offsets, TopicPartition, TopicSpec
 from anew.testing.memory.catalog import MemoryCatalog
-from anew.testing.simulation.network import Called, Network
-from anew.testing.simulation.world import ProcessDied
+from tests.simulation.network import Called, Network
+from tests.simulation.world import ProcessDied
 
 _T = TypeVar("_T")
 
@@ -291,7 +291,7 @@ def rebound(replacements: dict[Any, Any]) -> Iterator[None]:
 
     changed: list[tuple[Any, str, Any]] = []
     for name, module in list(sys.modules.items()):
-        if not name.startswith("anew.") or name.startswith("anew.testing.simulation"):
+        if not name.startswith("anew."):
             continue
         for attribute, value in list(vars(module).items()):
             if callable(value) and any(value is original for original in replacements):

@@ -19,7 +19,7 @@ class Step:
     """One thing that happens.
 
     Attributes:
-        what: A method of `anew.testing.simulation.run.Story`.
+        what: A method of `tests.simulation.run.Story`.
         arguments: Its arguments.
         wait_ms: How long after it the next one begins.
     """

@@ -14,6 +14,7 @@ from anew.api.models import ReplicaState
 from anew.catalog.change import Operation
 from anew.client.store import Found
 from anew.codec.avro import encode_datum, parse_schema
+from anew.core import lifecycle
 from anew.core.feed import FeedPartition
 from anew.core.partition import sub_partitions_of
 from anew.core.rebuild import Rebuild, RebuildStatus
@@ -23,8 +24,8 @@ from anew.segments.basefile import read_rows
 from anew.segments.manifest import parse_manifest
 from anew.testing.builders import FABRIC, VALUE_SCHEMA
 from anew.testing.memory.catalog import Tables
-from anew.testing.simulation.oracle import Account, Oracle
-from anew.testing.simulation.parts import SKEW_LIMIT_MS, Machines, NodePart
+from tests.simulation.oracle import Account, Oracle
+from tests.simulation.parts import SKEW_LIMIT_MS, Machines, NodePart
 
 _MOST_BREACHES = 3
 _FORGOTTEN_MS = 6_000
@@ -107,13 +108,7 @@ class Invariants:
             self.breach("history is kept", f"version {number} is not in the catalog any more")
         before, now = old.current.get(FABRIC, 0), store.current.get(FABRIC, 0)
         if before != now and operation.actor == "controller":
-            version = store.version(now)
-            if version is None or version.swap_from.get(FABRIC, 0) != before:
-                self.breach("swap fence", f"{before} → {now}, planned from {version and version.swap_from} (R14)")
-            elif version.feeds and not version.config.hybrid and version.stop is None:
-                self.breach("closed before the swap", f"{store.name}_v{now} has no stop (R10)")
-            else:
-                self._check_ready(store, version)
+            self._check_swap(store, lifecycle.existing(store, now), before)
         for version in old.versions:
             after = store.version(version.number)
             if after is not None:
@@ -123,6 +118,15 @@ class Invariants:
                 moved = [name for name in frozen if getattr(version, name) != getattr(after, name)]
                 if moved and after.statuses.get(FABRIC) in SERVABLE:
                     self.breach("frozen", f"{moved} of version {version.number} changed")
+
+    def _check_swap(self, store: Store, version: Version, before: int) -> None:
+        planned = version.swap_from.get(FABRIC, 0)
+        if planned != before:
+            self.breach("swap fence", f"{before} → {version.number}, planned from {planned} (R14)")
+        elif version.feeds and not version.config.hybrid and version.stop is None:
+            self.breach("closed before the swap", f"{version.name_in(store.name)} has no stop (R10)")
+        else:
+            self._check_ready(store, version)
 
     def _check_begun(self, store: Store, version: Version) -> None:
         """A new version's floors and start (rules R11, R12, R13)."""
@@ -459,7 +463,7 @@ def _subs(keys: list[bytes], factor: int) -> dict[bytes, int]:
     return {key: int(sub) for key, sub in zip(keys, placed, strict=True)}
 
 
-def _difference(found: dict[bytes, object], expected: dict[bytes, object]) -> str:
+def _difference(found: Mapping[bytes, object], expected: Mapping[bytes, object]) -> str:
     missing = {key: expected[key] for key in expected.keys() - found.keys()}
     more = {key: found[key] for key in found.keys() - expected.keys()}
     other = {key: (found[key], expected[key]) for key in found.keys() & expected.keys() if found[key] != expected[key]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -19,15 +20,16 @@ import pyarrow.parquet as pq
 
 from anew.core.blocks import BLOCKS
 from anew.core.errors import AnewError, Failed
-from anew.core.rebuild import Progress, RebuildKind, Stage
+from anew.core.rebuild import Progress, Stage
 from anew.core.rows import SORT_COLUMNS
+from anew.core.store import RebuildKind
 from anew.rebuild.build import Build, Building, BuildOutcome, _push, _repush
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.spark import pushscan, shuffle
 from anew.spark.pushscan import BLOCK, CORRUPT, FILE
-from anew.testing.simulation.parts import Machines
-from anew.testing.simulation.world import ProcessDied, Task
+from tests.simulation.parts import Machines
+from tests.simulation.world import ProcessDied, Task
 
 _ATTEMPTS = 4
 _SPECULATIVE = 0.05
@@ -133,7 +135,7 @@ class MiniFrame:
 
     def mapInArrow(self, function: Callable[[Batches], Batches], _schema: object) -> MiniFrame:  # noqa: N802
         """A function over each partition."""
-        return MiniFrame(self._session, [lambda run=run: function(run()) for run in self._partitions])  # type: ignore[misc]  # bound
+        return MiniFrame(self._session, [partial(_applied, function, run) for run in self._partitions])
 
     def collect(self) -> list[dict[str, Any]]:
         """All rows."""
@@ -144,9 +146,13 @@ class MiniFrame:
         blocks = [batch for batches in self._session.stage(self._partitions) for batch in batches]
         table = pa.Table.from_batches(blocks, BLOCKS)
         places = table.column("place").to_numpy()
-        order = [(name, "ascending") for name in SORT_COLUMNS]
+        order: Any = [(name, "ascending") for name in SORT_COLUMNS]
         parts = [table.filter(pa.array(places == place)).sort_by(order).to_batches() for place in range(count)]
-        return MiniFrame(self._session, [lambda part=part: iter(part) for part in parts])  # type: ignore[misc]  # bound
+        return MiniFrame(self._session, [partial(iter, part) for part in parts])
+
+
+def _applied(function: Callable[[Batches], Batches], run: Callable[[], Batches]) -> Batches:
+    return function(run())
 
 
 def build_in(machines: Machines) -> Build:
@@ -177,7 +183,7 @@ def _scan_files(session: Any, files: Any, _task: object, _header: object) -> Min
             names = [*batch.schema.names, *added]
             yield pa.RecordBatch.from_arrays([*batch.columns, *added.values()], names=names)
 
-    return MiniFrame(session, [lambda p=path: read(p, Path(p).as_uri()) for path in files.paths])  # type: ignore[misc]
+    return MiniFrame(session, [partial(read, path, Path(path).as_uri()) for path in files.paths])
 
 
 def _input_columns(_session: Any, _files: object, paths: list[str]) -> list[str]:

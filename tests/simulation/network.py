@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from anew.core.errors import OutcomeUnknown, Unreachable
-from anew.testing.simulation.world import Process, ProcessDied, World
+from tests.simulation.world import Process, ProcessDied, World
 
 _T = TypeVar("_T")
 _ANSWER_MS = 10_000.0

@@ -16,6 +16,7 @@ from anew.api.http import ControllerClient
 from anew.api.models import (
     BeginRebuild,
     ClusterInfo,
+    Collect,
     CreateStore,
     DesiredState,
     EndRebuild,
@@ -35,7 +36,7 @@ from anew.api.models import (
 from anew.api.node_http import NodeClient
 from anew.client.routing import RoutingCache
 from anew.client.store import Store as ReadStore
-from anew.controller import collecting, draining, rebuilds, resuming, stores, swaps, views
+from anew.controller import collecting, rebuilds, resuming, stores, swaps, views
 from anew.controller.context import Context, Fabric, Limits
 from anew.controller.nodes import desired_state, take_report
 from anew.controller.reconcile import Reconciler
@@ -54,10 +55,10 @@ from anew.testing.builders import FABRIC
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
 from anew.testing.memory.rocks import RocksDisk
-from anew.testing.simulation.disks import FarCatalog, FarDeepStore, FarLog, LogWatch
-from anew.testing.simulation.history import SKEW_LIMIT_SECONDS
-from anew.testing.simulation.network import Called, Network
-from anew.testing.simulation.world import Process, World
+from tests.simulation.disks import FarCatalog, FarDeepStore, FarLog, LogWatch
+from tests.simulation.history import SKEW_LIMIT_SECONDS
+from tests.simulation.network import Called, Network
+from tests.simulation.world import Process, World
 
 _T = TypeVar("_T")
 _Made = TypeVar("_Made")
@@ -267,13 +268,9 @@ class SimulatedClient(ControllerClient):
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: resuming.resume(c, rebuild_id, request, self._actor))
 
-    def collect(self, store: str | None) -> dict[str, Any]:
-        """``anew gc``."""
-        return self._ask(_TOLD, lambda c: collecting.gc(c, store, self._actor, dry_run=False))
-
-    def drain(self, node: str, *, undo: bool) -> dict[str, Any]:
-        """``anew node drain``."""
-        return self._ask(_TOLD, lambda c: dict(draining.drain(c, node, self._actor, undo=undo)))
+    def collect(self, request: Collect) -> dict[str, Any]:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: collecting.gc(c, request.store, self._actor, dry_run=request.dry_run))
 
     def desired(self, node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> DesiredState | None:
         """See `ControllerClient`; nothing is waited for."""

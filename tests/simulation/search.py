@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from anew.testing.simulation.history import History, histories
-from anew.testing.simulation.run import Outcome, run
+from tests.simulation.history import History, histories
+from tests.simulation.run import run
+from tests.simulation.story import Outcome
 
 Runner = Callable[[History], Outcome]
 
@@ -57,10 +59,8 @@ def search(seed_number: int, most: int, *, shrink: bool = True, runner: Runner =
             found.history, found.outcome = history, outcome
             raise _Broken(outcome.breaches[0][0])
 
-    try:
+    with contextlib.suppress(_Broken):
         check()
-    except _Broken:
-        pass
     return found
 
 
@@ -69,5 +69,5 @@ def report(found: Found) -> str:
     if found.history is None or found.outcome is None:
         return f"{found.histories} histories, nothing broken"
     breaches = [f"BROKEN {name}: {seen}" for name, seen in found.outcome.breaches]
-    again = f"python -m anew.testing.simulation --history '{found.history.to_json()}'"
+    again = f"python -m tests.simulation --history '{found.history.to_json()}'"
     return "\n".join([*found.outcome.log, *breaches, "run it again:", again])

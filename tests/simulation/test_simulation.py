@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from anew.testing.simulation.history import History, Step
-from anew.testing.simulation.run import run
-from anew.testing.simulation.search import report, search
 from tests.simulation.bugs import BUGS, Bug
+from tests.simulation.history import History, Step
+from tests.simulation.run import run
+from tests.simulation.search import report, search
 
+ROOT = Path(__file__).parents[2]
 HISTORIES = 2_000
 PLANTED_HISTORIES = 400
+
+# What a killed process had open is not closed but forgotten, which Arrow's writers complain of.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.mark.timeout(900)
 def test_what_must_hold_holds_in_thousands_of_histories() -> None:
     """In 2,000 seeded histories of writes, rebuilds and faults no invariant is broken."""
-    command = [sys.executable, "-m", "anew.testing.simulation", "--histories", str(HISTORIES), "--processes", "2"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+    command = [sys.executable, "-m", "tests.simulation", "--histories", str(HISTORIES), "--processes", "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert ended.returncode == 0, ended.stdout[-20_000:] + ended.stderr[-5_000:]
 
 

@@ -102,7 +102,7 @@ class World:
 
     def __init__(self, seed: int, most_switches: int = 400_000) -> None:
         self.now_ms = float(NOON_MS)
-        self.random = random.Random(seed)  # noqa: S311 - chance that can be had again
+        self.random = random.Random(seed)
         self.hub = greenlet.getcurrent()
         self.current: Task | None = None
         self.broken: list[Task] = []

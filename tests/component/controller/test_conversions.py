@@ -175,3 +175,11 @@ def test_an_end_before_the_log_s_end_drops_no_tombstone(cluster: Cluster) -> Non
     assert late.target.start == cluster.version(2).stop
     assert late.target.tombstone_floor_ms == cluster.version(2).tombstone_floor_ms
     assert cluster.repush_plan().target.tombstone_floor_ms == cluster.clock() - 60_000
+
+
+@pytest.mark.case("rules:R12")
+def test_clocks_that_differ_lose_no_write_to_the_cut(cluster: Cluster) -> None:
+    """However short the grace, the cut stays as far behind the controller's clock as a writer's may be behind it."""
+    cluster.create(tombstone_grace_seconds=0, skew_limit_seconds=7)
+    cluster.serve(cluster.push_plan())
+    assert cluster.repush_plan().target.tombstone_floor_ms == cluster.clock() - 7_000

@@ -45,11 +45,30 @@ def test_a_drained_node_is_left_when_others_are_ready(cluster: Cluster) -> None:
             assert all(after[p] == ("node-1", "node-2") for p in mine), "the predecessor stays"
             assert all(after[p] == ("node-2",) for p in after if p not in mine)
     assert cluster.client.routing("flights").versions[2].replicas[mine[0]] == ("node-1", "node-2")
-    cluster.settle(1)
+    # One version after the other: a report says of one revision of the store what a node was told.
+    cluster.settle(2)
     assert (_holders(cluster, 1), _holders(cluster, 2), _drain(cluster)) == ({"node-2"}, {"node-2"}, [])
     desired = cluster.client.desired("node-1", "dc-0")
     assert desired is not None
     assert desired.stores == ()
+
+
+@pytest.mark.case("rules:R25")
+def test_what_a_node_said_before_it_was_let_go_counts_no_more(cluster: Cluster) -> None:
+    """A node that is wanted again is ready only when it says so of what it was told since: it may be dropping all."""
+    mine = _serving(cluster)
+    _drain(cluster)
+    cluster.settle(3)
+    assert _holders(cluster, 2) == {"node-2"}
+    _drain(cluster, undo=True)
+    _drain(cluster, "node-2")
+    for _ in range(3):
+        cluster.report("node-1", lambda r: r.model_copy(update={"store_revision": r.store_revision - 1}))
+        cluster.report("node-2")
+        cluster.round()
+        assert all(cluster.version(2).assignment["dc-0"][p] == ("node-2", "node-1") for p in mine)
+    cluster.settle(3)
+    assert _holders(cluster, 2) == {"node-1"}
 
 
 @pytest.mark.case("rules:R25")
@@ -58,9 +77,10 @@ def test_one_replica_may_leave_before_another(cluster: Cluster) -> None:
     mine = _serving(cluster)
     _drain(cluster)
     cluster.settle(1)
-    cluster.report("node-1")
-    cluster.report("node-2", lambda r: _loading(r) if r.partition == mine[1] else r)
-    cluster.round()
+    for _ in range(2):
+        cluster.report("node-1")
+        cluster.report("node-2", lambda r: _loading(r) if r.partition == mine[1] else r)
+        cluster.round()
     after = cluster.version(2).assignment["dc-0"]
     assert (after[mine[0]], after[mine[1]]) == (("node-2",), ("node-1", "node-2"))
 
@@ -119,7 +139,7 @@ def test_a_removed_node_is_forgotten_until_it_is_wanted_again(cluster: Cluster) 
     """It is listed no more and its reports are refused; with --undo it reports and is given replicas again."""
     _serving(cluster)
     _drain(cluster)
-    cluster.settle(2)
+    cluster.settle(3)
     assert cluster.client.remove_node("node-1") == {"node": "node-1", "removed": True}
     assert [node.id for node in cluster.client.nodes()] == ["node-2"]
     assert "node-1" not in cluster.client.routing("flights").nodes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,9 @@ class TestMemoryLog(LogContract):
     """The log in memory."""
 
     @pytest.fixture(autouse=True)
-    def topics(self) -> Iterator[None]:
+    def topics(self) -> None:
         """One log for all handles of a test."""
         self._topics = Topics()
-        yield
 
     def open_log(self, directory: Path, clock: Callable[[], int]) -> Log:
         """See `LogContract.open_log`."""
@@ -33,10 +32,9 @@ class TestMemoryCatalog(CatalogContract):
     """The catalog in memory."""
 
     @pytest.fixture(autouse=True)
-    def database(self) -> Iterator[None]:
+    def database(self) -> None:
         """One database for all handles of a test."""
         self._database = Database()
-        yield
 
     def open_catalog(self, directory: Path) -> Catalog:
         """See `CatalogContract.open_catalog`."""

@@ -1,1 +1,1 @@
-"""Logs, catalogs and RocksDB instances in memory: conforming to the contracts, for tests where disks would be in the way."""
+"""Logs, catalogs and RocksDB instances in memory: they keep the contracts, for tests where disks are in the way."""

@@ -16,7 +16,7 @@ from anew.log.rows import batch_of, columns_of
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
 
 Row = tuple[int, int | None, bytes, bytes, int, bytes | None]
-"""A record without its offset, which is its index: the columns of `anew.log.interface.LOG_RECORDS` from the second on."""
+"""A record without its offset, which is its index: `anew.log.interface.LOG_RECORDS` from the second column on."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """What `anew.storage` uses of RocksDB, in memory: the disk outlives the processes that have it open.
 
-What a write put there is there for whoever opens the directory next, as RocksDB's own log makes sure of; a directory that
-was removed is gone with its content. An instance is open in one place at a time.
+What a write put there is there for whoever opens the directory next, as RocksDB's own log makes sure of; a directory
+that was removed is gone with its content. An instance is open in one place at a time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from unittest.mock import patch
 from anew.storage import replica as replica_module
 
 _NAME = "CURRENT"
+_CLOSED: type[Exception] = vars(replica_module)["DbClosedError"]
 DEFAULT = "default"
 
 Family = dict[bytes, bytes]
@@ -144,6 +145,12 @@ class MemoryRocks:
         family = self._family(DEFAULT)
         return [family.get(one) for one in key] if isinstance(key, list) else family.get(key)
 
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        """Put one pair."""
+        batch = MemoryBatch()
+        batch[key] = value
+        self.write(batch)
+
     def write(self, batch: MemoryBatch, _options: object = None) -> None:
         """Put all of a batch at once."""
         if batch.used:
@@ -195,7 +202,7 @@ class MemoryRocks:
 
     def _family(self, name: str) -> Family:
         if self._closed:
-            raise replica_module.DbClosedError("DB already closed")
+            raise _CLOSED("DB already closed")
         return self._instance.families[name]
 
 

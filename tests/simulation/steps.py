@@ -1,0 +1,228 @@
+"""What can happen in a history, by name: writes, rebuilds, decisions and breaks."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anew.api.models import Collect, HoldVersion, RollBack, Swap, UpdateStore
+from anew.codec.avro import encode_datum
+from anew.core.merge import Cell
+from anew.core.planning import PushOptions, RepushRequest
+from anew.core.properties import RepushProperties, parse_properties
+from anew.core.rebuild import RebuildStatus
+from anew.core.stamp import Stamp
+from anew.log.interface import APPEND_RECORDS, TopicPartition
+from anew.rebuild.executor import resume_rebuild, run_plan
+from anew.rebuild.inputs import PushRequest
+from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
+from tests.simulation.parts import SimulatedClient, store_client
+from tests.simulation.scene import KEY, STORE, VALUE, NothingThere, Scene
+
+
+class Steps(Scene):
+    """Each public method is a step (`tests.simulation.history.Step`)."""
+
+    # -- steps: data ---------------------------------------------------------------------------------------------------
+
+    def write(self, keys: tuple[str, ...], ago_ms: int | None) -> None:
+        """Nearline writes, with a given time or the log's."""
+        self._append([(key, f"{key}-w{next(self._numbers)}") for key in keys], ago_ms)
+
+    def delete(self, keys: tuple[str, ...], ago_ms: int | None) -> None:
+        """Nearline deletes."""
+        self._append([(key, None) for key in keys], ago_ms)
+
+    def _append(self, pairs: list[tuple[str, str | None]], ago_ms: int | None) -> None:
+        self._check_log_is_whole()
+        written_at = None if ago_ms is None else int(self.world.now_ms) - ago_ms
+        store = store_client(self.machines, self.writer, STORE)
+
+        def act() -> None:
+            with store.writer() as writer:
+                for key, text in pairs:
+                    if text is None:
+                        writer.delete(key, written_at=written_at)
+                    else:
+                        writer.put(key, {"text": text}, written_at=written_at)
+
+        self._as(self.writer, act)
+
+    def foreign(self) -> None:
+        """A producer of somebody's own puts a record where nobody looks for it (rule R8)."""
+        self._check_log_is_whole()
+        store = self._store()
+        if not store.feeds:
+            raise NothingThere("there is no feed")
+        feed = store.feeds[-1]
+        row: dict[str, Any] = {"written_ms": [None], "origin": [feed.origin_bytes], "key": [encode_datum(KEY, "k0")]}
+        value = [encode_datum(VALUE, {"text": "foreign"})]
+        records = pa.RecordBatch.from_pydict(
+            {**row, "schema_id": [min(store.schemas)], "value": value}, schema=APPEND_RECORDS
+        )
+        for partition in range(feed.partitions):
+            at = TopicPartition(feed.topic, feed.topic_uid, partition)
+            log = self.machines.log(lambda: int(self.world.now_ms))
+            self._as(self.writer, partial(log.append, at, records))
+
+    def _check_log_is_whole(self) -> None:
+        """Nothing is appended where records were lost, until everybody has noticed: offsets would come again unseen."""
+        if self.checks.lost_tail:
+            raise NothingThere("the log lost records")
+
+    def evolve(self) -> None:
+        """A new value schema, which nodes learn of at different times (rule R21)."""
+        name = f"f{next(self._numbers)}"
+        schema = json.loads(next(iter(sorted(self._store().schemas.items())))[1])
+        schema["fields"].append({"name": name, "type": ["null", "string"], "default": None})
+        self.client.update_store(STORE, UpdateStore(value_schema=json.dumps(schema)))
+
+    def lose_tail(self, count: int) -> None:
+        """The log loses its last records (rule R3): what was built from them must go as well.
+
+        Not while something is made from them: that is refused, or fails, in its own way.
+        """
+        store = self._store()
+        if not store.feeds or store.in_the_making() is not None:
+            raise NothingThere("no feed, or a version is made")
+        feed = store.feeds[-1]
+        topic = self.machines.topics.present.get(feed.topic)
+        if topic is None:
+            raise NothingThere("the topic is gone")
+        for at in feed.feed_partitions():
+            partition = topic.partitions[at.partition]
+            needed = [v.start.get(at, 0) for v in store.versions] + [partition.begin]
+            needed += [v.stop.get(at, 0) for v in store.versions if v.stop is not None]
+            keep = max(len(partition.rows) - count, *needed)
+            del partition.rows[keep:]
+            self.checks.lost_tail = True
+            self.checks.account.lose(feed.topic_uid, at.partition, keep)
+
+    # -- steps: rebuilds -----------------------------------------------------------------------------------------------
+
+    def push(self, keys: tuple[str, ...], times_ago_ms: int | None, defer: bool) -> None:  # noqa: FBT001 - drawn
+        """A full push from a file."""
+        number = next(self._numbers)
+        path = self.machines.root / f"input-{number}.parquet"
+        texts = {key: f"{key}-p{number}" for key in dict.fromkeys(keys)}
+        at_ms = 0 if times_ago_ms is None else int(self.world.now_ms) - times_ago_ms
+        columns: dict[str, list[Any]] = {"id": list(texts), "text": list(texts.values())}
+        if at_ms:
+            columns["at"] = [at_ms] * len(texts)
+        pq.write_table(pa.table(columns), path)
+        self.checks.account.pushed[str(path)] = {
+            encode_datum(KEY, key): Cell(Stamp(at_ms), encode_datum(VALUE, {"text": text}), 0)
+            for key, text in texts.items()
+        }
+        request = PushRequest(
+            (str(path),), ("id",), written_at="at" if at_ms else None, as_of_ms=int(self.world.now_ms)
+        )
+
+        def act(driver: SimulatedClient) -> None:
+            options = PushOptions(allow_undying=True, defer_swap=defer)
+            plan = make_push_plan(driver, STORE, request, RepushProperties(), options)
+            run_plan(plan, self._run(driver))
+
+        self._drive("push", act)
+
+    def repush(self, option: str) -> None:
+        """A repush."""
+        asked = {
+            "combiner": {"kafka.input.combiner.enabled": "true"},
+            "few": {"kafka.input.max.records.per.mapper": "2"},
+            "ttl": {"repush.ttl.enable": "true", "repush.ttl.seconds": "10"},
+        }.get(option, {})
+        properties = parse_properties({"source.kafka": "true", **asked})
+
+        def act(driver: SimulatedClient) -> None:
+            plan = make_checked_repush_plan(driver, STORE, RepushRequest(properties, defer_swap=option == "defer"))
+            run_plan(plan, self._run(driver))
+
+        self._drive("repush", act)
+
+    def configure(self, change: tuple[str, str | int]) -> None:
+        """A setting."""
+        name, value = change
+        shown = str(value).lower() if isinstance(value, bool) else value
+        self.client.update_store(STORE, UpdateStore(settings={name: shown}))
+
+    def reconfigure(self, change: tuple[str, str | int]) -> None:
+        """A setting, and the repush that makes it so."""
+        self.configure(change)
+        self.repush("")
+
+    def resume(self) -> None:
+        """Somebody takes a rebuild over."""
+        running = [r for r in self.machines.database.tables.rebuilds.values() if r.status is RebuildStatus.RUNNING]
+        if not running:
+            raise NothingThere("no rebuild runs")
+        self._drive("resume", lambda driver: resume_rebuild(running[0].id, self._run(driver)))
+
+    def kill(self) -> None:
+        """Somebody ends the newest rebuild."""
+        rebuilds = self.machines.database.tables.rebuilds.values()
+        newest = max(rebuilds, key=lambda rebuild: (rebuild.created_at_ms, rebuild.id))
+        self.client.kill_rebuild(newest.id)
+
+    def roll_back(self) -> None:
+        """``anew store rollback``."""
+        self.client.roll_back(STORE, RollBack())
+
+    def swap(self, which: int) -> None:
+        """``anew store swap``."""
+        self.client.swap(STORE, Swap(version=self._version(which)))
+
+    def hold(self, which: int) -> None:
+        """A long read begins."""
+        self.client.hold_version(STORE, HoldVersion(version=self._version(which), seconds=10))
+
+    def collect(self) -> None:
+        """``anew gc``."""
+        self.client.collect(Collect())
+
+    def recreate(self) -> None:
+        """The store is deleted, and another one gets its name."""
+        self.client.delete_store(STORE)
+        self._create()
+        self.push(("k0", "k3"), None, False)
+
+    # -- steps: breaks -------------------------------------------------------------------------------------------------
+
+    def crash(self, kind: str, which: int) -> None:
+        """SIGKILL; nodes and controllers come back after a while."""
+        process = self._one(kind, which)
+        self._say(f"{process.name} is killed")
+        self.world.kill(process)
+        if kind in ("node", "controller"):
+            self.world.spawn(self.operator, lambda: self._come_back(kind, process.name))
+
+    def stop(self, kind: str, which: int, ms: int) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        self._one(kind, which).stopped_until_ms = self.world.now_ms + ms
+
+    def cut_off(self, kind: str, which: int, ms: int) -> None:
+        """The network between a process and the others is gone for a while."""
+        self._one(kind, which).cut_off_until_ms = self.world.now_ms + ms
+
+    def clock_back(self, kind: str, ms: int) -> None:
+        """Somebody sets a clock back."""
+        process = self.writer if kind == "writer" else self._one(kind, 0)
+        process.skew_ms -= ms
+
+    def lose_node(self, which: int) -> None:
+        """A node and its disk are gone for good."""
+        running = [part for part in self.machines.nodes.values() if not part.process.dead]
+        if len(running) < 2:
+            raise NothingThere("the last node stays")
+        part = running[which % len(running)]
+        self.world.kill(part.process)
+        part.wipe()
+        del self.machines.nodes[part.name]
+
+    def add_node(self) -> None:
+        """A fresh node joins."""
+        self._start_node(f"node-{next(self._numbers) + 100}")
