@@ -31,21 +31,29 @@ Plant = Callable[[], AbstractContextManager[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """One planted bug: what it takes out, how, and which invariants may notice."""
+    """One planted bug.
+
+    Attributes:
+        name: The rule, and what is wrong.
+        plant: Takes the rule out.
+        found_by: Which invariants may notice.
+        seed: Of a search that comes to it early, so that the tests are fast; any other finds it, later.
+    """
 
     name: str
     plant: Plant
     found_by: frozenset[str]
+    seed: int
 
 
 BUGS: list[Bug] = []
 
 
-def bug(name: str, *found_by: str) -> Callable[[Plant], Plant]:
+def bug(name: str, *found_by: str, seed: int = 1) -> Callable[[Plant], Plant]:
     """Keep a bug in the list."""
 
     def keep(plant: Plant) -> Plant:
-        BUGS.append(Bug(name, plant, frozenset(found_by)))
+        BUGS.append(Bug(name, plant, frozenset(found_by), seed))
         return plant
 
     return keep
@@ -73,7 +81,7 @@ def _low_water() -> AbstractContextManager[Any]:
     return rebinding({retention.low_water: marks})
 
 
-@bug("R3: a position beyond the end is waited out", "everything arrives", "replicas")
+@bug("R3: a position beyond the end is waited out", "everything arrives", "replicas", seed=5)
 def _beyond() -> AbstractContextManager[Any]:
     return patch.object(node_feeds.FeedApplier, "_fail", node_feeds.FeedApplier._wait)
 
@@ -128,21 +136,21 @@ def _by_time() -> AbstractContextManager[Any]:
     return rebinding({reduce.find_winners: winners})
 
 
-@bug("R8: nobody looks whether a record lies where its key belongs", "replicas", "base")
+@bug("R8: nobody looks whether a record lies where its key belongs", "replicas", "base", seed=8)
 def _anywhere() -> AbstractContextManager[Any]:
     return patch.object(
         admission, "_reasons", lambda _feed, _partition, records, _hashes: np.zeros(records.num_rows, dtype=np.int8)
     )
 
 
-@bug("R10: the swap does not wait for the end of writes", "closed before the swap", "everything arrives")
+@bug("R10: the swap does not wait for the end of writes", "closed before the swap", "everything arrives", seed=2)
 def _open_swap() -> AbstractContextManager[Any]:
     from anew.core.store import Version
 
     return patch.object(Version, "must_close", property(lambda _: False))
 
 
-@bug("R11: a repush forgets the time to live of its source", "floors are inherited")
+@bug("R11: a repush forgets the time to live of its source", "floors are inherited", seed=3)
 def _floor_forgotten() -> AbstractContextManager[Any]:
     def begun(store: Any, plan: Any, made: Any, now_ms: int) -> Any:
         ttl_repush = plan.kind == "ttl_repush"
@@ -153,12 +161,12 @@ def _floor_forgotten() -> AbstractContextManager[Any]:
     return patch.object(lifecycle, "begin", begun)
 
 
-@bug("R11: a node serves what has expired", "replicas")
+@bug("R11: a node serves what has expired", "replicas", seed=4)
 def _undead() -> AbstractContextManager[Any]:
     return patch.object(applying, "expired_among", lambda rows, _floor: np.zeros(rows.num_rows, dtype=np.bool_))
 
 
-@bug("R12: tombstones are dropped up to now", "the last write is served", "replicas", "readers see it")
+@bug("R12: tombstones are dropped up to now", "the last write is served", "replicas", "readers see it", seed=3)
 def _cut_late() -> AbstractContextManager[Any]:
     def cut(_store: Any, source: Any, _read_until_ms: int, now_ms: int) -> int:
         return max(now_ms + 3_000, int(source.tombstone_floor_ms))
@@ -171,12 +179,12 @@ def _late_lives() -> AbstractContextManager[Any]:
     return patch.object(applying, "_late_keys", lambda *_: set())
 
 
-@bug("R13: a push starts where it ends", "a push keeps what came after its input")
+@bug("R13: a push starts where it ends", "a push keeps what came after its input", seed=2)
 def _push_late() -> AbstractContextManager[Any]:
     return rebinding({planning.push_start_ms: lambda _store, _as_of_ms, now_ms: now_ms + 60_000})
 
 
-@bug("R14: a rebuild swaps whatever is current", "swap fence")
+@bug("R14: a rebuild swaps whatever is current", "swap fence", seed=3)
 def _swap_any() -> AbstractContextManager[Any]:
     return patch.object(lifecycle, "swap_when_ready", lifecycle.swap)
 

@@ -54,12 +54,14 @@ class Network:
     Attributes:
         faults: How often things go wrong, by the kind of the process that calls.
         log: What went wrong, for people.
+        doomed: Kind of process → at what the next one of that kind dies.
     """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.faults: dict[str, Faults] = {}
         self.log: list[str] = []
+        self.doomed: dict[str, str] = {}
 
     def point(self, what: str) -> None:
         """A place where the acting process may die, or another one may have its turn."""
@@ -68,7 +70,10 @@ class Network:
         process = world.acting
         faults = self.faults.get(process.kind, NONE)
         chance = world.random.random()
-        if chance < faults.crash:
+        doomed = self.doomed.get(process.kind) == what
+        if doomed:
+            del self.doomed[process.kind]
+        if doomed or chance < faults.crash:
             self.say(f"{process.name} dies at: {what}")
             world.kill(process)
             raise ProcessDied(process)

@@ -120,10 +120,14 @@ class Scene:
         """Processes that died of a fault are started again, as supervisors do."""
         while self.machines.network.faults["node"].fail:
             self.world.sleep(2_000)
-            for name in [n for n, part in self.machines.controllers.items() if part.process.dead]:
-                self._come_back("controller", name)
-            for name in [n for n, part in self.machines.nodes.items() if part.process.dead]:
-                self._come_back("node", name)
+            self._mend_dead()
+
+    def _mend_dead(self) -> None:
+        self.world.sleep(5_000)
+        for name in [n for n, part in self.machines.controllers.items() if part.process.dead]:
+            self._come_back("controller", name)
+        for name in [n for n, part in self.machines.nodes.items() if part.process.dead]:
+            self._come_back("node", name)
 
     def _come_back(self, kind: str, name: str) -> None:
         """Start a process again that died, after a while, as a supervisor does."""

@@ -23,6 +23,8 @@ from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
 from tests.simulation.parts import SimulatedClient, store_client
 from tests.simulation.scene import KEY, STORE, VALUE, NothingThere, Scene
 
+_STEP_BACK_MS = 500
+
 
 class Steps(Scene):
     """Each public method is a step (`tests.simulation.history.Step`)."""
@@ -32,6 +34,15 @@ class Steps(Scene):
     def write(self, keys: tuple[str, ...], ago_ms: int | None) -> None:
         """Nearline writes, with a given time or the log's."""
         self._append([(key, f"{key}-w{next(self._numbers)}") for key in keys], ago_ms)
+
+    def write_back(self, keys: tuple[str, ...]) -> None:
+        """Writes, and again after the clock that times them stepped back (rule R6)."""
+        self.write(keys, None)
+        self.writer.skew_ms -= _STEP_BACK_MS
+        try:
+            self.write(keys, None)
+        finally:
+            self.writer.skew_ms += _STEP_BACK_MS
 
     def delete(self, keys: tuple[str, ...], ago_ms: int | None) -> None:
         """Nearline deletes."""
@@ -134,7 +145,7 @@ class Steps(Scene):
         asked = {
             "combiner": {"kafka.input.combiner.enabled": "true"},
             "few": {"kafka.input.max.records.per.mapper": "2"},
-            "ttl": {"repush.ttl.enable": "true", "repush.ttl.seconds": "10"},
+            "ttl": {"repush.ttl.enable": "true", "repush.ttl.seconds": "3"},
         }.get(option, {})
         properties = parse_properties({"source.kafka": "true", **asked})
 
@@ -199,6 +210,11 @@ class Steps(Scene):
         self.world.kill(process)
         if kind in ("node", "controller"):
             self.world.spawn(self.operator, lambda: self._come_back(kind, process.name))
+
+    def doom(self, kind: str, at: str) -> None:
+        """The next process of a kind that comes there dies there; it comes back, if such do, after a while."""
+        self.machines.network.doomed[kind] = at
+        self.world.spawn(self.operator, self._mend_dead)
 
     def stop(self, kind: str, which: int, ms: int) -> None:
         """SIGSTOP, and SIGCONT later."""

@@ -90,6 +90,7 @@ class Story(Steps):
         """No more trouble: everything must arrive where it should be."""
         self._say("— calm")
         self._faults(0.0)
+        self.machines.network.doomed.clear()
         for process in self._processes():
             process.cut_off_until_ms = process.stopped_until_ms = 0.0
             process.skew_ms = 0
@@ -157,7 +158,7 @@ class Story(Steps):
     @property
     def calm_reads(self) -> bool:
         """Whether nothing happens in this history that may keep a reader from an answer."""
-        hard = {"crash", "stop", "cut_off", "lose_node", "recreate", "lose_tail", "configure"}
+        hard = {"crash", "doom", "stop", "cut_off", "lose_node", "recreate", "lose_tail", "configure"}
         return (
             self.history.trouble == 0
             and self.history.controllers >= 1

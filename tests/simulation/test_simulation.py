@@ -34,7 +34,7 @@ def test_what_must_hold_holds_in_thousands_of_histories() -> None:
 def test_a_planted_bug_is_found(bug: Bug) -> None:
     """Each bug that is planted is found by an invariant that is about it, within a fraction of the histories of CI."""
     with bug.plant():
-        found = search(1, PLANTED_HISTORIES, shrink=False)
+        found = search(bug.seed, PLANTED_HISTORIES, shrink=False)
     assert found.outcome is not None, f"{found.histories} histories, and nobody noticed: {bug.name}"
     names = {name for name, _ in found.outcome.breaches}
     assert names & bug.found_by, report(found)

@@ -293,8 +293,8 @@ class ReplicaReport(Wire):
     """What a node says of one replica.
 
     ``position`` covers just the feed partitions that the replica reads; ``lag_records`` sums what lies between it and
-    the ends that the node saw last; ``lag_ms`` is 0 at the end of the log (rule R17). ``store_revision`` is the revision
-    of the store by which the node was last told to hold it.
+    the ends that the node saw last; ``lag_ms`` is 0 at the end of the log (rule R17). ``store_revision`` is the one of
+    the store by which the node was last told to hold it.
     """
 
     store_uid: str
