@@ -1,36 +1,53 @@
-"""``python -m bench NAME [--records N] [--json]``."""
+"""``python -m bench NAME | all [--json] [--quick]`` and ``python -m bench --list``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import load, repush
-from bench.measuring import Outcome
+from bench import hotkey, load, memory, plan, push, repush
+from bench.machine import machine
+from bench.measuring import QUICK, THOROUGH, Bench, Outcome, Repeats
 
-_BENCHES: dict[str, tuple[Callable[[Path, int], Outcome], int]] = {
-    "repush": (repush.run, repush.DEFAULT_RECORDS),
-    "load": (load.run, load.DEFAULT_RECORDS),
+BENCHES: dict[str, Bench] = {
+    bench.name: bench for module in (repush, push, hotkey, memory, load, plan) for bench in module.BENCHES
 }
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one bench and print its table; with ``--json`` the last line is its outcome as JSON."""
+    """Run benches and print their tables; with ``--json`` each ends with its outcome as one line of JSON."""
     parser = argparse.ArgumentParser(prog="bench", description="Compare both sides of a claim in one run.")
-    parser.add_argument("name", choices=sorted(_BENCHES))
-    parser.add_argument("--records", type=_positive, help="how many records; each bench has its own default")
-    parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    parser.add_argument("name", nargs="?", choices=[*BENCHES, "all"], metavar="NAME", help="a bench, or all of them")
+    parser.add_argument("--list", action="store_true", help="name the benches and their targets")
+    parser.add_argument("--json", action="store_true", help="end with one line of JSON per bench")
+    parser.add_argument("--quick", action="store_true", help="small sizes, once: shows that a bench runs, no figures")
+    parser.add_argument("--sizes", type=_sizes, help="three sizes instead of the bench's own, as in 1000,2000,4000")
+    parser.add_argument("--repetitions", type=_positive, help="measured runs of each side")
     parser.add_argument("--folder", type=Path, help="where to work; default: the system's temporary folder")
     given = parser.parse_args(arguments)
-    run, default_records = _BENCHES[given.name]
-    with tempfile.TemporaryDirectory(prefix="anew-bench-", dir=given.folder) as folder:
-        outcome = run(Path(folder), default_records if given.records is None else given.records)
-    print(outcome.table())
-    if given.json:
-        print(outcome.to_json())
+    if given.list:
+        for bench in BENCHES.values():
+            print(f"{bench.name}: {bench.about}")
+            for claim in bench.claims:
+                print(f"  {claim.name}: target {claim.target()}")
+        return 0
+    if given.name is None:
+        parser.error("name a bench, or say all or --list")
+    repeats = QUICK if given.quick else THOROUGH
+    if given.repetitions is not None:
+        repeats = Repeats(repeats.warm_ups, given.repetitions)
+    for bench in BENCHES.values() if given.name == "all" else [BENCHES[given.name]]:
+        sizes = given.sizes or (bench.quick_sizes if given.quick else bench.sizes)
+        with tempfile.TemporaryDirectory(prefix="anew-bench-", dir=given.folder) as folder:
+            measured = bench.run(Path(folder), sizes, repeats)
+        outcome = Outcome(bench, repeats, datetime.now(UTC).date().isoformat(), machine(), measured)
+        print(outcome.table(), flush=True)
+        if given.json:
+            print(outcome.to_json(), flush=True)
     return 0
 
 
@@ -39,6 +56,13 @@ def _positive(text: str) -> int:
     if number < 1:
         raise ValueError(text)
     return number
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    sizes = tuple(sorted(_positive(part) for part in text.split(",")))
+    if len(set(sizes)) != 3:
+        raise ValueError(text)
+    return sizes
 
 
 if __name__ == "__main__":

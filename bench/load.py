@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,31 +25,27 @@ from anew.storage.applying import Floors
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Base, Replica
 from anew.storage.sst import Promised, build_sst
-from bench.measuring import Outcome, machine, take_turns, timed
-from bench.synthetic import KEY_BYTES, PARTITIONS, VALUE_BYTES, BenchStore, make_bench_store
-
-DEFAULT_RECORDS = 2_000_000
+from bench.measuring import Bench, Claim, Measured, Repeats, take_turns, timed, times_as_fast
+from bench.synthetic import KEY_BYTES, PARTITIONS, SEED, VALUE_BYTES, BenchStore, make_bench_store
 
 
-def run(folder: Path, records: int) -> Outcome:
-    """Measure with a base of so many records below a folder that is empty."""
+def run(folder: Path, sizes: Sequence[int], repeats: Repeats) -> list[Measured]:
+    """Measure with bases of so many records."""
+    return [_measure(folder / str(size), size, repeats) for size in sizes]
+
+
+def _measure(folder: Path, records: int, repeats: Repeats) -> Measured:
+    folder.mkdir()
     bench = make_bench_store(folder, records, updates_share=0.0)
     memory = NodeMemory()
     sides: dict[str, Callable[[], float]] = {
         "sorted": lambda: _each_file(bench, folder / "sorted", memory, _sorted),
         "records": lambda: _each_file(bench, folder / "records", memory, _record_by_record),
     }
-    seconds = take_turns(sides)
-    figures = {
-        "records": records,
-        "key_bytes": KEY_BYTES,
-        "value_bytes": VALUE_BYTES,
-        "partitions": PARTITIONS,
-        **{f"{name}_seconds": round(value, 3) for name, value in seconds.items()},
-        **{f"{name}_records_per_s_per_core": round(records / value) for name, value in seconds.items()},
-        **machine(),
-    }
-    return Outcome("load", figures, {"sorted_to_records": round(seconds["records"] / seconds["sorted"], 3)})
+    seconds = take_turns(sides, repeats)
+    shutil.rmtree(folder)
+    figures = {"key_bytes": KEY_BYTES, "value_bytes": VALUE_BYTES, "partitions": PARTITIONS}
+    return Measured(records, seconds, figures=figures)
 
 
 Load = Callable[[Iterator[pa.RecordBatch], BaseFile, Path, NodeMemory], None]
@@ -99,3 +95,20 @@ def _record_by_record(rows: Iterator[pa.RecordBatch], file: BaseFile, target: Pa
         if database.get(bytes.fromhex(key)) is None:
             raise AssertionError("the load lost a key")
     database.close()
+
+
+BENCHES = (
+    Bench(
+        "load",
+        "base files → serving replica, on one core: sorted ingest beside record-by-record writes",
+        "records",
+        (500_000, 1_000_000, 2_000_000),
+        (1_000, 2_000, 4_000),
+        (
+            times_as_fast("sorted ÷ record by record", "sorted", "records", 5.0),
+            Claim("records/s per core", lambda found: found[-1].rate("sorted"), least=1_500_000),
+        ),
+        run,
+        SEED,
+    ),
+)

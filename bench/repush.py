@@ -1,110 +1,81 @@
-"""The Spark stage of a whole repush beside bare Spark on the same rows, on both paths.
+"""The Spark stage of a whole repush beside what Spark does with the same rows.
 
 Ours, general path: base and log scan → partition → sort → merge → base files, verified and counted. Ours,
-co-partitioned path: only feed records are shuffled and merged into the sorted base files. Bare Spark: the same rows as
-Parquet → the same shuffle → the same sort → (a) nothing is written, (b) Spark's own Parquet writer.
+co-partitioned path: feed records are merged into the sorted base files. Bare Spark: the same rows as Parquet → the same
+shuffle → the same sort → (a) nothing is written, (b) Spark's own Parquet writer. By hand: what a Spark user writes for
+the same job: the newest row of each key by a window, then Parquet.
 """
 
 from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 
 from anew.codec.compression import compressor
-from anew.core.rows import ROWS
+from anew.core.hashing import total
+from anew.core.ledger import Entry, Ledger
+from anew.core.rows import ROWS, SORT_COLUMNS
 from anew.deepstore.open import open_deep_store
 from anew.spark.build import Codecs, Place, build_repush
-from anew.spark.frames import partitioned_and_sorted, spark_schema, unit_expression
+from anew.spark.frames import spark_schema
 from anew.spark.session import session_for_queries, spark_session
-from bench.measuring import Outcome, machine, take_turns, timed
-from bench.synthetic import KEY_BYTES, PARTITIONS, VALUE_BYTES, BenchStore, feed_rows, make_bench_store
+from bench.measuring import Bench, Measured, Repeats, take_turns, timed, times_as_fast
+from bench.synthetic import (
+    KEY_BYTES,
+    PARTITIONS,
+    SEED,
+    UPDATES_SHARE,
+    VALUE_BYTES,
+    BenchStore,
+    feed_rows,
+    make_bench_store,
+)
 
-DEFAULT_RECORDS = 2_000_000
 COPARTITIONED_SHARE, COPARTITIONED_FROM, COPARTITIONED_TO = 0.05, 4, (4, 8)
 """The co-partitioned path is measured with 5 % updates, from 4 partitions to 4 and to 8."""
-
-
-def run(folder: Path, records: int) -> Outcome:
-    """Measure with stores of so many records below a folder that is empty."""
-    for name in ("general", "copartitioned"):
-        (folder / name).mkdir()
-    with spark_session(None, {}) as started:
-        spark = session_for_queries(started)
-        figures, ratios = _general(spark, folder / "general", records)
-        shutil.rmtree(folder / "general")
-        more_figures, more_ratios = _copartitioned(spark, folder / "copartitioned", records)
-    stated = {"records": records, "key_bytes": KEY_BYTES, "value_bytes": VALUE_BYTES}
-    return Outcome("repush", {**stated, **figures, **more_figures, **machine()}, {**ratios, **more_ratios})
-
-
-Found = tuple[dict[str, Any], dict[str, float]]
-
-
-def _general(spark: SparkSession, folder: Path, records: int) -> Found:
-    bench = make_bench_store(folder, records)
-    bare = _Bare(spark, bench, _write_feed(bench), folder / "bare")
-    seconds = take_turns(
-        {
-            "ours": lambda: _ours(spark, bench, "general", PARTITIONS),
-            "noop": lambda: bare.noop(PARTITIONS),
-            "parquet": lambda: bare.parquet(PARTITIONS),
-        }
-    )
-    ratios = {
-        "ours_to_noop": round(seconds["noop"] / seconds["ours"], 3),
-        "ours_to_parquet": round(seconds["parquet"] / seconds["ours"], 3),
-    }
-    return {"updates": bench.updates, "partitions": PARTITIONS, **_speeds(seconds, records)}, ratios
-
-
-def _copartitioned(spark: SparkSession, folder: Path, records: int) -> Found:
-    bench = make_bench_store(folder, records, COPARTITIONED_SHARE, COPARTITIONED_FROM)
-    bare = _Bare(spark, bench, _write_feed(bench), folder / "bare")
-    sides: dict[str, Callable[[], float]] = {}
-    for target in COPARTITIONED_TO:
-        sides[f"copartitioned_to_{target}"] = partial(_ours, spark, bench, "copartitioned", target)
-        sides[f"parquet_to_{target}"] = partial(bare.parquet, target)
-    seconds = take_turns(sides)
-    ratios = {
-        f"copartitioned_{COPARTITIONED_FROM}_to_{target}_to_parquet": round(
-            seconds[f"parquet_to_{target}"] / seconds[f"copartitioned_to_{target}"], 3
-        )
-        for target in COPARTITIONED_TO
-    }
-    return {"copartitioned_updates": bench.updates, **_speeds(seconds, records)}, ratios
-
-
-def _speeds(seconds: dict[str, float], records: int) -> dict[str, Any]:
-    return {f"{name}_seconds": round(value, 3) for name, value in seconds.items()} | {
-        f"{name}_records_per_s": round(records / value) for name, value in seconds.items()
-    }
-
-
+_RULE = ("time", "origin", "append_timed", "incarnation", "feed_partition", "offset")
 _NUMBERS = itertools.count()
 
 
-def _ours(spark: SparkSession, bench: BenchStore, path: Literal["general", "copartitioned"], partitions: int) -> float:
-    directory = f"v2-{next(_NUMBERS)}"
-    place = Place(bench.deep_store, bench.log, bench.deep_store, directory)
-    plan, codec = bench.plan(path, partitions), compressor("none")
-    took = timed(lambda: build_repush(spark, plan, place, Codecs(codec, codec), bench.manifest, bench.store.feeds))
-    shutil.rmtree(Path(bench.deep_store) / directory)
-    return took
+class Sides:
+    """The sides over one store, each checked to have worked on the same rows."""
 
+    def __init__(self, spark: SparkSession, bench: BenchStore) -> None:
+        """Put the feed's rows beside the base as Parquet, for the sides that have no reader of the log."""
+        self._spark, self._bench = spark, bench
+        self._target = Path(bench.deep_store) / "theirs"
+        feed = Path(bench.deep_store) / "bare" / "feed.parquet"
+        feed.parent.mkdir()
+        pq.write_table(pa.Table.from_batches(list(feed_rows(bench)), schema=ROWS), feed, compression="none")
+        store = open_deep_store(bench.deep_store)
+        self._inputs = [store.absolute(file.path) for file in bench.manifest.files] + [str(feed)]
+        self.ledger = Ledger()
 
-class _Bare:
-    """What a Spark user runs on the same rows."""
+    def ours(self, path: Literal["general", "copartitioned"], partitions: int) -> float:
+        """Seconds of a repush's build stage."""
+        bench, directory = self._bench, f"v2-{next(_NUMBERS)}"
+        place = Place(bench.deep_store, bench.log, bench.deep_store, directory)
+        plan, codec = bench.plan(path, partitions), compressor("none")
+        began: list[Ledger] = []
 
-    def __init__(self, spark: SparkSession, bench: BenchStore, feed_file: str, target: Path) -> None:
-        self._spark, self._bench, self._feed_file, self._target = spark, bench, feed_file, target
+        def build() -> None:
+            built = build_repush(self._spark, plan, place, Codecs(codec, codec), bench.manifest, bench.store.feeds)
+            began.append(built.ledger)
+
+        took = timed(build)
+        shutil.rmtree(Path(bench.deep_store) / directory)
+        self.ledger = began[0]
+        return took
 
     def noop(self, partitions: int) -> float:
         """Seconds to shuffle and sort."""
@@ -113,24 +84,131 @@ class _Bare:
 
     def parquet(self, partitions: int) -> float:
         """Seconds to shuffle, sort and write Parquet."""
-        ordered = self._ordered(partitions)
-        return timed(lambda: ordered.write.mode("overwrite").parquet(str(self._target)))
+        return self._written(self._ordered(partitions), self.ledger.read)
+
+    def by_hand(self, partitions: int) -> float:
+        """Seconds of the job as a Spark user writes it, with a session as Spark gives it."""
+        session = self._spark.newSession()
+        session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        newest = Window.partitionBy("key").orderBy(*(F.col(name).desc() for name in _RULE))
+        ranked = self._rows(session).withColumn("rank", F.row_number().over(newest))
+        return self._written(ranked.where("rank = 1").drop("rank"), self.ledger.written)
+
+    def _written(self, rows: DataFrame, expected: Entry) -> float:
+        """Seconds to write; what was written is what ours read, or wrote."""
+        took = timed(lambda: rows.write.mode("overwrite").parquet(str(self._target)))
+        hashes = pq.read_table(self._target, columns=["hash"]).column("hash").combine_chunks().to_numpy()
+        found = Entry(count=len(hashes), hash=total(hashes))
+        if found != expected:
+            raise AssertionError(f"the sides differ: they have {found}, ours {expected}")
+        return took
 
     def _ordered(self, partitions: int) -> DataFrame:
-        config = self._bench.store.config.frozen.model_copy(update={"partitions": partitions})
-        rows = _bare(self._spark, self._bench, self._feed_file)
-        return partitioned_and_sorted(rows, unit_expression(config), partitions)
+        placed = self._rows(self._spark).withColumn("place", F.pmod(F.xxhash64("key"), F.lit(partitions)).cast("int"))
+        return placed.repartitionById(partitions, F.col("place")).sortWithinPartitions(*SORT_COLUMNS)
+
+    def _rows(self, session: SparkSession) -> DataFrame:
+        return session.read.schema(spark_schema(ROWS)).parquet(*self._inputs)
 
 
-def _bare(spark: SparkSession, bench: BenchStore, feed_file: str) -> DataFrame:
-    store = open_deep_store(bench.deep_store)
-    files = [store.absolute(file.path) for file in bench.manifest.files]
-    return spark.read.schema(spark_schema(ROWS)).parquet(*files, store.absolute(feed_file))
+Make = Callable[[Sides], dict[str, Callable[[], float]]]
 
 
-def _write_feed(bench: BenchStore) -> str:
-    """The feed's rows as Parquet, for the side that has no reader of the log."""
-    path = Path(bench.deep_store) / "bare" / "feed.parquet"
-    path.parent.mkdir()
-    pq.write_table(pa.Table.from_batches(list(feed_rows(bench)), schema=ROWS), path, compression="none")
-    return "bare/feed.parquet"
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """Sides over a store with that share of updates and so many partitions."""
+
+    make: Make
+    updates_share: float
+    partitions: int
+
+
+def _measure(*settings: _Setting) -> Callable[[Path, Sequence[int], Repeats], list[Measured]]:
+    def run(folder: Path, sizes: Sequence[int], repeats: Repeats) -> list[Measured]:
+        found = []
+        with spark_session(None, {}) as started:
+            spark = session_for_queries(started)
+            for size in sizes:
+                seconds: dict[str, list[float]] = {}
+                for setting in settings:
+                    at = folder / "store"
+                    bench = make_bench_store(at, size, setting.updates_share, setting.partitions)
+                    seconds |= take_turns(setting.make(Sides(spark, bench)), repeats)
+                    shutil.rmtree(at)
+                found.append(Measured(size, seconds, figures={"key_bytes": KEY_BYTES, "value_bytes": VALUE_BYTES}))
+        return found
+
+    return run
+
+
+def _general(sides: Sides) -> dict[str, Callable[[], float]]:
+    return {
+        "ours": partial(sides.ours, "general", PARTITIONS),
+        "noop": partial(sides.noop, PARTITIONS),
+        "parquet": partial(sides.parquet, PARTITIONS),
+    }
+
+
+def _copartitioned(sides: Sides) -> dict[str, Callable[[], float]]:
+    turns: dict[str, Callable[[], float]] = {}
+    for target in COPARTITIONED_TO:
+        turns[f"to_{target}"] = partial(sides.ours, "copartitioned", target)
+        turns[f"parquet_to_{target}"] = partial(sides.parquet, target)
+    return turns
+
+
+def _by_hand(path: Literal["general", "copartitioned"], partitions: int) -> Make:
+    return lambda sides: {
+        path: partial(sides.ours, path, partitions),
+        f"by_hand_{path}": partial(sides.by_hand, partitions),
+    }
+
+
+_SIZES, _QUICK_SIZES = (500_000, 1_000_000, 2_000_000), (1_000, 2_000, 4_000)
+_OF_GENERAL = (UPDATES_SHARE, PARTITIONS)
+_OF_COPARTITIONED = (COPARTITIONED_SHARE, COPARTITIONED_FROM)
+
+BENCHES = (
+    Bench(
+        "repush",
+        "a repush's Spark stage, general path, beside bare Spark: shuffle and sort, then (a) nothing, (b) Parquet",
+        "records",
+        _SIZES,
+        _QUICK_SIZES,
+        (
+            times_as_fast("ours ÷ bare (a)", "ours", "noop", 0.65),
+            times_as_fast("ours ÷ bare (b)", "ours", "parquet", 1.15),
+        ),
+        _measure(_Setting(_general, *_OF_GENERAL)),
+        SEED,
+    ),
+    Bench(
+        "repush-copartitioned",
+        "a repush's Spark stage, co-partitioned path, 5 % updates, beside bare Spark with Parquet",
+        "records",
+        _SIZES,
+        _QUICK_SIZES,
+        tuple(
+            times_as_fast(f"{COPARTITIONED_FROM} → {target} ÷ bare (b)", f"to_{target}", f"parquet_to_{target}", 2.5)
+            for target in COPARTITIONED_TO
+        ),
+        _measure(_Setting(_copartitioned, *_OF_COPARTITIONED)),
+        SEED,
+    ),
+    Bench(
+        "repush-handwritten",
+        "a repush's Spark stage, both paths, beside the same job by hand: row_number() over a window, then Parquet",
+        "records",
+        _SIZES,
+        _QUICK_SIZES,
+        (
+            times_as_fast("general ÷ by hand", "general", "by_hand_general", 1.25),
+            times_as_fast("co-partitioned ÷ by hand", "copartitioned", "by_hand_copartitioned", 3.0),
+        ),
+        _measure(
+            _Setting(_by_hand("general", PARTITIONS), *_OF_GENERAL),
+            _Setting(_by_hand("copartitioned", COPARTITIONED_FROM), *_OF_COPARTITIONED),
+        ),
+        SEED,
+    ),
+)

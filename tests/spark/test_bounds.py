@@ -18,6 +18,7 @@ from anew.log.interface import LOG_RECORDS, LogRead
 from anew.spark import logsource
 from anew.spark.frames import SCANNED, Kind
 from anew.spark.mergewrite import MergeTask, _Merge
+from anew.spark.shuffle import Destination, packed
 from anew.testing.builders import FABRIC, ORIGIN, a_config, a_feed
 
 _BATCH_ROWS = 10_000
@@ -26,7 +27,7 @@ _VALUE = b"v" * 100
 
 def _updates(count: int, peaks: list[int]) -> Iterator[pa.RecordBatch]:
     """So many updates of one key as they come out of the shuffle; notes how much Arrow holds at each batch."""
-    schema = pa.schema([*SCANNED, pa.field("pid", pa.int32())])
+    destination = Destination.of(a_config(partitions=1).frozen, None, runs=-(-count // _BATCH_ROWS))
     for first in range(0, count, _BATCH_ROWS):
         peaks.append(pa.total_allocated_bytes())
         rows = _BATCH_ROWS
@@ -42,9 +43,8 @@ def _updates(count: int, peaks: list[int]) -> Iterator[pa.RecordBatch]:
             "offset": np.arange(first, first + rows),
             "hash": np.arange(first, first + rows),
             "kind": np.full(rows, int(Kind.RAW), np.int8),
-            "pid": np.zeros(rows, np.int32),
         }
-        yield pa.RecordBatch.from_pydict(columns, schema=schema)
+        yield from packed([pa.RecordBatch.from_pydict(columns, schema=SCANNED)], destination)
 
 
 @pytest.mark.case("stores:C7")

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from anew.core.hashing import key_hashes, origin_hash, row_hashes
-from anew.core.partition import XxHash64Partitioner
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH
-from anew.spark.frames import checked_partition, partition_expression, spark_schema
+from anew.spark.frames import spark_schema
 from anew.spark.session import SparkSession
+from anew.spark.shuffle import Destination
 from anew.testing.builders import ORIGIN, a_config
 
 _RANDOM = np.random.default_rng(7)
@@ -70,18 +69,8 @@ def test_row_hash_is_the_chained_hash(spark: SparkSession) -> None:
 @pytest.mark.case("stores:H6")
 @pytest.mark.parametrize("count", [1, 3, 8, 97])
 def test_partition_equals_the_partitioners(spark: SparkSession, count: int) -> None:
-    """The partition that Spark computes is the one that the partitioner names, for any key and count."""
+    """The task that a rebuild sends a key to is the partition that Spark computes, for any key and count."""
     frame = spark.createDataFrame([(key,) for key in _KEYS], "key binary")
-    found = frame.select(partition_expression(a_config(partitions=count).frozen).alias("pid")).collect()
-    partitioner = XxHash64Partitioner(count)
-    assert [row["pid"] for row in found] == [partitioner.of(key) for key in _KEYS]
-
-
-@pytest.mark.parametrize("wrong", ["4", "-1", "null"])
-def test_an_invalid_partition_fails_and_names_the_key(spark: SparkSession, wrong: str) -> None:
-    """A partition id out of range fails the job and names the key; the shuffle alone would take it in silence."""
-    frame = spark.createDataFrame([(b"\xca\xfe",)], "key binary").withColumn("wrong", F.expr(f"cast({wrong} as int)"))
-    with pytest.raises(PySparkException, match="no valid partition for key CAFE"):
-        frame.select(checked_partition(F.col("wrong"), 4)).collect()
-    silent = frame.repartitionById(4, F.col("wrong")).withColumn("at", F.spark_partition_id()).collect()
-    assert [row["at"] for row in silent] == [{"4": 0, "-1": 3, "null": 0}[wrong]]
+    found = frame.select(F.pmod(F.xxhash64("key"), F.lit(count)).alias("place")).collect()
+    placed = Destination.of(a_config(partitions=count).frozen, None, 1).places(pa.array(_KEYS, pa.binary()))
+    assert [row["place"] for row in found] == placed.tolist()

@@ -6,17 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from pyspark.sql import functions as F
 
 from anew.core.feed import PositionMap
 from anew.core.hashing import row_hashes, total
 from anew.core.merge import Cell
 from anew.core.partition import XxHash64Partitioner
 from anew.core.stamp import BATCH, Stamp
-from anew.deepstore.open import open_deep_store
-from anew.spark.basescan import scan_base
-from anew.spark.logsource import scan_log
-from anew.spark.session import session_for_queries
+from anew.spark.frames import Kind
+from anew.spark.scan import Scan, plan_scan
 from anew.testing.builders import ORIGIN
 from anew.testing.clock import NOON_MS
 from tests.spark.world import World, rows_of
@@ -96,7 +93,7 @@ def test_an_older_put_that_comes_late_stays_dead(make_world: Callable[..., World
 @pytest.mark.case("stores:B1", "stores:B2", "stores:B7")
 @pytest.mark.parametrize(("max_records", "splits"), [(5_000_000, 3), (100, 11)])
 def test_no_task_reads_more_than_it_may(make_world: Callable[..., World], max_records: int, splits: int) -> None:
-    """Every Spark partition of a log scan reads at most the limit; together they read each record once."""
+    """Every task of a log scan reads at most the limit; together they read each record once."""
     world = make_world(rt_partitions=3, rt_partitioner="any")
     world.base({})
     for partition, count in enumerate((300, 356, 350)):
@@ -105,10 +102,10 @@ def test_no_task_reads_more_than_it_may(make_world: Callable[..., World], max_re
     plan = world.repush_plan(max_records)
     assert len(plan.splits.ranges) == splits
     source = world.place("x").source_log
-    scanned = scan_log(world.spark, plan.source, world.store.feeds, source, plan.splits)
-    rows = scanned.where("kind != 2").groupBy(F.spark_partition_id()).count().collect()
-    assert sum(row["count"] for row in rows) == 1_006
-    assert max(row["count"] for row in rows) <= max_records
+    scan = plan_scan(plan, world.deep_store, source, None, world.store.feeds, cores=2)
+    counts = _scanned(scan)
+    assert sum(counts) == 1_006
+    assert max(counts) <= max_records
     built, _ = world.build_repush(plan)
     assert built.ledger.read.count == 1_006
 
@@ -118,11 +115,21 @@ def test_a_task_reads_about_the_limit_of_the_base(make_world: Callable[..., Worl
     """A base scan's tasks read about as many rows as the limit says, and no more tasks are made than row groups."""
     world = make_world(partitions=6)
     manifest = world.base({b"%04d" % n: _batch(b"v" * 50) for n in range(3_000)})
-    store = open_deep_store(world.deep_store)
-    small = scan_base(session_for_queries(world.spark), store, manifest, 1_000)
-    counts = [row["count"] for row in small.groupBy(F.spark_partition_id()).count().collect()]
-    assert (sum(counts), len(counts) >= 3, max(counts) <= 1_100) == (3_000, True, True)
-    assert scan_base(session_for_queries(world.spark), store, manifest, 1).rdd.getNumPartitions() <= 12
+    location = world.place("x").source_log
+    for limit, fewest, most, tasks in ((1_000, 3, 1_000, 6), (1, 6, 600, 6)):
+        plan = world.repush_plan(limit)
+        counts = _scanned(plan_scan(plan, world.deep_store, location, manifest, world.store.feeds, cores=2))
+        assert sum(counts) == 3_000
+        assert fewest <= len(counts) <= tasks
+        assert max(counts) <= most
+
+
+def _scanned(scan: Scan) -> list[int]:
+    """How many records each task of a scan reads."""
+    return [
+        sum(int((rows.column("kind").to_numpy() != int(Kind.REPORT)).sum()) for rows in scan.rows(index))
+        for index in range(len(scan.tasks))
+    ]
 
 
 @pytest.mark.case("stores:B3", "stores:C9")

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from anew.core.arrow import concat
+from anew.core.blocks import unpack
+from anew.core.copartition import groups_of
 from anew.core.errors import Failed
 from anew.core.merge import Cell
+from anew.core.partition import XxHash64Partitioner
+from anew.core.plan import Plan
 from anew.core.stamp import BATCH, Stamp
 from anew.deepstore.open import open_deep_store
 from anew.segments.basefile import BaseFileWriter, read_rows
-from anew.spark import build
+from anew.spark import build, shuffle
+from anew.spark.frames import Kind, report_row
 from anew.spark.mergewrite import merge_and_write
+from anew.spark.shuffle import Destination, packed
 from tests.spark.world import World
 
-Fault = Callable[[DataFrame], DataFrame]
+Fault = Callable[[pa.RecordBatch], list[pa.RecordBatch]]
+"""What becomes of rows of one kind (columns `SCANNED`), or of a report."""
+
+# Tasks cannot import this module.
+register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # of PySpark
 
 
 def _filled(make_world: Callable[..., World]) -> World:
@@ -32,20 +45,45 @@ def _filled(make_world: Callable[..., World]) -> World:
     return world
 
 
-def _inject(monkeypatch: pytest.MonkeyPatch, path: str, fault: Fault) -> None:
+def _inject(monkeypatch: pytest.MonkeyPatch, plan: Plan, fault: Fault) -> None:
     """Let a fault happen to the rows on their way from the scans to the merge."""
-    name = "repush_rows" if path == "general" else "feed_rows"
-    scanned = getattr(build, name)
-    monkeypatch.setattr(build, name, lambda *given: fault(scanned(*given)))
+    config = plan.target.config
+    groups = groups_of(config, config) if plan.path == "copartitioned" else None
+    destination = Destination.of(config, groups, runs=1)
+
+    def faulty(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (rows for batch in batches for block in batch.to_pylist() for rows in fault(_opened(block)))
+        return packed(rows, destination)
+
+    def injected(blocks: DataFrame, count: int) -> DataFrame:
+        return shuffle.delivered(blocks.mapInArrow(faulty, blocks.schema), count)
+
+    monkeypatch.setattr(build, "delivered", injected)
+
+
+def _opened(block: dict[str, Any]) -> pa.RecordBatch:
+    if block["constants"] is None:
+        return report_row(json.loads(block["rows"]))
+    return unpack(block["constants"], block["rows"])
+
+
+def _kind(rows: pa.RecordBatch) -> int:
+    return int(rows.column("kind")[0].as_py())
 
 
 def _drop_a_shuffle_block(kind: int) -> Fault:
-    return lambda rows: rows.where((F.col("kind") != kind) | (F.pmod(F.xxhash64("key"), F.lit(4)) != 1))
+    def fault(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+        keys: Any = rows.column("key")
+        lost = XxHash64Partitioner(4).of_all(keys)[0] == 1
+        return [] if _kind(rows) == kind and lost else [rows]
+
+    return fault
 
 
 def _drop_one_make_one_twice(first: bytes, second: bytes) -> Fault:
-    def fault(rows: DataFrame) -> DataFrame:
-        return rows.where(F.col("key") != F.lit(first)).unionByName(rows.where(F.col("key") == F.lit(second)))
+    def fault(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+        keys: Any = rows.column("key")
+        return [rows.filter(pc.not_equal(keys, pa.scalar(first))), rows.filter(pc.equal(keys, pa.scalar(second)))]
 
     return fault
 
@@ -60,9 +98,10 @@ def test_a_lost_shuffle_block_fails_the_rebuild(
 ) -> None:
     """Rows that vanish between scan and merge fail the rebuild, naming the source and both counts."""
     world = _filled(make_world)
-    _inject(monkeypatch, path, _drop_a_shuffle_block(kind))
+    plan = world.repush_plan(path=path)
+    _inject(monkeypatch, plan, _drop_a_shuffle_block(kind))
     with pytest.raises(Failed) as caught:
-        world.build_repush(world.repush_plan(path=path))
+        world.build_repush(plan)
     assert caught.value.code == "rows_lost"
     assert f"rows of {source}" in str(caught.value)
     assert len(world.manifests) == 1
@@ -92,9 +131,10 @@ def test_counts_that_agree_by_accident_do_not_pass(
 ) -> None:
     """One row lost and another made twice leave the counts equal; the hashes tell."""
     world = _filled(make_world)
-    _inject(monkeypatch, path, _drop_one_make_one_twice(*_two_of_one_partition(world, name)))
+    plan = world.repush_plan(path=path)
+    _inject(monkeypatch, plan, _drop_one_make_one_twice(*_two_of_one_partition(world, name)))
     with pytest.raises(Failed) as caught:
-        world.build_repush(world.repush_plan(path=path))
+        world.build_repush(plan)
     assert caught.value.code == "rows_lost"
     counts = [str(text).split()[0] for text in (caught.value.found, caught.value.expected)]
     assert counts[0] == counts[1]
@@ -117,9 +157,14 @@ def test_a_split_that_did_not_report_fails_the_rebuild(
     world = _filled(make_world)
     plan = world.repush_plan(path=path)
     missing = plan.splits.ranges[0]
-    rows = f"kind = 1 and feed_partition = {missing.partition}"
-    report = f"kind = 2 and cast(value as string) like '%{missing.id}%'"
-    _inject(monkeypatch, path, lambda scanned: scanned.where(f"not ({rows}) and not ({report})"))
+
+    def fault(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+        if _kind(rows) == int(Kind.REPORT):
+            return [] if missing.id in str(rows.column("value")[0].as_py()) else [rows]
+        of_split = pc.equal(rows.column("feed_partition"), pa.scalar(missing.partition))
+        return [rows if _kind(rows) == int(Kind.BASE) else rows.filter(pc.invert(of_split))]
+
+    _inject(monkeypatch, plan, fault)
     with pytest.raises(Failed) as caught:
         world.build_repush(plan)
     assert (caught.value.code, caught.value.found) == ("split_missing", [missing.id])
@@ -132,9 +177,10 @@ def test_a_split_that_reported_twice_fails_the_rebuild(
 ) -> None:
     """A scan whose rows and report come twice is refused."""
     world = _filled(make_world)
-    _inject(monkeypatch, path, lambda rows: rows.unionByName(rows.where("kind != 0")))
+    plan = world.repush_plan(path=path)
+    _inject(monkeypatch, plan, lambda rows: [rows] if _kind(rows) == int(Kind.BASE) else [rows, rows])
     with pytest.raises(Failed) as caught:
-        world.build_repush(world.repush_plan(path=path))
+        world.build_repush(plan)
     assert caught.value.code == "split_missing"
 
 

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from anew.core.arrow import concat, replaced, take
 from anew.core.hashing import row_hashes, total
-from anew.core.rows import ROWS, SORT_COLUMNS
+from anew.core.rows import ROWS
+from anew.core.sorting import sort_order
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -218,8 +219,7 @@ def raise_times(kept: pa.RecordBatch, winners: Winners, rehash: Rehash) -> pa.Re
 
 def sort_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows in the order of `SORT_COLUMNS`."""
-    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in SORT_COLUMNS])
-    return rows.take(order)
+    return take(rows, sort_order(rows))
 
 
 def run_starts(rows: pa.RecordBatch, columns: tuple[str, ...]) -> Bools:

@@ -24,6 +24,7 @@ from anew.core.arrow import concat, take
 from anew.core.hashing import row_hashes
 from anew.core.reduce import ReduceCounts, Rehash, WinnerReducer, run_starts, sort_rows
 from anew.core.rows import SORT_COLUMNS
+from anew.core.sorting import key_windows, shared_prefix
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,9 +32,6 @@ _DENSE = 0.25
 """Feed keys per base row above which it is cheaper to sort all rows than to search for each feed key."""
 
 _NO_KEY: pa.Array[Any] = pa.array([], pa.binary())
-
-_FIRST_BYTES = np.array([(1 << 64) - (1 << 64 - 8 * count) for count in range(9)], dtype=np.uint64)
-"""Masks that keep that many first bytes of a big-endian number."""
 
 
 @dataclass(slots=True)
@@ -84,8 +82,8 @@ def lower_bounds(keys: pa.Array[Any], wanted: pa.Array[Any]) -> Ints:
     """How many of ``keys`` lie below each of ``wanted``, shape (wanted,); both are ascending binary columns."""
     if len(keys) == 0 or len(wanted) == 0:
         return np.zeros(len(wanted), dtype=np.int64)
-    shared = _shared_prefix([keys, wanted])
-    windows, wanted_windows = _windows(keys, shared), _windows(wanted, shared)
+    shared = shared_prefix([keys, wanted])
+    windows, wanted_windows = key_windows(keys, shared), key_windows(wanted, shared)
     places = windows.searchsorted(wanted_windows, side="left")
     counts = windows.searchsorted(wanted_windows, side="right") - places
     tied = counts.nonzero()[0]
@@ -109,38 +107,12 @@ def _sorted_by_key(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """The rows of parts whose keys ascend."""
     rows = concat(parts)
     keys = rows.column("key")
-    windows = _windows(keys, _shared_prefix([part.column("key") for part in parts]))
+    windows = key_windows(keys, shared_prefix([part.column("key") for part in parts]))
     order = windows.argsort(kind="stable")  # made of runs, which this kind of sort merges
     same = np.concatenate([[False], windows[order[1:]] == windows[order[:-1]], [False]])
     tied = (same[1:] | same[:-1]).nonzero()[0]
     order[tied] = order[tied][pc.sort_indices(keys.take(order[tied])).to_numpy()]
     return take(rows, order)
-
-
-def _shared_prefix(columns: Sequence[pa.Array[Any]]) -> int:
-    """How many first bytes all keys of ascending columns, each with one key at least, have in common."""
-    least, greatest = min(keys[0].as_py() for keys in columns), max(keys[-1].as_py() for keys in columns)
-    unlike = (at for at, (one, other) in enumerate(zip(least, greatest, strict=False)) if one != other)
-    return next(unlike, min(len(least), len(greatest)))
-
-
-def _windows(keys: pa.Array[Any], start: int) -> npt.NDArray[np.uint64]:
-    """Eight bytes of each key from ``start`` on as a number, zeros for what is missing: in key order, but with ties.
-
-    All keys have the same ``start`` first bytes.
-    """
-    buffers: list[Any] = keys.buffers()
-    offsets = np.frombuffer(buffers[1], dtype=np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
-    begin, end = int(offsets[0]), int(offsets[-1])
-    size = end - begin
-    padded = np.zeros(size + 8, dtype=np.uint8)
-    if size:
-        padded[:size] = np.frombuffer(buffers[2], dtype=np.uint8)[begin:end]
-    at_each_byte: npt.NDArray[Any] = np.ndarray((size + 1,), dtype=">u8", buffer=padded, strides=(1,))
-    starts = offsets[:-1] + (start - begin)
-    own_bytes = np.minimum(offsets[1:] - begin - starts, 8)
-    windows: npt.NDArray[np.uint64] = at_each_byte[starts].astype(np.uint64) & _FIRST_BYTES[own_bytes]
-    return windows
 
 
 @dataclass(slots=True)

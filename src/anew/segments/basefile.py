@@ -64,10 +64,14 @@ class BaseFileWriter:
         if self._smallest is None:
             self._smallest = rows.column("key")[0].as_py()
         self._largest = rows.column("key")[rows.num_rows - 1].as_py()
-        self._pending.append(rows.select(ROWS.names))
-        self._pending_rows += rows.num_rows
-        if self._pending_rows >= ROW_GROUP_ROWS:
-            self._flush()
+        wanted, first = rows.select(ROWS.names), 0
+        while first < rows.num_rows:
+            piece = wanted.slice(first, ROW_GROUP_ROWS - self._pending_rows)
+            self._pending.append(piece)
+            self._pending_rows += piece.num_rows
+            first += piece.num_rows
+            if self._pending_rows == ROW_GROUP_ROWS:
+                self._flush()
 
     def close(self) -> BaseFile | None:
         """Finish the file, read it back, and say what it holds; None (and no file) when there was no row.
@@ -139,10 +143,15 @@ def read_account(store: DeepStore, path: str) -> Account:
     return Account(live, dead)
 
 
-def read_rows(source: Any) -> Iterator[pa.RecordBatch]:
-    """The rows of a base file (a local path or an open file), batch by batch, columns ``ROWS``."""
+def read_rows(source: Any, part: int = 0, parts: int = 1) -> Iterator[pa.RecordBatch]:
+    """The rows of a base file (a local path or an open file), batch by batch, columns ``ROWS``.
+
+    With ``parts``: of its row groups only those of one part, in order, so that all parts together are the file.
+    """
     with pq.ParquetFile(source, memory_map=isinstance(source, str)) as file:
-        for batch in file.iter_batches(_READ_BATCH_ROWS):
+        count = file.num_row_groups
+        groups = list(range(count * part // parts, count * (part + 1) // parts))
+        for batch in file.iter_batches(_READ_BATCH_ROWS, row_groups=groups) if groups else ():
             yield batch.cast(ROWS) if batch.schema != ROWS else batch
 
 

@@ -1,38 +1,52 @@
-"""The base of a version as a Spark scan."""
+"""The base of a version, in pieces that scanning tasks read."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from anew.core.rows import ROWS
+import pyarrow as pa
+
 from anew.deepstore.interface import DeepStore
-from anew.segments.basefile import ROW_GROUP_ROWS
-from anew.segments.manifest import Manifest
-from anew.spark.frames import Kind, no_rows, spark_schema
-
-_SPLIT_BYTES = "spark.sql.files.maxPartitionBytes"
-_OPEN_COST = "spark.sql.files.openCostInBytes"
+from anew.segments.basefile import ROW_GROUP_ROWS, read_rows
+from anew.segments.manifest import BaseFile
+from anew.spark.frames import Kind, as_scanned
 
 
-def scan_base(spark: SparkSession, store: DeepStore, manifest: Manifest, max_records: int) -> DataFrame:
-    """The rows of a version's base files, columns `SCANNED`.
+@dataclass(frozen=True, slots=True)
+class BasePiece:
+    """One of ``parts`` parts of a base file: consecutive row groups, so that its keys ascend too."""
 
-    A task reads whole row groups, about ``max_records`` rows of them: Spark cuts files by bytes, so that the limit is
-    turned into bytes by the files' own density. Less than a row group is never asked for: it would only make tasks
-    that find nothing to read.
+    path: str
+    part: int
+    parts: int
+
+
+def base_pieces(files: Sequence[BaseFile], max_records: int, wanted: int) -> list[tuple[BasePiece, ...]]:
+    """All files as pieces, in groups of at most ``max_records`` (case B7): about ``wanted`` of them if that is enough.
+
+    A piece is a row group at least, even where that is more than the limit.
     """
-    files = manifest.files
-    if not files:
-        return no_rows(spark)
-    rows = sum(file.rows + file.tombstones for file in files)
-    largest_group = min(ROW_GROUP_ROWS, max(file.rows + file.tombstones for file in files))
-    bytes_per_row = sum(file.bytes for file in files) / max(rows, 1)
-    wanted = max(1, int(bytes_per_row * max(max_records, largest_group)))
-    present = int(str(spark.conf.get(_SPLIT_BYTES, "134217728")).removesuffix("b"))
-    spark.conf.set(_SPLIT_BYTES, str(min(present, wanted)))
-    # An open file costs as much as a split, so that files are not packed together beyond the limit.
-    spark.conf.set(_OPEN_COST, str(min(wanted, 4 * 1024 * 1024)))
-    paths = [store.absolute(file.path) for file in files]
-    scanned = spark.read.schema(spark_schema(ROWS)).parquet(*paths)
-    return scanned.withColumn("kind", F.lit(int(Kind.BASE)).cast("tinyint"))
+    total = sum(file.rows + file.tombstones for file in files)
+    # A little more than its share, so that what does not divide evenly makes no group of its own.
+    limit = min(max_records, max(ROW_GROUP_ROWS, -(-total * 9 // (8 * max(wanted, 1)))))
+    groups: list[list[BasePiece]] = []
+    room = 0
+    for file in files:
+        rows = file.rows + file.tombstones
+        parts = max(1, min(-(-rows // limit), -(-rows // ROW_GROUP_ROWS)))
+        for part in range(parts):
+            if rows // parts > room:
+                groups.append([])
+                room = limit
+            groups[-1].append(BasePiece(file.path, part, parts))
+            room -= rows // parts
+    return [tuple(group) for group in groups]
+
+
+def scan_base(store: DeepStore, pieces: Iterable[BasePiece]) -> Iterator[pa.RecordBatch]:
+    """The rows of some pieces, columns `anew.spark.frames.SCANNED`."""
+    for piece in pieces:
+        with store.open(piece.path) as opened:
+            for rows in read_rows(opened, piece.part, piece.parts):
+                yield as_scanned(rows, Kind.BASE)

@@ -9,26 +9,24 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anew.api.models import LogLocation
 from anew.codec.compression import Compressor
-from anew.core.copartition import feed_splits, groups_of
+from anew.core.blocks import RUN_BYTES
+from anew.core.copartition import Groups, feed_splits, groups_of
 from anew.core.dropping import DropFloors
 from anew.core.errors import AnewError, Failed
 from anew.core.feed import Feed
 from anew.core.ledger import Entry, Ledger, total_ledger
 from anew.core.plan import Plan
-from anew.deepstore.open import open_deep_store
 from anew.segments.manifest import Manifest, SubPartition
 from anew.spark.account import check_scans
-from anew.spark.basescan import scan_base
 from anew.spark.failures import reason_of
-from anew.spark.frames import (
-    group_expression,
-    no_rows,
-    partitioned_and_sorted,
-    unit_expression,
-)
-from anew.spark.logsource import scan_log
+from anew.spark.logsource import LogScan
 from anew.spark.mergewrite import REPORT_SCHEMA, BaseGroups, FeedGroups, MergeTask, TaskReport, merge_and_write
-from anew.spark.pushscan import EncodeTask, encode_rows, scan_files
+from anew.spark.pushscan import EncodeTask, encode_blocks, scan_files
+from anew.spark.scan import plan_scan, runs_of_scan, scan_blocks
+from anew.spark.shuffle import Destination, delivered
+
+_EXPANSION = 4
+"""How many bytes of rows a byte of a push's files may become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +89,11 @@ def build_repush(
     if task.feed is not None:
         # A row for each task: nothing of it is used, the tasks read everything themselves.
         ordered = spark.range(0, task.count, 1, task.count).toDF("task")
-    elif task.base is None:
-        scanned = repush_rows(spark, plan, place, source, feeds)
-        ordered = partitioned_and_sorted(scanned, unit_expression(task.config), task.count)
     else:
-        scanned = feed_rows(spark, plan, place, feeds)
-        ordered = partitioned_and_sorted(scanned, group_expression(task.config, task.base.groups), task.count)
+        groups = None if task.base is None else task.base.groups
+        ordered = delivered(
+            repush_blocks(spark, plan, place, source if groups is None else None, feeds, groups), task.count
+        )
     reports = run_merge(ordered, task)
     base = Entry(
         count=sum(file.rows + file.tombstones for file in source.files),
@@ -116,7 +113,7 @@ def build_push(
     """
     if plan.source.input is None:
         raise AssertionError("a push's plan names its input")
-    scanned = encode_rows(scan_files(spark, plan.source.input, task, header), task)
+    scanned = scan_files(spark, plan.source.input, task, header)
     merge = MergeTask(
         deep_store=place.target_deep_store,
         directory=place.directory,
@@ -127,8 +124,9 @@ def build_push(
         floors=DropFloors(ttl_floor_ms=plan.target.ttl_floor_ms),
         refuse_duplicates=True,
     )
-    ordered = partitioned_and_sorted(scanned, unit_expression(merge.config), merge.count)
-    reports = run_merge(ordered, merge)
+    runs = 1 + plan.estimate.bytes * _EXPANSION // RUN_BYTES
+    blocks = encode_blocks(scanned, task, Destination.of(merge.config, None, runs))
+    reports = run_merge(delivered(blocks, merge.count), merge)
     return _built(reports, check_scans(reports, {}, set()))
 
 
@@ -153,18 +151,19 @@ def source_floors(plan: Plan) -> DropFloors:
     return DropFloors(plan.source.tombstone_floor_ms, plan.source.ttl_floor_ms)
 
 
-def repush_rows(spark: SparkSession, plan: Plan, place: Place, source: Manifest, feeds: tuple[Feed, ...]) -> DataFrame:
-    """All rows that a repush reads: the base's and the feeds'."""
-    store = open_deep_store(place.source_deep_store)
-    base = scan_base(spark, store, source, plan.splits.max_records)
-    return base.unionByName(feed_rows(spark, plan, place, feeds)) if plan.splits.ranges else base
-
-
-def feed_rows(spark: SparkSession, plan: Plan, place: Place, feeds: tuple[Feed, ...]) -> DataFrame:
-    """The rows of the plan's log ranges, columns `SCANNED`."""
-    if plan.splits.ranges:
-        return scan_log(spark, plan.source, feeds, place.source_log, plan.splits)
-    return no_rows(spark)
+def repush_blocks(
+    spark: SparkSession,
+    plan: Plan,
+    place: Place,
+    source: Manifest | None,
+    feeds: tuple[Feed, ...],
+    groups: Groups | None = None,
+) -> DataFrame:
+    """All rows that a repush shuffles, as blocks: the base's, if a manifest is given, and the feeds'."""
+    destination = Destination.of(plan.target.config, groups, runs_of_scan(plan, source))
+    cores = spark.sparkContext.defaultParallelism
+    scan = plan_scan(plan, place.source_deep_store, place.source_log, source, feeds, cores)
+    return scan_blocks(spark, scan, destination)
 
 
 def run_merge(ordered: DataFrame, task: MergeTask) -> list[TaskReport]:
@@ -207,7 +206,7 @@ def _feed_groups(plan: Plan, place: Place, base: BaseGroups, feeds: tuple[Feed, 
     if splits is None:
         return None
     by_id = {feed.id: feed for feed in feeds}
-    return FeedGroups(place.source_log, by_id, plan.source.start, plan.splits.combiner, splits)
+    return FeedGroups(LogScan(place.source_log, by_id, plan.source.start, plan.splits.combiner), splits)
 
 
 def _built(reports: list[TaskReport], before_shuffle: Ledger) -> Built:

@@ -1,4 +1,4 @@
-"""The columns that flow through a rebuild's query, and the one expression that says where a key goes."""
+"""The columns of what a rebuild's tasks scan and merge."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -21,11 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from anew.core.copartition import Groups
-from anew.core.partition import is_custom
-from anew.core.partitioning import partitioner_of
-from anew.core.rows import ROWS, SORT_COLUMNS
-from anew.core.store import Frozen
+from anew.core.rows import ROWS
 
 
 class Kind(IntEnum):
@@ -62,13 +56,10 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return StructType([StructField(field.name, _SPARK_TYPES[field.type], field.nullable) for field in schema])
 
 
-def no_rows(spark: SparkSession) -> DataFrame:
-    """No row, columns `SCANNED`.
-
-    Not createDataFrame: it makes this session the thread's active one, and Spark then refuses to register the log's
-    source in any other session of the process.
-    """
-    return spark.range(0).select(*(F.lit(None).cast(f.dataType).alias(f.name) for f in spark_schema(SCANNED)))
+def as_scanned(rows: pa.RecordBatch, kind: Kind) -> pa.RecordBatch:
+    """Rows of one kind with the column that `SCANNED` adds to `ROWS`."""
+    kinds = pa.repeat(pa.scalar(int(kind), pa.int8()), rows.num_rows)
+    return pa.RecordBatch.from_arrays([*rows.columns, kinds], schema=SCANNED)
 
 
 def with_held(rows: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.RecordBatch:
@@ -92,58 +83,3 @@ def report_row(report: dict[str, Any]) -> pa.RecordBatch:
         "kind": int(Kind.REPORT),
     }
     return pa.RecordBatch.from_pylist([row], schema=SCANNED)
-
-
-def partition_expression(config: Frozen) -> Column:
-    """The partition id of the ``key`` column, in [0, partitions)."""
-    if is_custom(config.partitioner):
-        return checked_partition(_custom_partition(config)(F.col("key"), F.col("kind")), config.partitions)
-    return checked_partition(F.pmod(F.xxhash64("key"), F.lit(config.partitions)).cast("int"), config.partitions)
-
-
-def sub_partition_expression(factor: int) -> Column:
-    """The sub-partition of the ``key`` column, in [0, factor); see `anew.core.partition.sub_partitions_of`."""
-    return F.lit(0) if factor == 1 else F.pmod(F.xxhash64(F.lit(1), "key"), F.lit(factor)).cast("int")
-
-
-def unit_expression(config: Frozen) -> Column:
-    """``partition * amplification_factor + sub-partition`` of the ``key`` column: what one task makes."""
-    factor = config.amplification_factor
-    return partition_expression(config) * F.lit(factor) + sub_partition_expression(factor)
-
-
-def group_expression(config: Frozen, groups: Groups) -> Column:
-    """The group of the ``key`` column under a target's configuration; see `anew.core.copartition`."""
-    partition = F.pmod(partition_expression(config), F.lit(groups.partitions))
-    sub = F.pmod(sub_partition_expression(config.amplification_factor), F.lit(groups.sub_partitions))
-    return (partition * F.lit(groups.sub_partitions) + sub).cast("int")
-
-
-def _custom_partition(config: Frozen) -> Any:
-    # Spark evaluates these hints, and Arrow's arrays are generic for the type checker alone.
-    def place(keys: pa.Array, kinds: pa.Array) -> pa.Array:  # type: ignore[type-arg]  # see above
-        # A scan's report has no key that a partitioner of one's own could be asked about.
-        records = (kinds.to_numpy(zero_copy_only=False) != int(Kind.REPORT)).nonzero()[0]
-        bodies: Any = keys.cast(pa.binary()).take(records)
-        placed = np.zeros(len(keys), dtype=np.int32)
-        placed[records] = partitioner_of(config).of_all(bodies)
-        return pa.array(placed)
-
-    make: Any = F.arrow_udf  # type: ignore[attr-defined]  # decorated away from the checker's sight
-    return make(place, IntegerType())
-
-
-def checked_partition(partition: Column, count: int) -> Column:
-    """The partition id, or an error that names the key (hex) where it is null or not in [0, count).
-
-    ``repartitionById`` takes ids silently modulo n and null as 0, so that an id out of range must fail here.
-    """
-    in_range = partition.isNotNull() & (partition >= 0) & (partition < count)
-    message = F.concat(F.lit("the partitioner gave no valid partition for key "), F.hex("key"))
-    return F.when(in_range, partition).otherwise(F.raise_error(message).cast("int"))
-
-
-def partitioned_and_sorted(scanned: DataFrame, place: Column, count: int) -> DataFrame:
-    """The scanned rows in ``count`` Spark partitions by ``place``, in the order that the merge wants."""
-    with_place = scanned.withColumn("pid", place)
-    return with_place.repartitionById(count, F.col("pid")).sortWithinPartitions(*SORT_COLUMNS)

@@ -1,84 +1,67 @@
-"""The embedded log as a Spark data source: Arrow batches, and a report at the end of each split.
-
-A task costs about a tenth of a second before it has read anything, so that one task reads several short splits.
-"""
+"""The log's ranges as scanning tasks read them: Arrow batches, and a report at the end of each split."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
 from anew.api.models import LogLocation
 from anew.core.admission import admit, with_hashes
 from anew.core.arrow import concat
 from anew.core.combining import combine
 from anew.core.errors import Failed
-from anew.core.feed import Feed
+from anew.core.feed import Feed, FeedPartition
 from anew.core.hashing import total
 from anew.core.ledger import MODULUS, Entry
-from anew.core.plan import LogSplit, Source, Splits
+from anew.core.plan import LogSplit
 from anew.log.interface import Log, TopicPartition
 from anew.log.open import open_log
-from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
+from anew.spark.frames import Kind, as_scanned, report_row
 
 _BATCH_RECORDS = 10_000
 _COMBINED_ROWS = 100_000
 _STALL_SECONDS = 60.0
 _IDLE_SECONDS = 0.05
-_TASKS_PER_CORE = 2
 
 
-class LogSource(DataSource):
-    """Reads the ranges of a plan.
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """How splits are read.
 
-    Options, all JSON: ``location``, ``feeds``, ``groups`` of splits, ``starts``, ``combiner``.
+    Attributes:
+        location: Where the log is.
+        feeds: Feed id → feed.
+        starts: From where the source version applies each feed partition (rule R1).
+        combiner: Whether each split is combined before it goes on.
     """
 
-    @classmethod
-    def name(cls) -> str:
-        """The format's name."""
-        return "anew_log"
-
-    def schema(self) -> StructType:
-        """`SCANNED`."""
-        return spark_schema(SCANNED)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """One reader per query."""
-        return LogSourceReader(dict(self.options))
+    location: LogLocation
+    feeds: Mapping[str, Feed]
+    starts: Mapping[FeedPartition, int]
+    combiner: bool
 
 
-class LogSourceReader(DataSourceReader):
-    """Turns groups of splits into Spark partitions and reads them."""
+def scan_splits(scan: LogScan, splits: Sequence[LogSplit]) -> Iterator[pa.RecordBatch]:
+    """The rows of some splits, each followed by its report. Runs on an executor.
 
-    def __init__(self, options: dict[str, str]) -> None:
-        """Parse the options once, on the driver."""
-        self._location = LogLocation.model_validate_json(options["location"])
-        self._feeds = {feed.id: feed for feed in map(Feed.model_validate, json.loads(options["feeds"]))}
-        self._groups = [[LogSplit.model_validate(split) for split in group] for group in json.loads(options["groups"])]
-        self._combiner = bool(json.loads(options["combiner"]))
-        self._starts = {(feed, int(p)): int(o) for feed, p, o in json.loads(options["starts"])}
-
-    def partitions(self) -> list[InputPartition]:
-        """One Spark partition per group, in order."""
-        return [InputPartition(index) for index in range(len(self._groups))]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one group's splits, each followed by its report. Runs on an executor."""
-        log = open_log(self._location.kind, self._location.address, clock=no_clock)
-        try:
-            for split in self._groups[partition.value]:
-                scan = scan_split(log, self._feeds[split.feed], split, self._starts[split.feed, split.partition])
-                yield from combine_split(scan) if self._combiner else scan
-        finally:
-            log.close()
+    Raises:
+        Failed: See `scan_split`.
+    """
+    if not splits:
+        return
+    log = open_log(scan.location.kind, scan.location.address, clock=no_clock)
+    try:
+        for split in splits:
+            start = scan.starts.get(FeedPartition(split.feed, split.partition), 0)
+            found = scan_split(log, scan.feeds[split.feed], split, start)
+            yield from combine_split(found) if scan.combiner else found
+    finally:
+        log.close()
 
 
 def group_splits(splits: Sequence[LogSplit], max_records: int, wanted: int) -> list[list[LogSplit]]:
@@ -87,7 +70,8 @@ def group_splits(splits: Sequence[LogSplit], max_records: int, wanted: int) -> l
     A split is never divided: the plan names it, and its report must come back once (rule R19).
     """
     total_records = sum(split.end - split.begin for split in splits)
-    limit = min(max_records, -(-total_records // max(wanted, 1)))
+    # A little more than its share, so that what does not divide evenly makes no group of its own.
+    limit = min(max_records, -(-total_records * 9 // (8 * max(wanted, 1))))
     groups: list[list[LogSplit]] = []
     room = 0
     for split in splits:
@@ -128,7 +112,7 @@ def scan_split(log: Log, feed: Feed, split: LogSplit, start: int) -> Iterator[pa
         skipped += len(admitted.rejected)
         records += rows.num_rows
         fingerprint += total(rows.column("hash").to_numpy())
-        yield _as_scanned(rows)
+        yield as_scanned(rows, Kind.RAW)
     source = f"{split.feed}/{split.partition}"
     yield report_row(
         {"split": split.id, "source": source, "records": records, "hash": fingerprint % (1 << 64), "skipped": skipped}
@@ -166,29 +150,6 @@ def _gathered(scan: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield rows
         elif rows.num_rows:
             waiting.append(rows)
-
-
-def scan_log(
-    spark: SparkSession, source: Source, feeds: tuple[Feed, ...], location: LogLocation, splits: Splits
-) -> DataFrame:
-    """The rows of the plan's log splits, columns `SCANNED`."""
-    spark.dataSource.register(LogSource)
-    starts = [(at.feed, at.partition, offset) for at, offset in source.start.items()]
-    groups = group_splits(splits.ranges, splits.max_records, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-    return (
-        spark.read.format(LogSource.name())
-        .option("location", location.model_dump_json())
-        .option("feeds", json.dumps([feed.model_dump(mode="json") for feed in feeds]))
-        .option("groups", json.dumps([[split.model_dump() for split in group] for group in groups]))
-        .option("starts", json.dumps(starts))
-        .option("combiner", json.dumps(splits.combiner))
-        .load()
-    )
-
-
-def _as_scanned(rows: pa.RecordBatch) -> pa.RecordBatch:
-    kinds = pa.repeat(pa.scalar(int(Kind.RAW), pa.int8()), rows.num_rows)
-    return pa.RecordBatch.from_arrays([*rows.columns, kinds], schema=SCANNED)
 
 
 def no_clock() -> int:

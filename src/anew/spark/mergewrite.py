@@ -17,15 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
-from pyspark import TaskContext
 
-from anew.api.models import LogLocation
 from anew.codec.compression import Compressor, recode
 from anew.core.arrow import bytes_list, concat, replaced, take
+from anew.core.blocks import merge_blocks
 from anew.core.copartition import Groups
 from anew.core.dropping import DropFloors, drop
 from anew.core.errors import Failed
-from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.hashing import row_hashes, total
 from anew.core.ledger import Entry, Ledger
 from anew.core.partition import sub_partitions_of
@@ -37,15 +35,16 @@ from anew.core.sortedruns import RunMerger
 from anew.core.store import Frozen
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
-from anew.log.open import open_log
 from anew.segments.basefile import BaseFileWriter, read_rows
 from anew.segments.layout import attempt_path
 from anew.segments.manifest import BaseFile
-from anew.spark.frames import HELD, SCANNED, Kind, with_held
-from anew.spark.logsource import combine_split, no_clock, scan_split
+from anew.spark.frames import HELD, SCANNED, Kind, as_scanned, with_held
+from anew.spark.logsource import LogScan, scan_splits
+from anew.spark.shuffle import received
+from anew.spark.worker import begin_task
 
 REPORT_SCHEMA = "report string"
-_BATCH = "batch"
+_BASE, _BATCH = "base", "batch"
 _EXAMPLES = 5
 
 
@@ -69,17 +68,11 @@ class FeedGroups:
     """The feed records of the co-partitioned path where tasks read them themselves.
 
     Attributes:
-        location: Where the log is.
-        feeds: Feed id → feed.
-        starts: From where the source version applies each feed partition.
-        combiner: Whether each split is combined before it is sorted.
+        log: How splits are read.
         splits: Per group what its task reads.
     """
 
-    location: LogLocation
-    feeds: dict[str, Feed]
-    starts: PositionMap
-    combiner: bool
+    log: LogScan
     splits: tuple[tuple[LogSplit, ...], ...]
 
 
@@ -161,9 +154,7 @@ def merge_and_write(task: MergeTask) -> Callable[[Iterator[pa.RecordBatch]], Ite
     """The function for ``mapInArrow``."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        if context is None:
-            raise AssertionError("runs inside a Spark task")
+        context = begin_task()
         report = _Merge(task, context.partitionId(), f"t{context.taskAttemptId()}").run(batches)
         yield pa.RecordBatch.from_pydict({"report": [report.model_dump_json()]})
 
@@ -181,6 +172,7 @@ class _Merge:
     scans: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[str] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
+    last_key: bytes | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskReport:
         """Merge, drop, recode and write everything; nothing is left behind when it fails."""
@@ -188,12 +180,13 @@ class _Merge:
         source = task.target if task.source is None else task.source
         counts = ReduceCounts()
         with _Outputs(task, self.index, self.attempt) as outputs:
-            rows = self._records(batches) if task.feed is None else self._own_feed_rows(task.feed, batches)
+            rows = self._received(batches) if task.feed is None else self._own_feed_rows(task.feed, batches)
             for winners in self._winners(rows, source, counts):
                 kept = drop(winners, task.floors)
                 self.ledger += Ledger(expired=kept.expired, deleted=kept.deleted, skipped=kept.rejected)
                 outputs.write(_encoded(self._as_written(kept.rows), source, task.target))
             files = outputs.close()
+        self._check_read(counts)
         written = [Entry(count=f.file.rows + f.file.tombstones, hash=f.file.fingerprint) for f in files if f.file]
         merged = Ledger(
             read=Entry(count=counts.read, hash=counts.read_hash),
@@ -209,6 +202,18 @@ class _Merge:
             scans=tuple(self.scans),
             duplicates=tuple(self.duplicates),
         )
+
+    def _check_read(self, counts: ReduceCounts) -> None:
+        """Raise unless the reduction read what came to this task (rule R19)."""
+        came = sum(self.sources.values(), Entry())
+        if came != Entry(count=counts.read, hash=counts.read_hash):
+            raise Failed(
+                "rows_lost",
+                "rows were lost or made twice between the shuffle and the merge",
+                found=f"{counts.read} rows",
+                expected=f"{came.count} rows",
+                hint="the new version is not used; run the rebuild again",
+            )
 
     def _winners(
         self, rows: Iterator[pa.RecordBatch], source: Compressor, counts: ReduceCounts
@@ -234,33 +239,19 @@ class _Merge:
         for path in paths:
             with store.open(path) as opened:
                 for rows in read_rows(opened):
-                    kinds = pa.repeat(pa.scalar(int(Kind.BASE), pa.int8()), rows.num_rows)
-                    scanned = pa.RecordBatch.from_arrays([*rows.columns, kinds], schema=SCANNED)
-                    hashes = scanned.column("hash").to_numpy()
-                    self._count("base", Entry(count=rows.num_rows, hash=total(hashes)))
-                    yield self._with_held(scanned, kinds.to_numpy())
+                    yield self._accounted(as_scanned(rows, Kind.BASE))
 
     def _own_feed_rows(self, feed: FeedGroups, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The records of the feed partitions that hold this group's keys, sorted."""
         deque(batches, maxlen=0)
         found: list[pa.RecordBatch] = []
-        log = open_log(feed.location.kind, feed.location.address, clock=no_clock)
-        try:
-            for split in feed.splits[self.index]:
-                start = feed.starts.get(FeedPartition(split.feed, split.partition), 0)
-                scan = scan_split(log, feed.feeds[split.feed], split, start)
-                for rows in combine_split(scan) if feed.combiner else scan:
-                    if rows.num_rows and rows.column("kind")[0].as_py() == int(Kind.REPORT):
-                        self.scans.append(json.loads(rows.column("value")[0].as_py()))
-                    else:
-                        found.append(rows)
-        finally:
-            log.close()
+        for rows in scan_splits(feed.log, feed.splits[self.index]):
+            if rows.num_rows and rows.column("kind")[0].as_py() == int(Kind.REPORT):
+                self.scans.append(json.loads(rows.column("value")[0].as_py()))
+            else:
+                found.append(rows)
         if found:
-            rows = sort_rows(concat(found))
-            kinds = rows.column("kind").to_numpy()
-            self._count_sources(rows, kinds)
-            yield self._with_held(rows, kinds)
+            yield self._accounted(sort_rows(concat(found)))
 
     def _as_written(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The winners as they are written; those of a push lose the order of the input, which is no part of a stamp."""
@@ -270,25 +261,15 @@ class _Merge:
                 rows = replaced(rows, name, zeros)
         return rows
 
-    def _records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches without scan reports, checked to belong here, with the columns that the merge wants."""
-        for batch in batches:
-            places, kinds = batch.column("pid").to_numpy(), batch.column("kind").to_numpy()
-            is_report = kinds == int(Kind.REPORT)
-            if is_report.any():
-                self.scans += [json.loads(v) for v in bytes_list(take(batch, is_report.nonzero()[0]).column("value"))]
-                batch, kinds = take(batch, (~is_report).nonzero()[0]), kinds[~is_report]
-                places = places[~is_report]
-            if (places != self.index).any():
-                raise Failed(
-                    "wrong_partition",
-                    "the shuffle brought rows of another partition",
-                    found=sorted({int(place) for place in places[:1000]}),
-                    expected=self.index,
-                )
-            rows = batch.select(SCANNED.names).cast(SCANNED)
-            self._count_sources(rows, kinds)
-            yield self._with_held(rows, kinds)
+    def _received(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that the shuffle brought, sorted."""
+        return merge_blocks(map(self._accounted, received(batches, self.index, self.scans)))
+
+    def _accounted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Some rows, counted by source, with the columns that the merge wants."""
+        kinds = rows.column("kind").to_numpy()
+        self._count_sources(rows, kinds)
+        return self._with_held(rows, kinds)
 
     def _with_held(self, rows: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.RecordBatch:
         return with_held(rows, kinds) if self.task.floors.rejected_below_ms else rows
@@ -298,22 +279,29 @@ class _Merge:
         incarnations = rows.column("incarnation").to_numpy()
         partitions = rows.column("feed_partition").to_numpy()
         codes = np.where(kinds == int(Kind.BASE), -1, incarnations.astype(np.int64) << 32 | partitions)
+        if codes.size and (codes == codes[0]).all():
+            self._count(self._source_name(int(codes[0])), Entry(count=codes.size, hash=total(hashes)))
+            return
         for code in np.unique(codes):
             chosen = hashes[codes == code]
-            name = "base" if code < 0 else self._source_name(int(code))
-            self._count(name, Entry(count=chosen.size, hash=total(chosen)))
+            self._count(self._source_name(int(code)), Entry(count=chosen.size, hash=total(chosen)))
 
     def _count(self, source: str, entry: Entry) -> None:
         self.sources[source] = self.sources.get(source, Entry()) + entry
 
     def _source_name(self, code: int) -> str:
+        if code < 0:
+            return _BASE
         feed = self.task.feeds.get(code >> 32)
         return _BATCH if feed is None else f"{feed}/{code & 0xFFFFFFFF}"
 
     def _note_duplicates(self, rows: pa.RecordBatch) -> None:
         if len(self.duplicates) < _EXAMPLES and rows.num_rows:
-            again = (~run_starts(rows, ("key",))).nonzero()[0][:_EXAMPLES]
-            self.duplicates += [key.hex() for key in bytes_list(take(rows, again).column("key"))]
+            keys = rows.column("key")
+            again = ~run_starts(rows, ("key",))
+            again[0] = keys[0].as_py() == self.last_key
+            self.last_key = keys[rows.num_rows - 1].as_py()
+            self.duplicates += [key.hex() for key in bytes_list(keys.take(again.nonzero()[0][:_EXAMPLES]))]
 
 
 class _Outputs:

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
-from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -23,6 +22,7 @@ from anew.codec.avro import AvroSchema, parse_schema
 from anew.codec.container import container_columns
 from anew.codec.vector import Cast, Misfit, arrow_schema, cast_columns, encode_table
 from anew.core.admission import with_hashes
+from anew.core.blocks import BLOCKS
 from anew.core.errors import InvalidRequest
 from anew.core.hashing import total
 from anew.core.plan import PushInput
@@ -32,6 +32,8 @@ from anew.core.suggest import did_you_mean
 from anew.spark.avrosource import AvroSource
 from anew.spark.failures import reason_of
 from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
+from anew.spark.shuffle import Destination, packed
+from anew.spark.worker import begin_task
 
 FILE, BLOCK, CORRUPT = "__file", "__block", "__corrupt"
 _EXAMPLES = 20
@@ -143,6 +145,16 @@ def encode_rows(frame: DataFrame, task: EncodeTask) -> DataFrame:
     return frame.mapInArrow(_encoder(task), spark_schema(SCANNED))
 
 
+def encode_blocks(frame: DataFrame, task: EncodeTask, destination: Destination) -> DataFrame:
+    """`encode_rows`, packed for the shuffle (columns `anew.core.blocks.BLOCKS`)."""
+    encode = _encoder(task)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return packed(encode(batches), destination)
+
+    return frame.mapInArrow(run, spark_schema(BLOCKS))
+
+
 def sample_values(scanned: DataFrame, count: int) -> list[bytes]:
     """Up to so many values of encoded rows (columns `SCANNED`), as Avro bodies.
 
@@ -164,12 +176,12 @@ def _text_reader(spark: SparkSession, options: dict[str, str], fields: list[Stru
 
 def _encoder(task: EncodeTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = begin_task()
         encoder = _Encoder(task, parse_schema(task.key_schema), parse_schema(task.value_schema))
         for batch in batches:
             if batch.num_rows:
                 yield encoder.encode(batch)
-        context = TaskContext.get()
-        yield report_row(encoder.report("-1" if context is None else str(context.partitionId())))
+        yield report_row(encoder.report(str(context.partitionId())))
 
     return run
 

@@ -15,13 +15,16 @@ from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
 from anew.codec.compression import Compressor
 from anew.codec.vector import arrow_schema, decode_table
 from anew.core.arrow import bytes_list, take
+from anew.core.blocks import merge_blocks
 from anew.core.dropping import DropFloors, drop
 from anew.core.feed import Feed
 from anew.core.plan import Plan
 from anew.core.reduce import WinnerReducer
 from anew.segments.manifest import Manifest
-from anew.spark.build import Place, repush_rows
-from anew.spark.frames import SCANNED, Kind, partitioned_and_sorted, unit_expression, with_held
+from anew.spark.build import Place, repush_blocks
+from anew.spark.frames import Kind, with_held
+from anew.spark.shuffle import delivered, received
+from anew.spark.worker import begin_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,7 @@ def read_rows(
         task: How to decode.
     """
     config = plan.target.config
-    scanned = repush_rows(spark, plan, place, source, feeds)
-    ordered = partitioned_and_sorted(scanned, unit_expression(config), config.sub_partitions)
+    ordered = delivered(repush_blocks(spark, plan, place, source, feeds), config.sub_partitions)
     return ordered.mapInArrow(_decoder(task), from_arrow_schema(output_schema(task)))
 
 
@@ -76,15 +78,17 @@ def _type_of(schema: AvroSchema) -> pa.DataType:
 
 def _decoder(task: DecodeTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = begin_task()
         reducer = WinnerReducer(rehash=_no_hashes)
-        for batch in batches:
-            kinds = batch.column("kind").to_numpy()
-            records = (kinds != int(Kind.REPORT)).nonzero()[0]
-            rows = with_held(take(batch, records).select(SCANNED.names).cast(SCANNED), kinds[records])
+        for rows in merge_blocks(map(_flagged, received(batches, context.partitionId(), []))):
             yield _decoded(drop(reducer.feed(rows), task.floors).rows, task)
         yield _decoded(drop(reducer.finish(), task.floors).rows, task)
 
     return run
+
+
+def _flagged(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return with_held(rows, rows.column("kind").to_numpy())
 
 
 def _decoded(rows: pa.RecordBatch, task: DecodeTask) -> pa.RecordBatch:

@@ -26,6 +26,8 @@ _FOR_OUR_QUERIES = {
     # The number of output partitions and their order are part of the format: nothing may re-plan them.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Blocks are large rows: ten thousand of them would be gigabytes.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2097152",
     "spark.sql.session.timeZone": "UTC",
 }
 
