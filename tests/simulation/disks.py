@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -287,13 +288,12 @@ class FarCatalog:
 
 def rebound(replacements: dict[Any, Any]) -> Iterator[None]:
     """Let every module of the product that imported one of these functions use its replacement; see `rebinding`."""
-    import sys
-
     changed: list[tuple[Any, str, Any]] = []
-    for name, module in list(sys.modules.items()):
+    # Copies, in one step: what a killed process left is forgotten at any moment, and may import something then.
+    for name, module in sys.modules.copy().items():
         if not name.startswith("anew."):
             continue
-        for attribute, value in list(vars(module).items()):
+        for attribute, value in vars(module).copy().items():
             if callable(value) and any(value is original for original in replacements):
                 changed.append((module, attribute, value))
     for module, attribute, value in changed:
