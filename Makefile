@@ -1,4 +1,4 @@
-# make setup | demo | test | lint | bench | soak; `make help` says more.
+# make setup | demo | test | lint | bench | soak | fuzz; `make help` says more.
 
 PYTHON ?= python3
 ARGS ?=
@@ -9,11 +9,11 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 PYTHON_FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak java
+.PHONY: help setup demo test lint bench soak fuzz java
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
-	@echo '  variables: PYTHON=python3.12 (which Python makes .venv), ARGS="-k codec -x" (for make test)'
+	@echo '  variables: PYTHON=python3.12 (which Python makes .venv), ARGS="-k codec -x" and WORKERS=1 (for make test)'
 
 setup: $(STAMP) ## make .venv with anew in it; again only when the pins have changed
 
@@ -48,8 +48,11 @@ java:
 demo: java setup ## a guided tour: build a store, repush it, swap, roll back
 	@$(BIN)/anew demo stores
 
+WORKERS ?= 2
+
+# A worker takes whole files, in the order of the tiers: what a file's tests share is made once.
 test: java setup ## all tests, the cheap tiers first
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=30 $(ARGS)
 
 lint: setup ## style, types and layers
 	$(BIN)/ruff check .
@@ -61,6 +64,11 @@ SECONDS_OF_SOAK ?= 3600
 
 soak: setup ## the simulation with fresh seeds for as long as told: make soak SECONDS_OF_SOAK=600
 	@$(BIN)/python -m tests.simulation --seconds $(SECONDS_OF_SOAK) --seed $$(date +%s)
+
+SECONDS_OF_FUZZ ?= 60
+
+fuzz: setup ## each parser of bytes from outside, fed by atheris: make fuzz SECONDS_OF_FUZZ=600
+	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS_OF_FUZZ) --seed $$(date +%s)
 
 bench: java setup ## all benchmarks, both sides of each in one run; one alone: python -m bench NAME
 	$(BIN)/python -m bench all

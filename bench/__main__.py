@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import hotkey, load, memory, plan, push, repush
+from bench import deepstore, freshness, hotkey, load, memory, nearline, plan, push, read, repush
 from bench.machine import machine
 from bench.measuring import QUICK, THOROUGH, Bench, Outcome, Repeats
 
 BENCHES: dict[str, Bench] = {
-    bench.name: bench for module in (repush, push, hotkey, memory, load, plan) for bench in module.BENCHES
+    bench.name: bench
+    for module in (repush, push, hotkey, memory, load, nearline, freshness, read, plan, deepstore)
+    for bench in module.BENCHES
 }
 
 

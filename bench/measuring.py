@@ -224,7 +224,7 @@ def _size_lines(found: Measured, unit: str) -> list[str]:
     for name, seconds in found.seconds.items():
         spread = f"{min(seconds):.3f} – {max(seconds):.3f}"
         lines.append(f"    {name:<{width}}  {found.median(name):8.3f} s ({spread})  {found.rate(name):>12,.0f}/s")
-    lines += [f"    {name:<{width}}  {value:,.0f}" for name, value in found.values.items()]
+    lines += [f"    {name:<{width}}  {_number(value)}" for name, value in found.values.items()]
     return lines
 
 

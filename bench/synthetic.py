@@ -38,6 +38,7 @@ KEY_BYTES, VALUE_BYTES = 16, 96
 PARTITIONS, FEED_PARTITIONS = 8, 24
 UPDATES_SHARE = 0.25
 _STEP_RECORDS = 20_000
+_FEW_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def make_bench_store(
     manifest = write_base(open_deep_store(deep_store), keys, random, bench_config(partitions))
     log = EmbeddedLog(log_folder, clock=ManualClock(), durable=False)
     log.create_topic(TopicSpec(feed.topic, feed.topic_uid, feed.partitions))
-    chosen = _taken(keys, random.permutation(len(keys))[:updates])
+    chosen = taken(keys, random.permutation(len(keys))[:updates])
     append_all(log, feed, chosen, random_bytes(random, updates, VALUE_BYTES))
     log.close()
     ref = manifest.ref(manifest_path("v1"))
@@ -96,6 +97,11 @@ def make_bench_store(
     )
     location = LogLocation(kind="embedded", address=str(log_folder))
     return BenchStore(store, manifest, deep_store, location, records, updates)
+
+
+def partitions_for(records: int) -> int:
+    """How many partitions a store of so many records gets; a few records are not worth many files."""
+    return PARTITIONS if records >= _FEW_RECORDS else 2
 
 
 def bench_config(partitions: int) -> StoreConfig:
@@ -118,7 +124,7 @@ def write_base(store: DeepStore, keys: pa.BinaryArray, random: np.random.Generat
     partitions = XxHash64Partitioner(config.partitions).of_all(keys)
     parts = []
     for partition in range(config.partitions):
-        mine = _taken(keys, (partitions == partition).nonzero()[0])
+        mine = taken(keys, (partitions == partition).nonzero()[0])
         rows = sort_rows(batch_rows(mine, random_bytes(random, len(mine), VALUE_BYTES)))
         writer = BaseFileWriter.open(store, attempt_path("v1", partition, 0, "bench"))
         for first in range(0, rows.num_rows, _STEP_RECORDS):
@@ -172,11 +178,12 @@ def append_all(log: EmbeddedLog, feed: Feed, keys: pa.BinaryArray, values: pa.Bi
         mine = (partitions == partition).nonzero()[0]
         for first in range(0, mine.size, _STEP_RECORDS):
             chosen = mine[first : first + _STEP_RECORDS]
-            records = append_records(bytes_list(_taken(keys, chosen)), bytes_list(_taken(values, chosen)))
+            records = append_records(bytes_list(taken(keys, chosen)), bytes_list(taken(values, chosen)))
             log.append(topic_partition(feed, partition), records)
 
 
-def _taken(column: pa.BinaryArray, indices: npt.NDArray[np.int64]) -> pa.BinaryArray:
+def taken(column: pa.BinaryArray, indices: npt.NDArray[np.int64]) -> pa.BinaryArray:
+    """The values at indices."""
     taken: Any = column.take(indices)
     result: pa.BinaryArray = taken
     return result

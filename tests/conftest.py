@@ -8,11 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from pyspark.sql import SparkSession
 
+from tests.java import BRIEFLY
+from tests.minio import MinioServer, running_minio
 from tests.postgresql import PostgresServer, running_server
 
-TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEFLY)
+
+TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster", "crash")
+_WITH_PROCESSES, _LONGEST_SECONDS = ("cluster", "crash"), 300
+"""A command starts an interpreter, and often a JVM: on a slow machine half a dozen of them take minutes."""
 _HERE = Path(__file__).parent
 
 
@@ -27,7 +34,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its folder and put the tiers in order, keeping the order within each."""
     for item in items:
         item.add_marker(_tier(item))
+        if _tier(item) in _WITH_PROCESSES and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_LONGEST_SECONDS))
     items.sort(key=lambda item: TIERS.index(_tier(item)))
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Logging that a command directed to its stderr is directed back: that stream is closed with its test."""
+    before = structlog.get_config() if structlog.is_configured() else None
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    if before is not None:
+        structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")
@@ -54,4 +74,11 @@ def spark() -> Iterator[SparkSession]:
 def postgresql() -> Iterator[PostgresServer]:
     """The one PostgreSQL server of a test run; each test makes databases of its own on it."""
     with running_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def minio() -> Iterator[MinioServer]:
+    """The one S3 server of a test run; each test makes buckets of its own on it."""
+    with running_minio() as server:
         yield server

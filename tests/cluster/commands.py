@@ -23,8 +23,8 @@ PERSON: dict[str, Any] = {
     "name": "Person",
     "fields": [{"name": "name", "type": "string"}, {"name": "age", "type": "int"}],
 }
-_COMMAND_SECONDS = 180
-_PATIENCE_SECONDS = 60
+_COMMAND_SECONDS = 300
+_PATIENCE_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,7 @@ class Anew:
 
     def create(self, name: str, *settings: str) -> Any:
         """Make a store of people: a string key, a record of name and age."""
-        options = [part for setting in settings for part in ("--set", setting)]
-        schemas = ("--key-schema", "string", "--value-schema", json.dumps(PERSON))
-        return self.done("store", "create", name, *schemas, *options)
+        return self.done(*creation(name, *settings))
 
     def push(self, name: str, path: Path, *options: str) -> Any:
         """A full push of people, on this process's Spark session."""
@@ -131,6 +129,18 @@ class Anew:
         assert answer.code == 0, answer.err
         rows = [json.loads(line) for line in answer.out.splitlines()]
         return {json.dumps(row["key"]): row["value"] for row in rows}
+
+
+def creation(name: str, *settings: str) -> list[str]:
+    """The command that makes a store of people with some settings, ``name=value`` each."""
+    options = [part for setting in settings for part in ("--set", setting)]
+    return ["store", "create", name, "--key-schema", "string", "--value-schema", json.dumps(PERSON), *options]
+
+
+def write_people(path: Path) -> Path:
+    """Twenty people as CSV: id, name, age."""
+    path.write_text("id,name,age\n" + "".join(f"p{n},name {n},{n + 20}\n" for n in range(20)), encoding="utf-8")
+    return path
 
 
 def _interruptible() -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.cluster.commands import Anew
-
-_PORT = 7810
+from tests.cluster.commands import Anew, write_people
+from tests.ports import port_of
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,7 +22,9 @@ def session_of_this_process(spark: SparkSession) -> SparkSession:
 def anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anew]:
     """A running cluster of two nodes, shared by the tier; each test makes stores of its own."""
     home = tmp_path_factory.mktemp("cluster") / "home"
-    anew = Anew(home, {"ANEW_PORT": str(_PORT), "ANEW_LEASE_SECONDS": "6", "ANEW_RECLAIM_GRACE_SECONDS": "2"})
+    anew = Anew(
+        home, {"ANEW_PORT": str(port_of("shared")), "ANEW_LEASE_SECONDS": "6", "ANEW_RECLAIM_GRACE_SECONDS": "2"}
+    )
     anew.done("up", "--detach", "--nodes", "2")
     try:
         yield anew
@@ -34,7 +35,7 @@ def anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anew]:
 @pytest.fixture
 def lone(tmp_path: Path) -> Iterator[Anew]:
     """A home without a cluster, for tests that start and stop their own on other ports."""
-    anew = Anew(tmp_path / "home", {"ANEW_PORT": str(_PORT + 20)})
+    anew = Anew(tmp_path / "home", {"ANEW_PORT": str(port_of("lone"))})
     try:
         yield anew
     finally:
@@ -44,6 +45,4 @@ def lone(tmp_path: Path) -> Iterator[Anew]:
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
     """Twenty people as CSV: id, name, age."""
-    path = tmp_path / "people.csv"
-    path.write_text("id,name,age\n" + "".join(f"p{n},name {n},{n + 20}\n" for n in range(20)), encoding="utf-8")
-    return path
+    return write_people(tmp_path / "people.csv")

@@ -60,7 +60,7 @@ def test_a_ttl_repush_and_the_pushes_after_it(anew: Anew, people: Path) -> None:
     assert (anew.value("aging", "old"), anew.value("aging", "p1")["age"]) == (None, 21)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 @pytest.mark.case("stores:H11", "stores:H2")
 def test_a_rebuild_whose_driver_died_is_resumed(anew: Anew, people: Path) -> None:
     """After SIGKILL in the build, resume makes the version in another attempt; its ledger balances."""
@@ -85,7 +85,7 @@ def test_a_rebuild_whose_driver_died_is_resumed(anew: Anew, people: Path) -> Non
     assert (ended.code, ended.error["code"]) == (3, "rebuild_ended")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_scheduled_repush_runs_by_itself(anew: Anew, people: Path) -> None:
     """At its time, and while its condition holds, the controller starts a driver; the reasons are shown."""
     anew.create("nightly", "hybrid=true", "partitions=2", "rt_partitions=4")
@@ -98,7 +98,7 @@ def test_a_scheduled_repush_runs_by_itself(anew: Anew, people: Path) -> None:
     assert shown["next_ms"] is not None
     anew.done("pause", "--store", "nightly")
     anew.here("store", "update", "nightly", "--set", "repush_when=stale")
-    wait_until(lambda: "paused" in str(anew.here("store", "show", "nightly")["schedule"]["reasons"]), "the pause", 90)
+    wait_until(lambda: "paused" in str(anew.here("store", "show", "nightly")["schedule"]["reasons"]), "the pause", 240)
     assert set(_versions(anew, "nightly")) == {1}
     anew.done("unpause", "--store", "nightly")
     wait_until(lambda: _versions(anew, "nightly").get(2) == "current", "the scheduled repush", 120)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 import time
@@ -15,9 +14,9 @@ from typing import Any
 import pytest
 
 from anew.client.store import Store
-from anew.core.errors import AnewError, Refused
-from anew.core.feed import PositionMap
+from anew.core.errors import Refused
 from anew.runtime.connect import connect
+from tests.cluster.account import Reading, furthest
 from tests.cluster.commands import Anew, wait_until
 
 _NAME, _KEYS, _SEED = "many", 150, 20
@@ -109,39 +108,12 @@ class _Writer:
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Reads keys that nobody writes, and notes every answer that is not as it must be."""
-
-    home: Path
-    stopped: threading.Event
-    batches: int = 0
-    wrong: list[str] = field(default_factory=list)
-
-    def run(self) -> None:
-        """Until told to stop."""
-        keys = [f"p{number}" for number in range(20)]
-        with connect(home=str(self.home)) as cluster:
-            store = cluster.store(_NAME)
-            while not self.stopped.is_set():
-                try:
-                    found = store.get_many(keys)
-                except AnewError as error:
-                    self.wrong.append(f"failed: {error}")
-                    continue
-                self.batches += 1
-                versions = {cell.version for cell in found if cell is not None}
-                names = [None if cell is None else cell.value["name"] for cell in found]
-                if len(versions) != 1 or names != [f"name {key[1:]}" for key in keys]:
-                    self.wrong.append(f"{versions}: {names}")
-
-
-@dataclass(slots=True)
 class _Load:
     """Writers and a reader at work."""
 
     anew: Anew
     writers: list[_Writer]
-    reader: _Reader
+    reader: Reading
     paused: threading.Event
 
     def wait_for_writes(self, before: list[int], after: tuple[str, ...]) -> None:
@@ -153,16 +125,12 @@ class _Load:
         """Stop writing for a moment, and compare every key of the current version with the model."""
         self.paused.set()
         wait_until(lambda: all(writer.resting.is_set() for writer in self.writers), "the writers to rest")
-        furthest: dict[Any, int] = {}
-        for writer in self.writers:
-            for at, offset in writer.position.items():
-                furthest[at] = max(offset, furthest.get(at, 0))
         with connect(home=str(self.anew.home)) as cluster:
             store, view = cluster.store(_NAME), cluster.controller.snapshot(_NAME).store
             current = view.version(view.current["dc-0"])
             assert current is not None
             if current.config.hybrid:
-                position = json.dumps(PositionMap(furthest).to_json())
+                position = furthest(writer.position for writer in self.writers)
                 self.anew.here("store", "wait", _NAME, "--position", position)
             found = {row.key: row.value for row in store.scan()}
         expected: dict[str, list[Any]] = {f"p{n}": [{"name": f"name {n}", "age": n + 20}] for n in range(20)}
@@ -184,7 +152,7 @@ class _Load:
 def _load(anew: Anew) -> Iterator[_Load]:
     stopped, paused = threading.Event(), threading.Event()
     writers = [_Writer(anew.home, prefix, stopped, paused) for prefix in ("a", "b")]
-    reader = _Reader(anew.home, stopped)
+    reader = Reading(anew.home, _NAME, stopped, [f"p{number}" for number in range(20)])
     runs: list[Callable[[], None]] = [*(writer.run for writer in writers), reader.run]
     threads = [threading.Thread(target=run) for run in runs]
     for thread in threads:
@@ -197,7 +165,7 @@ def _load(anew: Anew) -> Iterator[_Load]:
             thread.join(30)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_500)
 @pytest.mark.case(
     "stores:H4", "stores:H5", "stores:H6", "stores:H9", "stores:I1", "stores:F8", "stores:E1", "rules:R10"
 )

@@ -73,7 +73,7 @@ def _goes_on(anew: Anew, people: Path, before: _Rows) -> None:
     assert anew.run_here("store", "verify", "people").code == 0
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_lost_file_is_made_again_at_rest(lone: Anew, people: Path) -> None:
     """With the SQLite file deleted, `anew catalog restore` makes it again before the cluster is started."""
     before = _made(lone, people)
@@ -91,7 +91,7 @@ def test_a_lost_file_is_made_again_at_rest(lone: Anew, people: Path) -> None:
     _goes_on(lone, people, before)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_lost_database_is_made_again_while_the_cluster_runs(
     lone: Anew, people: Path, postgresql: PostgresServer
 ) -> None:

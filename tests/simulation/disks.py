@@ -18,13 +18,13 @@ from anew.core.store import Store
 from anew.deepstore.interface import DeepStore, StoredFile
 from anew.log.interface import Appended, Log, LogRead, Offsets, TopicPartition, TopicSpec
 from anew.testing.memory.catalog import MemoryCatalog
-from tests.simulation.network import Called, Network
+from tests.simulation.network import THE_LOG, Called, Network
 from tests.simulation.world import ProcessDied
 
 _T = TypeVar("_T")
 
-_LOG_READ = Called("the log", "log_unreachable", "log_unreachable", changes=False)
-_LOG_ACT = Called("the log", "log_unreachable", "append_unknown", changes=True)
+_LOG_READ = Called(THE_LOG, "log_unreachable", "log_unreachable", changes=False)
+_LOG_ACT = Called(THE_LOG, "log_unreachable", "append_unknown", changes=True)
 _CATALOG_READ = Called("the catalog", "catalog_unreachable", "commit_unknown", changes=False)
 _COMMIT = Called("the catalog", "catalog_unreachable", "commit_unknown", changes=True)
 _FILES_READ = Called("the deep store", "deep_store_unreachable", "deep_store_unreachable", changes=False)
@@ -111,6 +111,10 @@ class FarDeepStore:
     def root_uri(self) -> str:
         """See `DeepStore.root_uri`."""
         return self._store.root_uri
+
+    def check(self) -> None:
+        """See `DeepStore.check`."""
+        self._network.outside(_FILES_READ, self._store.check)
 
     def absolute(self, path: str) -> str:
         """See `DeepStore.absolute`."""

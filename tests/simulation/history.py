@@ -110,6 +110,8 @@ _WEIGHTED: list[tuple[int, SearchStrategy[Step]]] = [
     (3, _step("swap", _FEW)),
     (2, _step("kill")),
     (3, _step("resume")),
+    (3, _step("take_over", st.sampled_from([200, 400, 600]))),
+    (3, _step("repush_unheard", _FEW, _KEYS)),
     (2, _step("hold", _FEW)),
     (3, _step("crash", st.sampled_from(["node", "controller", "driver", "executor"]), _FEW)),
     (7, _step("doom", st.just("node"), st.sampled_from(_DISK))),

@@ -21,6 +21,7 @@ from anew.core.rebuild import Rebuild, RebuildStatus
 from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus
 from anew.log.interface import Appended, TopicPartition
 from anew.segments.basefile import read_rows
+from anew.segments.layout import version_path
 from anew.segments.manifest import parse_manifest
 from anew.testing.builders import FABRIC, VALUE_SCHEMA
 from anew.testing.memory.catalog import Tables
@@ -113,6 +114,8 @@ class Invariants:
             after = store.version(version.number)
             if after is not None:
                 self._check_reassigned(version, after)
+                if version.manifest is None and after.manifest is not None:
+                    self._check_sealed(store, after)
             if after is not None and version.statuses.get(FABRIC) in SERVABLE:
                 frozen = ("start", "ttl_floor_ms", "tombstone_floor_ms", "config", "manifest")
                 moved = [name for name in frozen if getattr(version, name) != getattr(after, name)]
@@ -127,6 +130,13 @@ class Invariants:
             self.breach("closed before the swap", f"{version.name_in(store.name)} has no stop (R10)")
         else:
             self._check_ready(store, version)
+
+    def _check_sealed(self, store: Store, version: Version) -> None:
+        """The driver that seals is the newest one (rule R22)."""
+        rebuild = next(r for r in self._rebuilds if r.id == version.rebuild)
+        directory = version_path(store.uid, version.number, rebuild.id, rebuild.epoch)
+        if version.manifest is None or not version.manifest.path.startswith(f"{directory}/"):
+            self.breach("the newest driver seals", f"{version.name_in(store.name)}: {version.manifest} (R22)")
 
     def _check_begun(self, store: Store, version: Version) -> None:
         """A new version's floors and start (rules R11, R12, R13)."""

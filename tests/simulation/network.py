@@ -11,6 +11,7 @@ from tests.simulation.world import Process, ProcessDied, World
 
 _T = TypeVar("_T")
 _ANSWER_MS = 10_000.0
+THE_LOG = "the log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,8 @@ class Network:
         faults = self.faults.get(process.kind, NONE)
         if random.random() < faults.delay:
             world.sleep(random.random() * 3_000)
-        if random.random() < faults.fail:
+        deaf = called.what == THE_LOG and process.deaf_until_ms > world.now_ms
+        if random.random() < faults.fail or deaf:
             self.say(f"{process.name} cannot reach: {called.what}")
             raise Unreachable(called.unreachable, f"{called.what} does not answer")
         result = act()

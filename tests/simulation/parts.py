@@ -166,7 +166,7 @@ class ControllerPart:
             new_id=machines.new_id,
             limits=LIMITS,
         )
-        self._reconciler = Reconciler(self.context)
+        self._reconciler = Reconciler(self.context, machines.seconds)
         self._world = world
         world.spawn(self.process, self._reconcile)
 

@@ -37,6 +37,7 @@ class Scene:
     machines: Machines
     counts: dict[str, int] = field(default_factory=dict)
     drivers: list[Process] = field(default_factory=list)
+    is_calm: bool = False
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:

@@ -24,6 +24,9 @@ from tests.simulation.parts import SimulatedClient, store_client
 from tests.simulation.scene import KEY, STORE, VALUE, NothingThere, Scene
 
 _STEP_BACK_MS = 500
+_ASLEEP_MS = 4_450
+_TAKEN_AFTER_MS = 4_350
+"""A driver may be taken over when it was silent for half a lease, and is still asleep then."""
 
 
 class Steps(Scene):
@@ -172,6 +175,21 @@ class Steps(Scene):
         if not running:
             raise NothingThere("no rebuild runs")
         self._drive("resume", lambda driver: resume_rebuild(running[0].id, self._run(driver)))
+
+    def take_over(self, begun_ms: int) -> None:
+        """A driver falls asleep in a repush, another one takes it over, and the first wakes up beside it."""
+        self.repush("")
+        self.world.sleep(begun_ms)
+        self.drivers[-1].stopped_until_ms = self.world.now_ms + _ASLEEP_MS
+        self.world.sleep(_TAKEN_AFTER_MS)
+        self.resume()
+
+    def repush_unheard(self, which: int, keys: tuple[str, ...]) -> None:
+        """A repush, and writes on top of it that a node cannot read while it loads."""
+        self._one("node", which).deaf_until_ms = self.world.now_ms + 12_000
+        self.repush("")
+        self.world.sleep(1_500)
+        self.write(keys, None)
 
     def kill(self) -> None:
         """Somebody ends the newest rebuild."""

@@ -21,7 +21,7 @@ from tests.simulation.world import TooLong
 
 _LONGEST_MS = 600_000.0
 _CALM_MS = 240_000.0
-_STEP_MS = 4_000.0
+_STEP_MS = 2_500.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,11 @@ class Story(Steps):
     def _calm_down(self) -> None:
         """No more trouble: everything must arrive where it should be."""
         self._say("— calm")
+        self.is_calm = True
         self._faults(0.0)
         self.machines.network.doomed.clear()
         for process in self._processes():
-            process.cut_off_until_ms = process.stopped_until_ms = 0.0
+            process.cut_off_until_ms = process.stopped_until_ms = process.deaf_until_ms = 0.0
             process.skew_ms = 0
         for name in [n for n, part in self.machines.controllers.items() if part.process.dead]:
             self._start_controller(name)
@@ -144,7 +145,7 @@ class Story(Steps):
         store = store_client(self.machines, self.reader, STORE)
         keys = list(KEYS)
         while True:
-            self.world.sleep(1_500)
+            self.world.sleep(5_000 if self.is_calm else 1_500)
             try:
                 found = store.get_many(keys)
             except (AnewError, httpx.HTTPError) as error:

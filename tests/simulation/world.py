@@ -40,6 +40,7 @@ class Process:
         skew_ms: How far its clock is off.
         stopped_until_ms: It stands still until then (SIGSTOP).
         cut_off_until_ms: Other processes do not hear from it until then, nor it from them.
+        deaf_until_ms: The log does not answer it until then.
         ends: Called when it dies, to let go of what a system takes from a dead process (locks).
     """
 
@@ -50,6 +51,7 @@ class Process:
     dead: bool = False
     stopped_until_ms: float = 0.0
     cut_off_until_ms: float = 0.0
+    deaf_until_ms: float = 0.0
     ends: list[Callable[[], None]] = field(default_factory=list)
 
 

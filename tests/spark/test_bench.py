@@ -33,12 +33,12 @@ def test_a_bench_ends_with_its_outcome(
     last = outcome["measured"][-1]
     assert set(outcome["growth"]) == {*last["sides"], *last["values"]}
     assert [claim["name"] for claim in outcome["claims"]] == [claim.name for claim in BENCHES[name].claims]
-    assert all(claim["value"] > 0 for claim in outcome["claims"])
+    assert all(claim["value"] > 0 for claim in outcome["claims"] if claim["target"] != "≤ 0")
     assert list(tmp_path.iterdir()) == []
 
 
 def _check_size(found: dict[str, Any]) -> None:
-    assert found["sides"]
+    assert found["sides"] or found["values"]
     for side in found["sides"].values():
         assert 0 < side["min_seconds"] <= side["median_seconds"] <= side["max_seconds"]
         assert side["per_second"] > 0

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import httpx
 
+from anew.api.connecting import tls_error
 from anew.core.errors import AnewError, Failed, OutcomeUnknown, Unreachable, error_from_json
 
 _NOT_SENT = (
@@ -29,13 +30,16 @@ def translated(url: str, look_up: str | None) -> Iterator[None]:
         look_up: The command that tells what became of the request; None for a request that changes nothing.
 
     Raises:
-        Unreachable: ``controller_unreachable``: nothing was changed.
+        Unreachable: ``controller_unreachable``, ``tls_untrusted``, ``tls_failed``: nothing was changed.
         OutcomeUnknown: ``answer_lost``: the request was sent and may have been carried out.
     """
     try:
         yield
     except httpx.HTTPError as error:
         found = f"{url}: {type(error).__name__}: {error}"
+        untrusted = tls_error(error, found) if isinstance(error, _NOT_SENT) else None
+        if untrusted is not None:
+            raise untrusted from error
         if look_up is None or isinstance(error, _NOT_SENT):
             raise _unreachable(found) from error
         raise _lost(found, look_up) from error

@@ -12,6 +12,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from anew.api.answers import check, translated, unexpected
+from anew.api.connecting import headers_of, trust_of
 from anew.api.models import (
     BeginRebuild,
     ClusterInfo,
@@ -36,6 +37,7 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.api.security import NOBODY, Credentials
 from anew.core.feed import PositionMap
 from anew.core.rebuild import Rebuild
 
@@ -74,6 +76,7 @@ class ControllerClient:
         timeout_seconds: float = 10.0,
         actor: str = "anonymous",
         transport: httpx.BaseTransport | None = None,
+        credentials: Credentials = NOBODY,
     ) -> None:
         """Connect lazily.
 
@@ -82,11 +85,16 @@ class ControllerClient:
             timeout_seconds: How long each request may take, beside what it asks the controller to wait.
             actor: Who asks, for the history; characters that a header cannot carry are percent-encoded.
             transport: In place of the network.
+            credentials: Who asks, to servers that ask for tokens, and whose certificates are trusted.
+
+        Raises:
+            InvalidRequest: ``bad_tls_ca``.
         """
         self._url = url.rstrip("/")
         self._timeout_seconds = timeout_seconds
         self._http = httpx.Client(
-            headers={"anew-actor": quote(actor, safe=" @.:+-_/")},
+            headers={"anew-actor": quote(actor, safe=" @.:+-_/")} | headers_of(credentials),
+            verify=trust_of(credentials),
             limits=httpx.Limits(keepalive_expiry=_KEEP_ALIVE_SECONDS),
             transport=transport,
         )

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from anew.api.connecting import headers_of, tls_error, trust_of
 from anew.api.node_wire import (
     AVRO_TYPE,
     HEADER_CURRENT_VERSION,
@@ -21,6 +22,7 @@ from anew.api.node_wire import (
     decode_page,
     encode_keys,
 )
+from anew.api.security import NOBODY, Credentials
 from anew.api.verifying import AimVerify, EntriesPage, VerifyStage, VerifyView
 from anew.core.errors import Failed, Refused, Unreachable, error_from_json
 from anew.core.feed import PositionMap
@@ -28,8 +30,9 @@ from anew.core.feed import PositionMap
 _OK = 200
 _NOT_FOUND = 404
 _SERVER_ERRORS = 500
-_REFUSALS = frozenset({403, 410, 421})
-"""What a node refuses for reasons of its own: reads are disabled, the version is gone, it is not held here."""
+_REFUSALS = frozenset({401, 403, 410, 421})
+"""What a node refuses for reasons of its own: no right, reads are disabled, the version is gone, not held here."""
+_REPLICAS_ASKED = 3
 _ENTRIES_SECONDS = 300.0
 """The node's loader, which lists them, may have a load to finish first."""
 
@@ -68,21 +71,40 @@ class NodeClient:
     `Refused` codes ``not_here``, ``version_gone``, ``other_store``, ``reads_disabled``.
     """
 
-    def __init__(self, timeout_seconds: float = 10.0, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        timeout_seconds: float = 10.0,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        credentials: Credentials = NOBODY,
+    ) -> None:
         """Connect lazily.
 
         Args:
-            timeout_seconds: How long each request may take.
+            timeout_seconds: How long each request may take; a read a third of it, so that others can be asked in time.
             transport: In place of the network.
+            credentials: Who asks, and whose certificates are trusted.
+
+        Raises:
+            InvalidRequest: ``bad_tls_ca``.
         """
         self._timeout_seconds = timeout_seconds
+        self._read_seconds = timeout_seconds / _REPLICAS_ASKED
         limits = httpx.Limits(keepalive_expiry=4.0)
-        self._http = httpx.Client(timeout=timeout_seconds, limits=limits, trust_env=False, transport=transport)
+        self._http = httpx.Client(
+            headers=headers_of(credentials),
+            verify=trust_of(credentials),
+            timeout=timeout_seconds,
+            limits=limits,
+            trust_env=False,
+            transport=transport,
+        )
 
     def batch(self, url: str, address: Address, keys: list[bytes]) -> tuple[BatchAnswer, Seen]:
         """The cells of many keys, all of the addressed version."""
         path = f"{_path(address)}/keys:batch"
-        answer = self._send("POST", url, path, address, content=encode_keys(keys))
+        content = encode_keys(keys)
+        answer = self._send("POST", url, path, address, content=content, timeout=self._read_seconds)
         _check(answer)
         batch = decode_answer(answer.content)
         if len(batch.results) != len(keys):
@@ -93,7 +115,7 @@ class NodeClient:
         """The next page of a (partition, sub-partition)'s records in key order."""
         query = {"sub": str(place[1])} | ({} if after is None else {"after": _encoded(after)})
         path = f"{_path(address)}/partitions/{place[0]}/scan"
-        answer = self._send("GET", url, path, address, params=query)
+        answer = self._send("GET", url, path, address, params=query, timeout=self._read_seconds)
         _check(answer)
         return decode_page(answer.content), _seen(answer)
 
@@ -169,7 +191,9 @@ class NodeClient:
         try:
             return self._http.request(method, url + path, headers=headers, **request)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _unreachable(f"{url}: {type(error).__name__}: {error}") from error
+            found = f"{url}: {type(error).__name__}: {error}"
+            untrusted = tls_error(error, found)
+            raise (_unreachable(found) if untrusted is None else untrusted) from error
 
 
 def _path(address: Address) -> str:

@@ -23,6 +23,7 @@ HEADER_STORE_REVISION = "anew-store-revision"
 AVRO_TYPE = "application/avro"
 JSON_TYPE = "application/json"
 MAX_BATCH_KEYS = 10_000
+_LONG_BITS = 64
 
 
 class KeyState(StrEnum):
@@ -106,17 +107,50 @@ def decode_keys(body: bytes) -> list[bytes]:
     Raises:
         InvalidRequest: ``bad_batch``: no such body, or more than `MAX_BATCH_KEYS` keys.
     """
+    # A body of that many bytes cannot hold more keys; of a longer one they are counted before any is made.
+    if len(body) > MAX_BATCH_KEYS:
+        _check_count(body)
     try:
         keys: list[bytes] = read_body(native_schema(_KEYS), body)
     except Failed as failed:
         raise InvalidRequest(
             "bad_batch", "the body is no batch of keys", found=failed.found, expected="an Avro array of bytes"
         ) from None
-    if len(keys) > MAX_BATCH_KEYS:
-        raise InvalidRequest(
-            "bad_batch", "the batch has too many keys", found=len(keys), expected=f"at most {MAX_BATCH_KEYS}"
-        )
     return keys
+
+
+def _check_count(body: bytes) -> None:
+    """Raise when an array of bytes has too many items; one that is broken is left to whoever reads it."""
+    at, total = 0, 0
+    try:
+        while True:
+            count, at = _long(body, at)
+            if count < 0:  # such a block says how long it is, too
+                count, (_, at) = -count, _long(body, at)
+            total += count
+            if total > MAX_BATCH_KEYS:
+                raise InvalidRequest(
+                    "bad_batch", "the batch has too many keys", found=total, expected=f"at most {MAX_BATCH_KEYS}"
+                )
+            if count == 0:
+                return
+            for _ in range(count):
+                length, at = _long(body, at)
+                at += max(length, 0)
+    except IndexError:
+        return
+
+
+def _long(body: bytes, at: int) -> tuple[int, int]:
+    """An Avro long and where it ends."""
+    value, shift = 0, 0
+    while True:
+        byte = body[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80 or shift > _LONG_BITS:
+            return (value >> 1) ^ -(value & 1), at
 
 
 def encode_answer(answer: BatchAnswer) -> bytes:

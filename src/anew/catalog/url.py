@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING
 
 from anew.core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -25,6 +27,9 @@ def parse_catalog_url(text: str) -> sa.URL:
     Raises:
         InvalidRequest: ``bad_catalog``; the URL is shown without its password.
     """
+    # Half a second to import, for whoever only reads the settings.
+    import sqlalchemy as sa
+
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError) as error:

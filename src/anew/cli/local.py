@@ -48,12 +48,15 @@ def up(
     json_output: Json = False,
 ) -> None:
     """Start an embedded cluster: controller and nodes as processes. Runs until Ctrl-C unless detached."""
+    from anew.runtime.controlling import cluster_deep_store
+
     flags = {name: value for name, value in (("nodes", nodes), ("port", port), ("bind", bind)) if value is not None}
     settings = resolve(dict(flags))
     home = Home(settings.home)
     with home.lock():
         planned = planned_cluster(settings, home, tuple(fabric if fabric is not None else ()))
         check_ports(planned)
+        cluster_deep_store(settings, home, planned.fabric).check()
     starter = start_detached(home, planned) if detach else None
     if starter is None:
         log_to_file(home.log_file("supervisor"), "supervisor", settings.text("log_level"))
@@ -61,7 +64,7 @@ def up(
         Supervisor(settings, planned, home).run()
         return
     try:
-        wait_until_up(home, planned, starter)
+        wait_until_up(home, planned, settings, starter)
     except AnewError:
         stop(home)
         raise
@@ -194,10 +197,11 @@ def settings_show(*, json_output: Json = False) -> None:
 def demo_stores(
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running afterwards.")] = False,
+    every: Annotated[int, typer.Option("--every", min=1, max=100, help="Take one flight of so many alone.")] = 1,
     json_output: Json = False,
 ) -> int:
     """Push real flights, write on top, repush under load, check every key, roll back, swap forward."""
-    summary = run_demo(print_step=lambda text: err().print(text), keep=keep)
+    summary = run_demo(print_step=lambda text: err().print(text), keep=keep, every=every)
     if json_output:
         print_json(summary.to_json())
     else:

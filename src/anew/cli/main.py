@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from anew.cli import catalog, completions, lifecycle, local, making, reads, rebuilds, stores, upkeep
+from anew.cli import catalog, completions, lifecycle, local, making, reads, rebuilds, stores, tokens, upkeep
 from anew.cli.output import print_error, print_json
 from anew.core.errors import AnewError, InvalidRequest
 from anew.runtime.logs import log_to_stderr
+from anew.runtime.security import keep_files_private
 
 INTERRUPTED = 130
 
@@ -60,10 +61,12 @@ lifecycle.add_to(app)
 reads.add_to(app)
 upkeep.add_to(app)
 catalog.add_to(app)
+tokens.add_to(app)
 
 
 def run(arguments: list[str] | None = None) -> None:
     """The console script: runs a command and ends with its exit code."""
+    keep_files_private()
     code = run_command(sys.argv[1:] if arguments is None else arguments)
     try:
         sys.stdout.flush()

@@ -15,11 +15,10 @@ from anew.cli.output import Json, out, print_json, print_table
 from anew.cli.session import Conf, Defines, Detach, Jars, Master, Properties, RequestId, cluster, comma_list, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.plan import Plan
-from anew.core.planning import PushOptions, RepushRequest
+from anew.core.planning import PushOptions
 from anew.core.properties import parse_properties, read_properties
 from anew.core.store import RebuildKind
 from anew.rebuild.inputs import PushRequest
-from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
 from anew.runtime.clock import new_id
 from anew.runtime.connect import Cluster, SparkChoice
 from anew.runtime.drive import start_driver
@@ -69,12 +68,12 @@ def push(
     json_output: Json = False,
 ) -> int:
     """Make a new version from files (CSV, Parquet, JSON lines, Avro) and put it into service."""
-    given = parse_properties(_properties(properties, define))
+    given = _properties(properties, define)
+    of_store = parse_properties(given).source_kafka and not inputs and not empty
     spark, fabrics = spark_choice(master, conf, jars), comma_list(target_fabrics)
     with cluster() as connected:
-        if given.source_kafka and not inputs and not empty:
-            repushed = RepushRequest(given, target_fabrics=fabrics, defer_swap=defer_swap)
-            plan = make_checked_repush_plan(connected.controller, name, repushed)
+        if of_store:
+            plan = connected.plan_repush(name, properties=given, target_fabrics=fabrics, defer_swap=defer_swap)
         else:
             request = PushRequest(
                 inputs=_needed(inputs, empty=empty),
@@ -88,7 +87,7 @@ def push(
                 as_of_ms=_time_ms(as_of),
             )
             options = PushOptions(allow_undying, fabrics, defer_swap)
-            plan = make_push_plan(connected.controller, name, request, given, options)
+            plan = connected.plan_push(name, request, properties=given, options=options)
         return _run(connected, plan, spark, _Asked(dry_run, json_output, request_id, detach))
 
 
@@ -120,9 +119,13 @@ def repush(
                 raise InvalidRequest("contradiction", "a plan says it all", found="--plan with other options")
             plan = _read_plan(plan_file, name)
         else:
-            fabrics = comma_list(target_fabrics)
-            request = RepushRequest(parse_properties(given), allow_not_serving, fabrics, defer_swap)
-            plan = make_checked_repush_plan(connected.controller, name, request)
+            plan = connected.plan_repush(
+                name,
+                properties=given,
+                allow_not_serving=allow_not_serving,
+                target_fabrics=comma_list(target_fabrics),
+                defer_swap=defer_swap,
+            )
         return _run(connected, plan, spark, _Asked(dry_run, json_output, request_id, detach))
 
 

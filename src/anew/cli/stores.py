@@ -12,14 +12,12 @@ import typer
 from anew.api.models import CreateStore, UpdateStore
 from anew.cli.output import Json, out, print_error, print_json, print_table
 from anew.cli.session import RequestId, Settings, cluster, pairs, schema_text
-from anew.client.verdict import ReplicaVerdict, Verification
-from anew.client.verify import DEFAULT_TIMEOUT_SECONDS
+from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, ReplicaVerdict, Verification
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.feed import PositionMap
 from anew.core.planning import RepushRequest
 from anew.core.settings import Takes
 from anew.core.store import parse_version, takes_effect
-from anew.rebuild.planner import make_repush_plan
 from anew.runtime.connect import Cluster
 from anew.runtime.partitioners import source_for
 
@@ -246,6 +244,8 @@ def _position(text: str) -> PositionMap:
 
 def _cost(connected: Cluster, name: str) -> dict[str, Any] | None:
     """What a repush would cost now, None when none can be planned."""
+    from anew.rebuild.planner import make_repush_plan
+
     try:
         plan = make_repush_plan(connected.controller, name, RepushRequest())
     except AnewError:

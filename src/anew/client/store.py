@@ -23,6 +23,7 @@ _T = TypeVar("_T")
 _RETRY_SECONDS = 10.0
 _PAUSE_SECONDS = 0.05
 _SUSPECT_SECONDS = 2.0
+_LONGEST_SUSPECT_SECONDS = 30.0
 _BATCH_KEYS = 2_000
 _HOLD_SECONDS = 120
 _MOVED = frozenset(
@@ -77,6 +78,7 @@ class Store:
         self._schemas: dict[str, AvroSchema] = {}
         self._turn = 0
         self._suspect_until: dict[tuple[str, int | None], float] = {}
+        self._silences: dict[str, int] = {}
 
     @property
     def name(self) -> str:
@@ -237,20 +239,31 @@ class Store:
     def _ask(
         self, routing: Routing, node: str, partitions: Collection[int], request: Callable[[str], tuple[_T, Seen]]
     ) -> _T:
-        """Ask a node; one that does not answer is avoided for a while, one that says not_here for these partitions."""
+        """Ask a node; one that does not answer is avoided for a while, one that says not_here for these partitions.
+
+        One that failed to answer is asked again as soon as there is nobody else.
+        """
         try:
             answer, seen = request(routing.nodes[node])
         except AnewError as error:
-            lacking = partitions if error.code == "not_here" else ()
-            self._avoid(node, (None,) if isinstance(error, Unreachable) else lacking)
+            if isinstance(error, Unreachable):
+                self._avoid_silent(node)
+            elif error.code == "not_here":
+                self._avoid(node, partitions)
             raise
+        self._silences.pop(node, None)
         self._routing.notice(seen.current, seen.revision)
         return answer
 
-    def _avoid(self, node: str, partitions: Collection[int | None]) -> None:
+    def _avoid_silent(self, node: str) -> None:
+        """Ask others in the node's stead, longer each time: one that hangs costs a reader the time of a request."""
+        silences = self._silences[node] = self._silences.get(node, 0) + 1
+        self._avoid(node, (None,), min(_SUSPECT_SECONDS * 2 ** (silences - 1), _LONGEST_SUSPECT_SECONDS))
+
+    def _avoid(self, node: str, partitions: Collection[int | None], seconds: float = _SUSPECT_SECONDS) -> None:
         """Ask others of these partitions for a while; None stands for all that the node holds."""
         self._turn += 1
-        until = self._clock_seconds() + _SUSPECT_SECONDS
+        until = self._clock_seconds() + seconds
         self._suspect_until.update({(node, partition): until for partition in partitions})
 
     def _page(self, number: int, place: tuple[int, int], after: bytes | None) -> ScanPage:

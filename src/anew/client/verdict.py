@@ -11,6 +11,8 @@ from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.feed import Position
 from anew.core.fingerprint import Fingerprint
 
+DEFAULT_TIMEOUT_SECONDS = 600.0
+"""How long nodes may take."""
 _EXAMPLES = 5
 
 Kind = Literal["missing", "left over", "different"]

@@ -20,7 +20,7 @@ from anew.api.node_http import Address, NodeClient
 from anew.api.verifying import MAX_WAIT_SECONDS, PartState, VerifiedReplica, VerifyStage, VerifyView
 from anew.client.differences import Differences, Scan
 from anew.client.expectation import Expectation, Place, expectation_of
-from anew.client.verdict import Expected, ReplicaVerdict, Verification, verdict_error
+from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Expected, ReplicaVerdict, Verification, verdict_error
 from anew.core.errors import AnewError, Refused, Unreachable
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.feedreads import start_of, stop_of
@@ -29,7 +29,6 @@ from anew.core.store import Store, Version
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log, TopicPartition
 
-DEFAULT_TIMEOUT_SECONDS = 600.0
 _ATTEMPTS = 3
 _KEEP_ALIVE_SECONDS = 30.0
 _STAND_SECONDS = 5.0

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
-from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
 
+from anew.api.gate import Gate
 from anew.api.models import (
     BeginRebuild,
     ClusterInfo,
@@ -19,7 +19,6 @@ from anew.api.models import (
     DesiredState,
     DrainNode,
     EndRebuild,
-    ErrorAnswer,
     Heartbeat,
     HeartbeatAnswer,
     HoldVersion,
@@ -36,44 +35,28 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.api.security import OPEN_SERVER, ServerSecurity
 from anew.controller import collecting, draining, pausing, rebuilds, restoring, resuming, stores, swaps, views
+from anew.controller.admission import Admission, guarded
 from anew.controller.context import Context, store_named
 from anew.controller.metrics import registry_of
 from anew.controller.nodes import desired_state, node_views, reached_position, take_report
 from anew.controller.watch import Watch
-from anew.core.errors import AnewError, Unreachable
+from anew.core.errors import AnewError, InvalidRequest, Unreachable
+from anew.core.grants import Unauthorized
 from anew.core.rebuild import Rebuild
 
 Actor = Annotated[str, Header(alias="anew-actor")]
 
 
-_ERRORS = {
-    404: "What the request names does not exist; nothing was changed.",
-    409: "Not allowed in the present state; nothing was changed.",
-    422: "The request is wrong; nothing was changed.",
-    503: "Something that is needed does not answer; nothing was changed.",
-}
-
-
-class _Route(APIRoute):
-    """A route whose docstring is its summary, with the error answers that requests of its kind may get."""
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        changes = {"POST", "PATCH", "DELETE"}.intersection(options["methods"])
-        never = {status for status, there in ((404, "{" in path), (409, changes)) if not there}
-        if path.startswith("/v1/"):
-            errors = {s: {"model": ErrorAnswer, "description": _ERRORS[s]} for s in _ERRORS if s not in never}
-            options["responses"] = errors | options["responses"]
-        options["summary"] = str(endpoint.__doc__).split(";")[0].rstrip(".")
-        super().__init__(path, endpoint, **options)
-
-
-def make_app(context: Context, watch: Watch) -> FastAPI:
+def make_app(context: Context, watch: Watch, security: ServerSecurity = OPEN_SERVER) -> FastAPI:
     """The application over the controller's collaborators."""
-    app = FastAPI(title="anew controller", version=context.release, docs_url="/docs")
-    app.router.route_class = _Route
+    app = FastAPI(title="anew controller", version=context.release, docs_url="/docs", redoc_url=None)
+    gate = Gate(security.tokens, context.clock)
+    app.router.route_class = guarded(Admission(context, gate, security.limits))
     app.add_exception_handler(AnewError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_no_route)
     _add_stores(app, context, watch)
     _add_rebuilds(app, context, watch)
     _add_nodes(app, context, watch)
@@ -309,7 +292,17 @@ def _on_error(_request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, AnewError):
         raise error
     status = error.http_status if not isinstance(error, Unreachable) else 503
-    return JSONResponse({"error": error.to_json()}, status_code=status)
+    headers = {"www-authenticate": "Bearer"} if status == Unauthorized.http_status else None
+    return JSONResponse({"error": error.to_json()}, status_code=status, headers=headers)
+
+
+def _on_no_route(request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, HTTPException):
+        raise error
+    code = {404: "unknown_path", 405: "bad_method"}.get(error.status_code, "bad_request")
+    found = f"{request.method} {request.url.path}"
+    body = InvalidRequest(code, f"there is nothing here: {error.detail}", found=found, expected="see /docs").to_json()
+    return JSONResponse({"error": body}, status_code=error.status_code, headers=error.headers)
 
 
 def _on_invalid(_request: Request, error: Exception) -> JSONResponse:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from anew.api.models import LogLocation
 from anew.catalog.change import Change, Operation, Put, PutStore
 from anew.catalog.interface import Catalog
-from anew.core.errors import Failed, NotFound, Refused
+from anew.controller.attention import Attention
+from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
 from anew.core.retention import REPUSH_SOURCE_WAIT_SECONDS
 from anew.core.store import Store
 from anew.core.suggest import did_you_mean
@@ -73,6 +74,7 @@ class Context:
         new_id: A fresh unique id.
         release: This release's version, for answers.
         launch: Starts a driver process for a scheduled repush: (store, request id).
+        attention: Since when this controller listens to drivers and nodes.
     """
 
     catalog: Catalog
@@ -82,6 +84,7 @@ class Context:
     limits: Limits = field(default_factory=Limits)
     release: str = "0"
     launch: Callable[[str, str], None] = _launches_nothing
+    attention: Attention = field(default_factory=Attention)
 
     def operation(self, what: str, subject: str, actor: str, **detail: object) -> Operation:
         """A line of history for a change that is about to be made."""
@@ -105,6 +108,16 @@ def store_named(context: Context, name: str) -> Store:
             hint=did_you_mean(name, known),
         )
     return store
+
+
+def request_id_reused(request_id: str | None) -> InvalidRequest:
+    """The error of a request whose id was used before with another body (rule R22)."""
+    return InvalidRequest(
+        "request_id_reused",
+        "the request id was used before with another body",
+        found=request_id,
+        expected="a new id for a new request",
+    )
 
 
 def change_store(

@@ -17,7 +17,7 @@ from anew.catalog.change import Change, NodeRecord, PutDeadLetters
 from anew.controller.context import Context, Fabric
 from anew.controller.draining import drained, removed
 from anew.core.admission import Rejection
-from anew.core.errors import InvalidRequest, Refused
+from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.feed import FeedPartition, PositionMap
 from anew.core.store import SERVABLE, Store, Version
 
@@ -38,15 +38,30 @@ def live_reports(context: Context, fabric: str) -> list[NodeReport]:
 
 
 def alive_nodes(context: Context, fabric: str) -> list[str]:
-    """The ids of the fabric's nodes that are alive and may get replicas."""
+    """The ids of the fabric's nodes that are alive and may get replicas.
+
+    Raises:
+        Unreachable: ``nodes_not_heard``: this controller has not listened for long enough to know which are alive.
+    """
     flags = context.catalog.flags()
-    return [report.node for report in live_reports(context, fabric) if not drained(flags, report.node)]
+    alive = [report.node for report in live_reports(context, fabric) if not drained(flags, report.node)]
+    listened = context.attention.listened_for(context.limits.node_alive_seconds, context.clock())
+    known = {r.id for r in context.catalog.nodes() if r.fabric == fabric and not drained(flags, r.id)}
+    if not listened and known - set(alive):
+        raise Unreachable(
+            "nodes_not_heard",
+            "the controller was just started and has not heard of all nodes yet",
+            found=sorted(alive),
+            expected=sorted(known),
+            hint=f"try again; after {context.limits.node_alive_seconds:g} s the others count as away",
+        )
+    return alive
 
 
 def usable_nodes(context: Context, fabric: str) -> list[str]:
     """The fabric's nodes that are not lost, alive or away for less than the limit, and that are not drained."""
-    flags = context.catalog.flags()
-    oldest_ms = context.clock() - int(context.limits.node_lost_seconds * 1000)
+    flags, lost_seconds, now_ms = context.catalog.flags(), context.limits.node_lost_seconds, context.clock()
+    oldest_ms = now_ms - int(lost_seconds * 1000) if context.attention.listened_for(lost_seconds, now_ms) else 0
     records = (r for r in context.catalog.nodes() if r.fabric == fabric and r.last_seen_ms >= oldest_ms)
     return [record.id for record in records if not drained(flags, record.id)]
 

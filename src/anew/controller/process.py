@@ -7,29 +7,30 @@ from types import FrameType
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
+from anew.api.security import HEAD_BYTES, KEEP_ALIVE_SECONDS, OPEN_SERVER, ServerSecurity
 from anew.controller.app import make_app
 from anew.controller.context import Context
+from anew.controller.patience import patient_for
 from anew.controller.reconcile import Reconciler
 from anew.controller.watch import Watch
 from anew.core.errors import AnewError
 
 _LOG = structlog.get_logger("anew.controller")
-_ROUND_SECONDS = 0.25
+_ROUND_SECONDS = 0.5
+"""Changes and reports that come here begin a round at once; this is for what others change, and for the clock."""
 
 
 class ControllerServer:
     """Serves and reconciles. `run` blocks; `stop` may be called from any thread or signal handler."""
 
-    def __init__(self, context: Context, address: str, port: int) -> None:
+    def __init__(self, context: Context, address: str, port: int, security: ServerSecurity = OPEN_SERVER) -> None:
         """Prepare, without listening yet."""
         self._watch = Watch(context.catalog.revision)
         self._reconciler = Reconciler(context)
-        app = make_app(context, self._watch)
-        config = uvicorn.Config(
-            app, host=address, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=3
-        )
-        self._server = _Server(config, self._watch)
+        app = make_app(context, self._watch, security)
+        self._server = _Server(_config(app, address, port, security), self._watch)
 
     def run(self) -> None:
         """Serve until `stop` or SIGTERM."""
@@ -85,6 +86,26 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def run_controller(context: Context, address: str, port: int) -> None:
+def run_controller(context: Context, address: str, port: int, security: ServerSecurity = OPEN_SERVER) -> None:
     """Run a controller in this process until SIGTERM or SIGINT."""
-    ControllerServer(context, address, port).run()
+    ControllerServer(context, address, port, security).run()
+
+
+def _config(app: FastAPI, address: str, port: int, security: ServerSecurity) -> uvicorn.Config:
+    limits = security.limits
+    return uvicorn.Config(
+        app,
+        host=address,
+        port=port,
+        http=patient_for(limits.head_seconds),
+        ws="none",
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=int(KEEP_ALIVE_SECONDS),
+        server_header=False,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        ssl_certfile=security.certificate,
+        ssl_keyfile=security.key,
+    )

@@ -15,6 +15,7 @@ from anew.core.errors import AnewError, Failed
 from anew.core.retention import low_water, retirable
 from anew.core.store import Store, Version, VersionStatus
 from anew.log.interface import TopicPartition
+from anew.segments.layout import store_path
 from anew.segments.manifest import parse_manifest
 
 _LOG = structlog.get_logger("anew.controller")
@@ -35,7 +36,7 @@ def collect(context: Context, store: Store, actor: str = "controller") -> None:
                 return present, ()
             version = lifecycle.existing(present, number)
             return lifecycle.retire(present, number, context.clock()), tuple(
-                PutReclaim(_tree(context, present, version, fabric, why)) for fabric in version.statuses
+                PutReclaim(files_of(context, present, version, fabric, why)) for fabric in version.statuses
             )
 
         operation = context.operation("retire version", store.name, actor, version=number, why=found)
@@ -68,9 +69,34 @@ def reclaim_due(context: Context) -> None:
 
 def orphans_of(context: Context, store: Store, version: Version, fabric: str) -> Reclaim:
     """The note that files of ended attempts, which no manifest names, lie beside a sealed version's."""
-    due_ms = context.clock() + int(context.limits.reclaim_grace_seconds * 1000)
     target = f"{store.uid}\n{version.number}"
-    return Reclaim(f"{version.path}/orphans@{fabric}", "orphans", fabric, target, due_ms, "files of ended attempts")
+    path = f"{version.path}/orphans@{fabric}"
+    return Reclaim(path, "orphans", fabric, target, _due_ms(context), "files of ended attempts")
+
+
+def files_of(context: Context, store: Store, version: Version, fabric: str, why: str) -> Reclaim:
+    """The note that the files of a retired version are to go after the grace."""
+    target = f"{store.uid}\n{version.number}"
+    return Reclaim(f"{version.path}@{fabric}", "tree", fabric, target, _due_ms(context), f"{store.name}: {why}")
+
+
+def all_of(context: Context, store: Store) -> list[Reclaim]:
+    """The notes that all files and topics of a deleted store are to go after the grace."""
+    name, due_ms = store.name, _due_ms(context)
+    files = [
+        Reclaim(f"{store.uid}/files/{f}", "tree", f, store_path(store.uid), due_ms, f"{name} was deleted")
+        for f in store.fabrics
+    ]
+    topics = [
+        Reclaim(f"{store.uid}/{x.id}", "topic", x.fabric, f"{x.topic}\n{x.topic_uid}", due_ms, f"{name} deleted")
+        for x in store.feeds
+    ]
+    return files + topics
+
+
+def _due_ms(context: Context) -> int:
+    """When the grace ends of what is noted now."""
+    return context.clock() + int(context.limits.reclaim_grace_seconds * 1000)
 
 
 def move_low_water(context: Context, store: Store) -> None:
@@ -97,12 +123,6 @@ def move_low_water(context: Context, store: Store) -> None:
         return present.model_copy(update={"feeds": feeds}), tuple(puts)
 
     change_store(context, store.uid, context.operation("low water", store.name, "controller"), change)
-
-
-def _tree(context: Context, store: Store, version: Version, fabric: str, why: str) -> Reclaim:
-    due_ms = context.clock() + int(context.limits.reclaim_grace_seconds * 1000)
-    target = f"{store.uid}\n{version.number}"
-    return Reclaim(f"{version.path}@{fabric}", "tree", fabric, target, due_ms, f"{store.name}: {why}")
 
 
 def _truncation(fabric: str, topic: str, uid: str, partition: int, offset: int, due_ms: int) -> Reclaim:

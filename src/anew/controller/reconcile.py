@@ -7,7 +7,8 @@ anywhere leaves work that the next round finds again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -39,18 +40,22 @@ class Reconciler:
 
     Attributes:
         context: The controller's collaborators.
+        clock_seconds: A monotonic clock, by which a controller notices that it stood still.
     """
 
     context: Context
+    clock_seconds: Callable[[], float] = time.monotonic
     _low_water_at_ms: int = field(default=0)
     _memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing remembered."""
         self._memory = Memory(self.context)
+        self._listen()
 
     def round(self) -> None:
         """Take each store one step further; an error of one store does not hold up the others."""
+        self._listen()
         reports = {fabric: live_reports(self.context, fabric) for fabric in self.context.fabrics}
         for store in self.context.catalog.stores():
             try:
@@ -69,6 +74,10 @@ class Reconciler:
     def remember(self) -> None:
         """Write down in the deep stores what a lost catalog is made again from."""
         self._memory.remember()
+
+    def _listen(self) -> None:
+        limits = self.context.limits
+        self.context.attention.listen(self.context.clock(), self.clock_seconds(), limits.lease_seconds / 2)
 
     def _step(self, store: Store, reports: Mapping[str, list[NodeReport]]) -> None:
         store = self._with_topics(store)
@@ -94,7 +103,8 @@ class Reconciler:
     def _step_rebuild(self, store: Store, rebuild: Rebuild, reports: Mapping[str, list[NodeReport]]) -> None:
         now_ms = self.context.clock()
         if rebuild.stage in DRIVEN_STAGES:
-            if now_ms > rebuild.lease_until_ms:
+            heard = self.context.attention.listened_for(self.context.limits.lease_seconds, now_ms)
+            if heard and now_ms > rebuild.lease_until_ms:
                 expire(self.context, rebuild)
             return
         version = lifecycle.existing(store, rebuild.version)

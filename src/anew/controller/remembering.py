@@ -39,17 +39,17 @@ class Memory:
         revision = catalog.revision()
         if revision == self._seen:
             return
-        done = [
-            self._remember(store, fabric)
-            for store in (*catalog.stores(), *catalog.deleted_stores())
-            for fabric in store.fabrics
-        ]
-        if all(done):
+        due = ((store, fabric) for store in (*catalog.stores(), *catalog.deleted_stores()) for fabric in store.fabrics)
+        # Where one cannot be written the others are not tried: each would wait for a deep store that is away.
+        if all(self._remember(store, fabric) for store, fabric in due):
             self._seen = revision
 
     def _remember(self, store: Store, fabric: str) -> bool:
-        worth = worth_a_record(store)
-        if self._written.get((store.uid, fabric)) == worth:
+        before = self._written.get((store.uid, fabric))
+        if before is not None and before.revision == store.revision:
+            return True
+        if before is not None and worth_a_record(before) == worth_a_record(store):
+            self._written[store.uid, fabric] = store
             return True
         deep_store = self.context.fabrics[fabric].deep_store
         try:
@@ -62,5 +62,5 @@ class Memory:
         except AnewError as error:
             _LOG.warning("record_not_written", store=store.name, fabric=fabric, **error.to_json())
             return False
-        self._written[store.uid, fabric] = worth
+        self._written[store.uid, fabric] = store
         return True

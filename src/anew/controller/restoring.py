@@ -8,15 +8,15 @@ from typing import Any
 
 from anew.api.models import RestoreCatalog
 from anew.catalog.change import Change, CheckEmpty, Put, PutReclaim, PutRequest, PutRestored, RaiseCounter, Reclaim
-from anew.controller.context import Context
+from anew.controller.context import Context, request_id_reused
 from anew.controller.findings import look
 from anew.controller.rebuilt import Rebuilt, era_after, rebuilt
+from anew.controller.reclaim import all_of, files_of
 from anew.core.confighash import value_hash
-from anew.core.errors import Failed, InvalidRequest, Refused
+from anew.core.errors import Failed, Refused
 from anew.core.feed import Feed
 from anew.core.store import Store, VersionStatus
 from anew.log.interface import TopicPartition
-from anew.segments.layout import store_path
 
 _SCHEMA_GAP = 1_000
 """Schema ids that were given after the last record must not be given again: records in a log may name them."""
@@ -73,12 +73,7 @@ def _made_before(context: Context, request: RestoreCatalog) -> dict[str, Any] | 
     if known is None:
         return None
     if known.body_hash != _body_hash():
-        raise InvalidRequest(
-            "request_id_reused",
-            "the request id was used before for something else",
-            found=request.request_id,
-            expected="a new id for a new request",
-        )
+        raise request_id_reused(request.request_id)
     made: dict[str, Any] = json.loads(known.result)
     return made
 
@@ -128,22 +123,13 @@ def _as_in_log(context: Context, feed: Feed, one: Rebuilt) -> Feed:
 
 def _reclaims(context: Context, store: Store) -> Iterator[Reclaim]:
     """The intents that were lost with the catalog (rule R22)."""
-    due_ms = context.clock() + int(context.limits.reclaim_grace_seconds * 1000)
     if store.deleted_at_ms is not None:
-        why = f"{store.name} was deleted"
-        for fabric in store.fabrics:
-            yield Reclaim(f"{store.uid}/files/{fabric}", "tree", fabric, store_path(store.uid), due_ms, why)
-        for feed in store.feeds:
-            target = f"{feed.topic}\n{feed.topic_uid}"
-            yield Reclaim(f"{store.uid}/{feed.id}", "topic", feed.fabric, target, due_ms, why)
+        yield from all_of(context, store)
         return
     for version in store.versions:
         for fabric, status in version.statuses.items():
             if status is VersionStatus.RETIRED:
-                target = f"{store.uid}\n{version.number}"
-                yield Reclaim(
-                    f"{version.path}@{fabric}", "tree", fabric, target, due_ms, f"{store.name}: retired before"
-                )
+                yield files_of(context, store, version, fabric, "retired before")
 
 
 def _counters(stores: Iterator[Store]) -> list[Put]:

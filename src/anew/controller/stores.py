@@ -7,12 +7,13 @@ from collections.abc import Mapping
 import structlog
 
 from anew.api.models import CreateStore, HoldVersion, RoutedVersion, Routing, SnapshotView, UpdateStore
-from anew.catalog.change import Change, PutReclaim, PutRequest, PutStore, Reclaim
+from anew.catalog.change import Change, PutReclaim, PutRequest, PutStore
 from anew.codec.avro import check_evolution, check_key_schema, parse_schema
 from anew.controller.configuring import configured
-from anew.controller.context import Context, Fabric, change_store, store_named
+from anew.controller.context import Context, Fabric, change_store, request_id_reused, store_named
 from anew.controller.feeds import check_topics, ends_of, ensure_feeds, offsets_at, with_real_time_feeds
 from anew.controller.nodes import node_urls
+from anew.controller.reclaim import all_of
 from anew.core import lifecycle
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
@@ -25,7 +26,6 @@ from anew.core.store import (
     takes_effect,
 )
 from anew.core.suggest import did_you_mean
-from anew.segments.layout import store_path
 
 _LOG = structlog.get_logger("anew.controller")
 
@@ -124,7 +124,6 @@ def delete_store(context: Context, name: str, actor: str) -> Store:
         Refused: ``rebuild_running``.
     """
     now_ms = context.clock()
-    due_ms = now_ms + int(context.limits.reclaim_grace_seconds * 1000)
 
     def change(present: Store) -> tuple[Store, tuple[PutReclaim, ...]]:
         making = present.in_the_making()
@@ -135,15 +134,8 @@ def delete_store(context: Context, name: str, actor: str) -> Store:
                 found=making.rebuild,
                 hint=f"anew rebuild kill {making.rebuild}",
             )
-        reclaims = [
-            Reclaim(f"{present.uid}/files/{f}", "tree", f, store_path(present.uid), due_ms, f"{name} was deleted")
-            for f in present.fabrics
-        ]
-        reclaims += [
-            Reclaim(f"{present.uid}/{x.id}", "topic", x.fabric, f"{x.topic}\n{x.topic_uid}", due_ms, f"{name} deleted")
-            for x in present.feeds
-        ]
-        return present.model_copy(update={"deleted_at_ms": now_ms}), tuple(PutReclaim(r) for r in reclaims)
+        reclaims = tuple(PutReclaim(reclaim) for reclaim in all_of(context, present))
+        return present.model_copy(update={"deleted_at_ms": now_ms}), reclaims
 
     store = store_named(context, name)
     return change_store(context, store.uid, context.operation("delete store", name, actor), change)
@@ -288,10 +280,5 @@ def _made_before(context: Context, request_id: str | None, body_hash: str) -> St
         return None
     store = context.catalog.store_by_uid(known.result)
     if known.body_hash != body_hash or store is None:
-        raise InvalidRequest(
-            "request_id_reused",
-            "the request id was used before with another body",
-            found=request_id,
-            expected="a new id for a new request",
-        )
+        raise request_id_reused(request_id)
     return store

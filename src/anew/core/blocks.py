@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anew.core.arrow import concat, take
+from anew.core.errors import Failed
 from anew.core.rows import ROWS, SORT_COLUMNS
 from anew.core.sorting import sort_order
 
@@ -99,13 +100,24 @@ def cut(rows: pa.RecordBatch, places: npt.NDArray[np.int32], size_bytes: int) ->
 
 
 def unpack(constants: bytes, rows: bytes) -> pa.RecordBatch:
-    """The rows of a block, with all columns of the run."""
-    schema, inner, known = _opened(constants)
-    body = pa.ipc.read_record_batch(pa.py_buffer(rows), inner)
-    columns = [
-        body.column(name) if name not in known else pa.repeat(known[name], body.num_rows) for name in schema.names
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    """The rows of a block, with all columns of the run.
+
+    Raises:
+        Failed: ``corrupt_block``.
+    """
+    try:
+        schema, inner, known = _opened(constants)
+        body = pa.ipc.read_record_batch(pa.py_buffer(rows), inner)
+        # Arrow believes offsets until they are used, and then it is too late.
+        body.validate(full=True)
+        columns = [
+            body.column(name) if name not in known else pa.repeat(known[name], body.num_rows) for name in schema.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    except (pa.ArrowException, OSError, EOFError, LookupError, StopIteration, TypeError, ValueError) as error:
+        raise Failed(
+            "corrupt_block", "rows that Spark shuffled cannot be read", found=f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def merge_blocks(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -208,6 +220,7 @@ def _opened(constants: bytes) -> tuple[pa.Schema, pa.Schema, dict[str, Any]]:
     """The schema of all columns, that of those in the rows, and the values of the others."""
     with pa.ipc.open_stream(pa.py_buffer(constants)) as stream:
         one = stream.read_next_batch()
+    one.validate(full=True)
     metadata: Any = one.schema.metadata
     varying = metadata[b"varying"].decode().split(",")
     schema = one.schema.remove_metadata()

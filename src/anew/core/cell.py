@@ -78,6 +78,8 @@ def decode_cell(encoded: bytes) -> Cell:
     version, flags, origin_bytes, _, schema_id, time_ms, incarnation, partition, offset = _HEADER.unpack_from(encoded)
     _check_format(version)
     value_start = HEADER_BYTES + origin_bytes
+    if len(encoded) < value_start:
+        raise Failed("corrupt_cell", "a cell is too short", found=len(encoded), expected=f">= {value_start} bytes")
     origin = encoded[HEADER_BYTES:value_start]
     stamp = Stamp(time_ms, origin, bool(flags & APPEND_TIMED), incarnation, partition, offset)
     return Cell(stamp, None if flags & TOMBSTONE else encoded[value_start:], schema_id)
@@ -108,7 +110,7 @@ def decode_cells(keys: Sequence[bytes], cells: Sequence[bytes]) -> pa.RecordBatc
     shortest = min(map(len, cells), default=HEADER_BYTES)
     if shortest < HEADER_BYTES:
         raise Failed("corrupt_cell", "a cell is too short", found=shortest, expected=f">= {HEADER_BYTES} bytes")
-    headers, origins = decode_headers(cells)
+    headers = decode_headers(cells)
     starts = (headers["origin_bytes"] + np.int64(HEADER_BYTES)).tolist()
     dead = (headers["flags"] & TOMBSTONE).tolist()
     values = [None if gone else cell[at:] for cell, at, gone in zip(cells, starts, dead, strict=True)]
@@ -116,13 +118,13 @@ def decode_cells(keys: Sequence[bytes], cells: Sequence[bytes]) -> pa.RecordBatc
         "key": pa.array(keys, pa.binary()),
         "value": pa.array(values, pa.binary()),
         "hash": pa.array(np.zeros(len(cells), dtype=np.int64)),
-        **stamp_columns(headers, origins),
+        **stamp_columns(headers, decode_origins(cells, headers)),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in ROWS.names], schema=ROWS)
 
 
 def stamp_columns(headers: npt.NDArray[np.void], origins: Sequence[bytes]) -> dict[str, pa.Array[Any]]:
-    """Schema ids and stamps of what `decode_headers` gave, as columns of `anew.core.rows.ROWS`, each of shape (n,)."""
+    """Schema ids and stamps of what `decode_headers` and `decode_origins` gave, as columns of `anew.core.rows.ROWS`."""
     return {
         "schema_id": pa.array(headers["schema_id"].astype(np.int32)),
         "time": pa.array(headers["time"].astype(np.int64)),
@@ -134,18 +136,23 @@ def stamp_columns(headers: npt.NDArray[np.void], origins: Sequence[bytes]) -> di
     }
 
 
-def decode_headers(cells: Sequence[bytes]) -> tuple[npt.NDArray[np.void], list[bytes]]:
-    """The headers (a structured array of shape (n,) with the fields of the format) and origins of cells.
+def decode_headers(cells: Sequence[bytes]) -> npt.NDArray[np.void]:
+    """The headers of cells: a structured array of shape (n,) with the fields of the format.
 
     Raises:
         Failed: A cell is of a format version that this release does not know.
     """
     headers = np.frombuffer(b"".join([cell[:HEADER_BYTES] for cell in cells]), dtype=_HEADER_TYPE)
-    for version in np.unique(headers["format"]):
-        _check_format(int(version))
+    others = headers["format"][headers["format"] != FORMAT_VERSION]
+    if others.size:
+        _check_format(int(others[0]))
+    return headers
+
+
+def decode_origins(cells: Sequence[bytes], headers: npt.NDArray[np.void]) -> list[bytes]:
+    """The encoded origins of cells, given their headers."""
     lengths = headers["origin_bytes"].tolist()
-    origins = [cell[HEADER_BYTES : HEADER_BYTES + length] for cell, length in zip(cells, lengths, strict=True)]
-    return headers, origins
+    return [cell[HEADER_BYTES : HEADER_BYTES + length] for cell, length in zip(cells, lengths, strict=True)]
 
 
 def _check_format(version: int) -> None:

@@ -3,8 +3,8 @@
 ::
 
     AnewError                 exit code   HTTP
-    ├── InvalidRequest            2       422 (404 when something named does not exist)
-    ├── Refused                   3       409
+    ├── InvalidRequest            2       422 (404 when something named does not exist; 408, 413 by size and time)
+    ├── Refused                   3       409 (401 and 403 for want of a right)
     ├── Unreachable               4       503
     ├── OutcomeUnknown            5       504
     ├── PartlyDone                6       207
@@ -112,8 +112,11 @@ class Failed(AnewError):
     """It ran and failed."""
 
 
+_KINDS = (Failed, PartlyDone, OutcomeUnknown, Unreachable, Refused, NotFound, InvalidRequest)
 _BY_STATUS: dict[int, type[AnewError]] = {
-    cls.http_status: cls for cls in (Failed, PartlyDone, OutcomeUnknown, Unreachable, Refused, NotFound, InvalidRequest)
+    **{kind.http_status: kind for kind in _KINDS},
+    **dict.fromkeys((401, 403), Refused),
+    **dict.fromkeys((405, 408, 413), InvalidRequest),
 }
 
 

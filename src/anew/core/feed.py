@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
 
+_BEYOND = 2**63
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class FeedPartition:
@@ -140,11 +142,23 @@ class PositionMap(Mapping[FeedPartition, int]):
             raise ValueError(f"a position is an object of feeds, found {nested!r}")
         return cls(
             {
-                FeedPartition(str(feed), int(partition)): int(offset)
+                FeedPartition(str(feed), int(partition)): _offset(offset)
                 for feed, offsets in nested.items()
-                for partition, offset in dict(offsets).items()
+                for partition, offset in _offsets_of(offsets).items()
             }
         )
+
+
+def _offsets_of(offsets: Any) -> Mapping[Any, Any]:
+    if not isinstance(offsets, Mapping):
+        raise ValueError(f"a feed's position is an object of partitions, found {offsets!r}")
+    return offsets
+
+
+def _offset(offset: Any) -> int:
+    if not isinstance(offset, int) or isinstance(offset, bool) or not -_BEYOND <= offset < _BEYOND:
+        raise ValueError(f"an offset is a whole number of 64 bits, found {offset!r}")
+    return offset
 
 
 Position = Annotated[

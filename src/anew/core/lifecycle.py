@@ -111,6 +111,8 @@ def check_fence(store: Store, plan: Plan) -> None:
         ("the current version", plan.fence.current, store.current),
         ("the next version's number", plan.target.version, store.next_version),
         ("the configuration", plan.fence.config_hash, store.config.frozen.hash),
+        # The fence says what the plan was made from, the target what would be made: a partitioner is code.
+        ("the configuration of the target", plan.target.config.hash, store.config.frozen.hash),
         ("the feeds", plan.fence.feeds, tuple(feed.id for feed in store.feeds)),
     ]
     for what, planned, present in checks:

@@ -56,7 +56,7 @@ class Origin:
             return BATCH
         if encoded[:1] == b"\x02":
             return cls(OriginKind.FABRIC, encoded[1:].decode())
-        if encoded[:1] == b"\x01" and len(encoded) >= 10:
+        if encoded[:1] == b"\x01" and len(encoded) >= 10 and encoded[-9] == 0:
             return cls(OriginKind.JOB, encoded[1:-9].decode(), struct.unpack(">Q", encoded[-8:])[0])
         raise ValueError(f"not an origin: {encoded!r}")
 

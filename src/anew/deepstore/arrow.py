@@ -1,16 +1,15 @@
-"""The deep store on Arrow's file systems: local directories, and object stores by the same code.
+"""The deep store on a local directory, by Arrow's file system.
 
-A file is written under a temporary name and published under its own in one step that never overwrites. On a local file
-system: (1) the file is made exclusively, written and fsynced, (2) a hard link gives it its name, which fails when the
-name is taken, (3) the directory is fsynced, (4) the temporary name goes. A crash after each step leaves nothing, or the
-whole file, under its name.
+A file is written under a temporary name and published under its own in one step that never overwrites: (1) the file is
+made exclusively, written and fsynced, (2) a hard link gives it its name, which fails when the name is taken, (3) the
+directory is fsynced, (4) the temporary name goes. A crash after each step leaves nothing, or the whole file, under its
+name.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,29 +18,34 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
+from anew.core.errors import AnewError, InvalidRequest, Refused, Unreachable
+from anew.deepstore.copies import copy_checked, make_temporary, sync
+from anew.deepstore.failures import file_missing, path_taken
 from anew.deepstore.interface import StoredFile
-from anew.deepstore.paths import check_path, is_temporary, temporary_names
+from anew.deepstore.paths import check_path, is_temporary
 
 _CHUNK_BYTES = 4 << 20
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class ArrowDeepStore:
-    """`anew.deepstore.interface.DeepStore` on a ``pyarrow.fs.FileSystem``."""
+    """`anew.deepstore.interface.DeepStore` on a directory, through ``pyarrow.fs``."""
 
-    def __init__(self, file_system: fs.FileSystem, root: str, root_uri: str) -> None:
-        """Use a directory of a file system; it is made with the first file.
+    def __init__(self, root: str, root_uri: str) -> None:
+        """Use a directory; it is made with the first file.
 
         Args:
-            file_system: Where the root lies.
-            root: The root as the file system names it, without a slash at the end.
+            root: The directory, absolute, without a slash at the end.
             root_uri: The root as `open_deep_store` takes it.
         """
-        self._fs = file_system
+        self._fs = fs.LocalFileSystem()
         self._root = root
         self._root_uri = root_uri
-        self._local = isinstance(file_system, fs.LocalFileSystem)
+
+    def check(self) -> None:
+        """See `DeepStore.check`."""
+        with _translated(self._root_uri):
+            _make_directories(Path(self._root))
 
     @property
     def root_uri(self) -> str:
@@ -59,14 +63,15 @@ class ArrowDeepStore:
         final = self._full(path)
         with _translated(path):
             self._check_free(path)
-            temporary = self._make_temporary(final)
+            _make_directories(Path(final).parent)
+            temporary = make_temporary(final)
         try:
             with _translated(path):
                 opened = self._fs.open_output_stream(temporary)
             with _translated_no_space(path), opened as stream:
                 yield stream
             with _translated(path):
-                self._publish(temporary, final, path)
+                _publish(temporary, final, path)
         finally:
             self._remove(temporary)
 
@@ -110,21 +115,7 @@ class ArrowDeepStore:
 
     def download(self, path: str, target: Path, expected_checksum: str) -> None:
         """See `DeepStore.download`. Local errors of the target are raised as they are."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = _make_local(str(target))
-        digest = hashlib.sha256()
-        try:
-            with Path(temporary).open("wb") as copy:
-                for chunk in self._chunks(path):
-                    digest.update(chunk)
-                    copy.write(chunk)
-                copy.flush()
-                os.fsync(copy.fileno())
-            _check_sum(path, digest.hexdigest(), expected_checksum)
-            Path(temporary).replace(target)
-            _sync_directory(target.parent)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        copy_checked(path, self._chunks(path), target, expected_checksum)
 
     def delete(self, path: str) -> None:
         """See `DeepStore.delete`."""
@@ -170,44 +161,13 @@ class ArrowDeepStore:
 
     def _check_free(self, path: str) -> None:
         if self._fs.get_file_info(self._full(path)).type != fs.FileType.NotFound:
-            raise _taken(path)
-
-    def _make_temporary(self, final: str) -> str:
-        if not self._local:
-            return next(temporary_names(final))
-        _make_directories(Path(final).parent)
-        return _make_local(final)
-
-    def _publish(self, temporary: str, final: str, path: str) -> None:
-        if not self._local:
-            # An object store's move overwrites: there the check is all that stands between two writers of one path,
-            # and attempts take fresh paths.
-            self._check_free(path)
-            self._fs.move(temporary, final)
-            return
-        _sync(Path(temporary))
-        try:
-            Path(final).hardlink_to(temporary)
-        except FileExistsError as error:
-            raise _taken(path) from error
-        _sync_directory(Path(final).parent)
+            raise path_taken(path)
 
     def _remove(self, full: str) -> None:
         try:
             self._fs.delete_file(full)
         except FileNotFoundError:
             return
-
-
-def _make_local(final: str) -> str:
-    """Make an empty temporary file beside ``final``; a name that another process uses is passed over."""
-    for name in temporary_names(final):
-        try:
-            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-        except FileExistsError:
-            continue
-        return name
-    raise AssertionError("unreachable: there are always more names")
 
 
 def _make_directories(directory: Path) -> None:
@@ -218,39 +178,16 @@ def _make_directories(directory: Path) -> None:
         directory = directory.parent
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
-        _sync_directory(path.parent)
+        sync(path.parent)
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _publish(temporary: str, final: str, path: str) -> None:
+    sync(Path(temporary))
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-_sync_directory = _sync
-
-
-def _taken(path: str) -> Refused:
-    return Refused(
-        "path_taken",
-        "the deep store holds something else under this path",
-        found=path,
-        expected="a path that nobody has written to",
-        hint="nothing is ever overwritten: take a fresh path",
-    )
-
-
-def _check_sum(path: str, found: str, expected: str) -> None:
-    if found != expected:
-        raise Failed(
-            "checksum_mismatch",
-            f"the file {path} is not the one that was written",
-            found=found,
-            expected=expected,
-            hint="the file is damaged: rebuild the version",
-        )
+        Path(final).hardlink_to(temporary)
+    except FileExistsError as error:
+        raise path_taken(path) from error
+    sync(Path(final).parent)
 
 
 @contextmanager
@@ -258,7 +195,7 @@ def _translated(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise Failed("file_missing", "a file is missing from the deep store", found=path, expected="a file") from error
+        raise file_missing(path) from error
     except OSError as error:
         raise _from_system(path, error) from error
     except pa.ArrowException as error:

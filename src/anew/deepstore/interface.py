@@ -24,13 +24,17 @@ class DeepStore(Protocol):
     """One fabric's deep store. Safe to call from several threads and processes.
 
     Nothing is ever overwritten: writing to a path that holds other bytes raises `Refused` code ``path_taken``.
-    Errors common to all: `Unreachable` when the store does not answer; `Failed` code ``file_missing`` when a path that
-    should exist does not.
+    Errors common to all: `Unreachable` when the store does not answer (``deep_store_unreachable``) or does not let us
+    in (``deep_store_denied``, ``deep_store_no_bucket``); `OutcomeUnknown` code ``deep_store_outcome_unknown`` when it
+    went away while a file was being published; `Failed` code ``file_missing`` when a path that should exist does not.
     """
 
     @property
     def root_uri(self) -> str:
         """Where the store lies, in the form that `open_deep_store` takes (``/dir``, ``s3://bucket/prefix``)."""
+
+    def check(self) -> None:
+        """Raise unless the store can be used; a directory is made."""
 
     def absolute(self, path: str) -> str:
         """The path below the root as other programs (Spark) name it."""
@@ -58,6 +62,8 @@ class DeepStore(Protocol):
 
     def download(self, path: str, target: Path, expected_checksum: str) -> None:
         """Copy to a local file, checked while copying; a partial copy never appears under ``target``.
+
+        The copy need not outlive a power cut: it is for the process that asked for it.
 
         Raises:
             Failed: Code ``checksum_mismatch``; found and expected say both.

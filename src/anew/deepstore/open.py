@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pyarrow as pa
-from pyarrow import fs
-
-from anew.core.errors import InvalidRequest, Unreachable
 from anew.deepstore.arrow import ArrowDeepStore
 from anew.deepstore.interface import DeepStore
+from anew.deepstore.uri import parse_root
+
+PATIENCE_SECONDS = 60.0
+"""How long an operation goes on without progress where nobody says otherwise."""
 
 
-def open_deep_store(root_uri: str) -> DeepStore:
-    """The deep store below a root: ``/dir``, or a URI of a file system that Arrow knows (``s3://bucket/prefix``).
+def open_deep_store(root_uri: str, patience_seconds: float = PATIENCE_SECONDS) -> DeepStore:
+    """The deep store below a root: ``/dir``, ``file:///dir`` or ``s3://bucket/prefix``; nothing is asked of it yet.
+
+    S3's keys, region, endpoint and certificates are those of this process's own environment (``AWS_…``), and of
+    whatever else the AWS tools look at; they are no part of the URI, so that it may be handed on and shown.
+
+    Args:
+        root_uri: The root.
+        patience_seconds: How long an operation goes on trying without progress (S3).
 
     Raises:
-        InvalidRequest: ``bad_deep_store``: not a URI that is known here, or a file system's own root.
-        Unreachable: ``deep_store_unreachable``.
+        InvalidRequest: ``bad_deep_store``: not a place that is known here, a file system's or bucket's own root, or a
+            URI with keys in it.
     """
-    if "://" not in root_uri:
-        root = str(Path(root_uri).absolute())
-        return _checked(fs.LocalFileSystem(), root, root)
-    try:
-        file_system, root = fs.FileSystem.from_uri(root_uri)
-    except pa.ArrowInvalid as error:
-        raise InvalidRequest("bad_deep_store", "this is not a deep store", found=f"{root_uri}: {error}") from error
-    except OSError as error:
-        raise Unreachable("deep_store_unreachable", "the deep store does not answer", found=str(error)) from error
-    return _checked(file_system, root.rstrip("/"), root_uri.rstrip("/"))
+    root = parse_root(root_uri)
+    if not root.bucket:
+        return ArrowDeepStore(root.path, root.uri)
+    # What speaks to S3 is imported only where there is one.
+    from anew.deepstore.s3 import S3DeepStore
+    from anew.deepstore.s3client import s3_client
 
-
-def _checked(file_system: fs.FileSystem, root: str, root_uri: str) -> DeepStore:
-    if root in {"", "/"}:
-        raise InvalidRequest(
-            "bad_deep_store", "a deep store needs a directory of its own", found=root_uri, expected="/dir or s3://b/dir"
-        )
-    return ArrowDeepStore(file_system, root, root_uri)
+    return S3DeepStore(root, s3_client(patience_seconds))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import importlib.metadata
+import itertools
 import json
 import zipfile
 from collections.abc import Iterator
@@ -50,8 +51,12 @@ VALUE_SCHEMA: dict[str, Any] = {
 Plain = dict[str, Any]
 
 
-def extract(target: Path) -> tuple[Path, Path]:
+def extract(target: Path, every: int) -> tuple[Path, Path]:
     """Put the flights of January to November and those of December into two CSV files.
+
+    Args:
+        target: The directory of the files.
+        every: One flight of so many is taken.
 
     Returns:
         The two paths.
@@ -68,7 +73,7 @@ def extract(target: Path) -> tuple[Path, Path]:
         with before.open("w", encoding="utf-8") as first, december.open("w", encoding="utf-8") as second:
             first.write(header)
             second.write(header)
-            for line in lines:
+            for line in itertools.islice(lines, 0, None, every):
                 (second if line.split(",")[month] == DECEMBER else first).write(line)
     return before, december
 

@@ -1,4 +1,4 @@
-"""The demo's reader process: reads without pause until it is told to stop, and checks what it gets.
+"""The demo's reader process: reads all the time until it is told to stop, and checks what it gets.
 
 ``python -m anew.demo.reader BASE``. It reads flights that nobody writes to, so that it knows each answer; it stops when
 its standard input closes and prints its account as JSON.
@@ -21,6 +21,8 @@ from anew.runtime.connect import connect
 
 _KEYS_PER_BATCH = 20
 _SAMPLE = 20_000
+_BATCH_SECONDS = 0.02
+"""A batch begins so often, if the one before has been answered: what is rebuilt meanwhile needs the processors too."""
 _STRIDE = 7_919
 """A prime, so that every flight of the sample has its turn."""
 
@@ -38,9 +40,12 @@ def main(arguments: list[str]) -> int:
     versions: list[int] = []
     slowest = 0.0
     errors: list[str] = []
+    next_at = time.monotonic()
     with connect() as cluster:
         store = cluster.store(STORE)
         while not stopped.is_set():
+            stopped.wait(next_at - time.monotonic())
+            next_at = max(next_at, time.monotonic()) + _BATCH_SECONDS
             chosen = [rows[(next(places) * _STRIDE) % len(rows)] for _ in range(_KEYS_PER_BATCH)]
             began = time.monotonic()
             try:

@@ -20,8 +20,10 @@ from anew.demo.writer import STORE
 from anew.runtime.home import Home
 from anew.runtime.settings import resolve
 from anew.runtime.supervisor import child_environment
+from anew.segments.layout import records_path, store_path
 
 HOME = ".anew-demo"
+_FABRIC = "dc-0"
 _PORT = 7760
 _AFTER_SWAP = 3_000
 """How many writes are to come after the swap, so that the rollback has something to prove."""
@@ -109,7 +111,7 @@ class Summary:
         versions = " → ".join(str(v) for v in reader.get("versions", []))
         lines += [
             f"  The version rolled back to also had the {self.writes_after_swap:,} writes made after the swap.",
-            f"  A reader read {reader.get('keys', 0):,} keys without pause while versions went {versions}:",
+            f"  A reader read {reader.get('keys', 0):,} keys all the time while versions went {versions}:",
             f"    {reader.get('failed')} failed reads, {reader.get('mixed')} batches of mixed versions, "
             f"{reader.get('wrong')} wrong values; slowest batch {reader.get('slowest_ms')} ms.",
             "",
@@ -125,7 +127,8 @@ class _Stage:
     home: Path
     environment: dict[str, str]
     say: Callable[[str], None]
-    has_catalog_of_its_own: bool
+    outlived_by: frozenset[str]
+    """What does not lie in the home: ``catalog``, ``deep_store``."""
 
     def anew(self, *arguments: str) -> Any:
         """Run a command as a user would, its progress shown; returns its JSON answer.
@@ -154,18 +157,23 @@ class _Stage:
         return subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def run_demo(print_step: Callable[[str], None], *, keep: bool) -> Summary:
+def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1) -> Summary:
     """Play the story; the cluster and its home are gone afterwards unless they are kept.
+
+    Args:
+        print_step: Gets each line for people.
+        keep: Whether the cluster goes on.
+        every: One flight of so many is taken.
 
     Raises:
         Failed: A command did not do what it should.
     """
     began, summary = time.monotonic(), Summary()
     with _stage(print_step, keep=keep) as stage:
-        base, december = extract(stage.home / "data")
+        base, december = extract(stage.home / "data", every)
         journal = stage.home / "data" / "journal.jsonl"
         _push(stage, base, summary)
-        print_step("\n4. A writer process streams December in; a reader process reads without pause")
+        print_step("\n4. A writer process streams December in; a reader process reads all the time")
         with _running(stage.start("anew.demo.writer", str(base), str(december), str(journal))) as writer:
             _wait(lambda: _lines(journal) > 0, "the writer's first write")
             with _running(stage.start("anew.demo.reader", str(base))) as reader:
@@ -177,17 +185,30 @@ def run_demo(print_step: Callable[[str], None], *, keep: bool) -> Summary:
                 _verify(stage, (base, journal), position, summary)
                 summary.reader = json.loads(_stop(reader))
         if not keep:
-            if stage.has_catalog_of_its_own:
+            uid = stage.anew("store", "show", STORE)["uid"]
+            if stage.outlived_by:
                 # It outlives the home: without the store's files, its row would be in the way of the next demo.
                 stage.anew("store", "delete", STORE, "--yes")
             stage.anew("down")
+            if "deep_store" in stage.outlived_by:
+                _remove_files(uid)
     summary.seconds = time.monotonic() - began
     return summary
 
 
+def _remove_files(uid: str) -> None:
+    """Remove what the demo's store left in a deep store that outlives the home."""
+    from anew.runtime.controlling import cluster_deep_store
+
+    settings = resolve({})
+    deep_store = cluster_deep_store(settings, Home(settings.home), _FABRIC)
+    for directory in (store_path(uid), records_path(uid)):
+        deep_store.delete_tree(directory)
+
+
 def _push(stage: _Stage, base: Path, summary: Summary) -> None:
     stage.say("\n1. An embedded cluster: one controller and two nodes, each a process of its own")
-    stage.anew("up", "--detach", "--nodes", "2")
+    stage.anew("up", "--detach", "--nodes", "2", "--fabric", _FABRIC)
     stage.say("\n2. A hybrid store for flights: 4 partitions, no compression")
     schemas = ("--key-schema", json.dumps(KEY_SCHEMA), "--value-schema", json.dumps(VALUE_SCHEMA))
     stage.anew("store", "create", STORE, *schemas, "--set", "hybrid=true", "--set", "partitions=4")
@@ -284,7 +305,8 @@ def _stage(say: Callable[[str], None], *, keep: bool) -> Iterator[_Stage]:
             expected="no such directory",
             hint="ANEW_HOME=DIR",
         )
-    stage = _Stage(home, child_environment(Home(home)) | {"ANEW_PORT": port}, say, settings.was_given("catalog"))
+    outlived_by = frozenset(name for name in ("catalog", "deep_store") if settings.was_given(name))
+    stage = _Stage(home, child_environment(Home(home)) | {"ANEW_PORT": port}, say, outlived_by)
     if home.exists():
         stage.anew("down")
         shutil.rmtree(home)

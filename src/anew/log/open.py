@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anew.core.errors import InvalidRequest
-from anew.log.embedded import EmbeddedLog
 from anew.log.interface import Log
 
 
@@ -19,5 +18,8 @@ def open_log(
         InvalidRequest: ``unknown_log_kind``.
     """
     if kind == "embedded":
+        # Each kind brings libraries of its own, which those who open another one, or none, do without.
+        from anew.log.embedded import EmbeddedLog
+
         return EmbeddedLog(Path(address), clock=clock, skew_limit_ms=skew_limit_ms, durable=durable)
     raise InvalidRequest("unknown_log_kind", "there is no such kind of log", found=kind, expected="embedded")

@@ -16,7 +16,7 @@ from typing import Any
 
 from anew.core.errors import Failed, OutcomeUnknown
 from anew.log.rows import Columns
-from anew.log.sqlite_errors import translated
+from anew.log.sqlite_errors import from_sqlite, translated
 
 _TABLES = """
 CREATE TABLE meta (
@@ -135,7 +135,7 @@ class PartitionFile:
         """One transaction that writes; it takes the write lock at once and commits when the block ends without error.
 
         Raises:
-            OutcomeUnknown: ``append_unknown``: the commit itself failed.
+            OutcomeUnknown: ``append_unknown``: the commit itself failed, and not for want of room.
         """
         with translated(self._path), self._transaction("BEGIN IMMEDIATE"):
             yield self._meta()
@@ -217,6 +217,10 @@ class PartitionFile:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
+            meant = from_sqlite(error, self._path)
+            if meant.code == "log_full":
+                # A write to the WAL found no room, so that the frame that would commit is not there, whole or later.
+                raise meant from error
             raise OutcomeUnknown(
                 "append_unknown",
                 "the embedded log did not say whether the change was committed",

@@ -14,6 +14,8 @@ from anew.core.arrow import concat
 from anew.core.errors import InvalidRequest
 from anew.log.interface import APPEND_RECORDS, LOG_RECORDS
 
+NO_RECORDS = pa.RecordBatch.from_pylist([], schema=LOG_RECORDS)
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -69,16 +71,18 @@ def batch_of(first_offset: int, lists: Iterable[Sequence[tuple[Any, ...]]]) -> p
     """Lists of rows (all columns but the offset) of consecutive offsets as one batch with columns `LOG_RECORDS`."""
     batches: list[pa.RecordBatch] = []
     for rows in lists:
-        batches.append(_batch(first_offset, rows))
-        first_offset += len(rows)
-    return concat(batches) if batches else _batch(first_offset, [])
+        if rows:
+            batches.append(_batch(first_offset, rows))
+            first_offset += len(rows)
+    if not batches:
+        return NO_RECORDS
+    return batches[0] if len(batches) == 1 else concat(batches)
 
 
 def _batch(first_offset: int, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     offsets: Any = pa.array(np.arange(first_offset, first_offset + len(rows), dtype=np.int64))
-    fields = [LOG_RECORDS.field(name) for name in LOG_RECORDS.names[1:]]
-    columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(fields)
-    arrays = [offsets, *(pa.array(column, field.type) for column, field in zip(columns, fields, strict=True))]
+    columns: list[Any] = list(zip(*rows, strict=True))
+    arrays = [offsets, *(pa.array(column, of) for column, of in zip(columns, LOG_RECORDS.types[1:], strict=True))]
     return pa.RecordBatch.from_arrays(arrays, schema=LOG_RECORDS)
 
 

@@ -35,7 +35,7 @@ from anew.node.serving import Picture, picture_of
 from anew.node.verifying import Verifications
 from anew.storage.applying import Floors
 from anew.storage.memory import NodeMemory
-from anew.storage.replica import Base, Replica
+from anew.storage.replica import Replica
 
 IDLE_SECONDS = 0.02
 SAVE_SECONDS = 1.0
@@ -270,7 +270,7 @@ class Engine:
         if holding.reload is not None:
             return self._discard(holding)
         if holding.load is not None:
-            return holding.load.done() and self._ingest(holding, holding.load.result())
+            return holding.load.done() and self._take_in(holding, holding.load.result())
         if holding.state is ReplicaState.APPLYING or holding.retry_at > self._now():
             return False
         if holding.replica is not None:
@@ -286,9 +286,14 @@ class Engine:
         if replica is not None:
             return self._begin(holding, replica)
         shutil.rmtree(directory, ignore_errors=True)
-        folder = self._identity.loading / holding.key.path
         job = LoadJob(
-            desired.deep_store, version.manifest, holding.key.partition, holding.key.sub_partition, str(folder)
+            desired.deep_store,
+            version.manifest,
+            holding.key.partition,
+            holding.key.sub_partition,
+            version.start,
+            str(self._identity.loading / holding.key.path),
+            str(directory),
         )
         holding.load = self._shop.loader.submit(job)
         if holding.integrity_failures < 2:
@@ -303,14 +308,18 @@ class Engine:
             _log.error("replica_broken", replica=holding.name, error=str(error))  # it says it all
             return None
 
-    def _ingest(self, holding: Holding, loaded: Loaded) -> bool:
-        directory = self._identity.replicas / holding.key.path
-        shutil.rmtree(directory, ignore_errors=True)
-        version = holding.version
-        base = Base(version.manifest.checksum, loaded.rows, loaded.tombstones, version.start, loaded.dictionary)
-        replica = Replica.create(directory, self._shop.memory, loaded.runs, base)
-        shutil.rmtree(self._identity.loading / holding.key.path, ignore_errors=True)
+    def _take_in(self, holding: Holding, loaded: Loaded) -> bool:
         holding.load = None
+        directory = self._identity.replicas / holding.key.path
+        replica = self._open_existing(holding, directory)
+        if replica is None:
+            raise Failed(
+                "storage_broken",
+                "what was just loaded cannot be opened",
+                found=str(directory),
+                expected=f"an instance of {holding.version.manifest.path}",
+                hint="the node loads the replica again",
+            )
         _log.info("load_done", replica=holding.name, rows=loaded.rows, tombstones=loaded.tombstones)
         return self._begin(holding, replica)
 

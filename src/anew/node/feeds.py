@@ -27,7 +27,7 @@ from anew.core.reduce import Bools
 from anew.log.interface import Log, LogRead, TopicPartition
 from anew.node.holding import DeadLetters, Holding, Lag
 
-READ_RECORDS = 2_000
+READ_RECORDS = 4_000
 MEETS_NOTHING = "older than the version's tombstone floor, and its key has no cell"
 _BACKOFF_SECONDS = (0.1, 5.0)
 _LAGGARD_ENDS_SECONDS = 0.25
@@ -186,7 +186,8 @@ class FeedApplier:
         else:
             holding.waiting.pop(at, None)
         chosen = mine.nonzero()[0]
-        applied = replica.apply(take(rows, chosen), at, reached)
+        # Mostly a feed partition is of one replica alone: then nothing needs to be copied.
+        applied = replica.apply(rows if chosen.size == rows.num_rows else take(rows, chosen), at, reached)
         for offset in applied.rejected:
             self._dead_letters.add(holding.store.uid, at, offset, MEETS_NOTHING)
         holding.applied += int(chosen.size)

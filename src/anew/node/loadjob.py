@@ -1,21 +1,31 @@
-"""What passes between a node and its loader process, and the load itself up to the sorted files."""
+"""What passes between a node and its loader process, and the load itself: a whole instance, which the node only opens.
+
+Opening, ingesting and writing the marker wait for the disk many times, and RocksDB's binding keeps the interpreter
+meanwhile: in the node every read would wait with them.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 
+from anew.core.feed import PositionMap
 from anew.core.store import ManifestRef
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.segments.basefile import read_rows
 from anew.segments.dictionary import read_dictionary
 from anew.segments.manifest import BaseFile, SubPartition, parse_manifest
+from anew.storage.memory import MIB, NodeMemory
+from anew.storage.replica import Base, Replica
 from anew.storage.sst import Promised, SstFile, build_sst
+
+_CACHE_BYTES, _WRITE_BUFFER_BYTES = 8 * MIB, 8 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +37,18 @@ class LoadJob:
         manifest: The version's manifest.
         partition: Which partition; all its sub-partitions are one.
         sub_partition: Which sub-partition.
-        folder: Where temporary and finished files go; made anew, and emptied first.
+        start: From where the version applies its feeds.
+        folder: Where temporary files go; made anew, and emptied first.
+        directory: Where the instance is made; emptied first. Without its marker it is nothing yet (rule R4).
     """
 
     deep_store: str
     manifest: ManifestRef
     partition: int
     sub_partition: int
+    start: PositionMap
     folder: str
+    directory: str
 
     @property
     def name(self) -> str:
@@ -45,26 +59,25 @@ class LoadJob:
         """See `run_load`."""
         folder = Path(self.folder)
         shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
         folder.mkdir(parents=True)
         return run_load(open_deep_store(self.deep_store), self)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Sorted files ready to be ingested: the files of each run, newest run first."""
+    """How much an instance holds that was just made."""
 
-    runs: tuple[tuple[str, ...], ...]
     rows: int
     tombstones: int
-    dictionary: bytes | None
 
 
 def run_load(store: DeepStore, job: LoadJob) -> Loaded:
-    """Download the base files, verify them, and write sorted files (cases G1, C9, E5).
+    """Download the base files, verify them, write sorted files, and make an instance of them (cases G1, C9, E5).
 
     Raises:
         Failed: ``checksum_mismatch``, ``bad_manifest``, ``missing_dictionary``, ``unsorted_base_file``,
-            ``fingerprint_mismatch``, ``file_missing``.
+            ``fingerprint_mismatch``, ``file_missing``, ``storage_broken``.
         Unreachable: The deep store does not answer.
     """
     manifest = parse_manifest(store.get(job.manifest.path), job.manifest)
@@ -72,12 +85,18 @@ def run_load(store: DeepStore, job: LoadJob) -> Loaded:
     wanted = [s for s in manifest.files_of(job.partition) if s.sub_partition == job.sub_partition]
     runs = [_build_run(store, Path(job.folder), run) for sub in wanted for run in _numbered(sub)]
     files = [file for run in runs for file in run]
-    return Loaded(
-        runs=tuple(tuple(file.path for file in run) for run in runs),
-        rows=sum(file.rows for file in files),
-        tombstones=sum(file.tombstones for file in files),
-        dictionary=dictionary,
-    )
+    loaded = Loaded(sum(file.rows for file in files), sum(file.tombstones for file in files))
+    base = Base(job.manifest.checksum, loaded.rows, loaded.tombstones, job.start, dictionary)
+    paths = [[file.path for file in run] for run in runs]
+    Replica.create(Path(job.directory), _memory(), paths, base).close()
+    shutil.rmtree(job.folder, ignore_errors=True)
+    return loaded
+
+
+@cache
+def _memory() -> NodeMemory:
+    """The budget of a process that opens one instance at a time, and reads nothing of it."""
+    return NodeMemory(_CACHE_BYTES, _WRITE_BUFFER_BYTES)
 
 
 def _numbered(sub: SubPartition) -> list[tuple[str, tuple[BaseFile, ...]]]:

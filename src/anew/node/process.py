@@ -14,8 +14,10 @@ from typing import IO, Protocol
 
 import structlog
 
+from anew.api.gate import Gate
 from anew.api.http import ControllerClient
 from anew.api.models import DesiredState, LogLocation, NodeReport
+from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.core.errors import AnewError, Refused
 from anew.log.interface import Log
 from anew.log.open import open_log
@@ -23,7 +25,7 @@ from anew.node.engine import Engine, NodeIdentity, Workshop, read_desired, save_
 from anew.node.loader import Loader
 from anew.node.metrics import registry_of
 from anew.node.reads import Reads
-from anew.node.server import NodeApp, NodeServer
+from anew.node.server import Faces, NodeApp, NodeServer
 from anew.node.verifyhttp import VerifyFace
 from anew.storage.memory import MIB, NodeMemory
 
@@ -43,6 +45,8 @@ class NodeSettings:
     Attributes:
         url: Where others reach it; made of address and port when empty.
         removal_grace_seconds: How long a replica that is no longer desired is kept.
+        security: Whom it lets in, and how.
+        credentials: Who it is to the controller.
     """
 
     node: str
@@ -56,6 +60,13 @@ class NodeSettings:
     cache_bytes: int = 256 * MIB
     write_buffer_bytes: int = 64 * MIB
     removal_grace_seconds: float = 3.0
+    security: ServerSecurity = OPEN_SERVER
+    credentials: Credentials = NOBODY
+
+    @property
+    def scheme(self) -> str:
+        """How its address begins."""
+        return "http" if self.security.certificate is None else "https"
 
 
 class Controller(Protocol):
@@ -147,9 +158,9 @@ class Node:
     """A running node: `start` it, and `stop` it once."""
 
     def __init__(self, settings: NodeSettings, controller: Controller) -> None:
-        settings.directory.mkdir(parents=True, exist_ok=True)
+        settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _lock_directory(settings.directory)
-        url = settings.url if settings.url else f"http://{settings.address}:{settings.port}"
+        url = settings.url if settings.url else f"{settings.scheme}://{settings.address}:{settings.port}"
         identity = NodeIdentity(
             settings.node,
             settings.fabric,
@@ -168,8 +179,10 @@ class Node:
         self.reads = Reads(lambda: self.engine.picture, settings.node)
         verify = VerifyFace(self.engine.verifications, lambda: self.engine.picture)
         registry = registry_of(self.engine, self.reads)
-        app = NodeApp(self.reads, verify, registry, lambda: self.engine.revision >= 0)
-        self._server = NodeServer(app, settings.address, settings.port)
+        faces = Faces(self.reads, verify, registry, lambda: self.engine.revision >= 0)
+        security = settings.security
+        app = NodeApp(faces, Gate(security.tokens, settings.clock), security.limits)
+        self._server = NodeServer(app, settings.address, settings.port, security)
         self._liaison = Liaison(controller, self.engine, settings)
 
     def start(self) -> None:
@@ -206,7 +219,7 @@ def run_node(settings: NodeSettings) -> None:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    with ControllerClient(settings.controller_url) as controller:
+    with ControllerClient(settings.controller_url, credentials=settings.credentials) as controller:
         node = Node(settings, controller)
         try:
             node.start()

@@ -6,49 +6,88 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-from granian.constants import Interfaces
+import uvloop
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
+from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from prometheus_client import CollectorRegistry
 
-from anew.core.errors import Failed, NotFound
+from anew.api.bodies import read_body
+from anew.api.gate import Gate
+from anew.api.rights import NODE_RIGHTS
+from anew.api.security import HEAD_BYTES, OPEN_SERVER, RequestLimits, ServerSecurity
+from anew.core.errors import AnewError, Failed, NotFound
 from anew.node.metrics import exposition
 from anew.node.reads import Answer, Reads, Request, error_answer
 from anew.node.verifyhttp import VerifyFace, is_verification
 
 _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
+_UNAUTHORIZED = 401
+_BACKLOG = 1_024
+"""Connections that wait to be taken, in the kernel."""
 _STORES = "/v1/stores/"
+_STORE, _KIND = 3, 6
+"""Which parts of ``/v1/stores/{store}/versions/{version}/{kind}/…``, split at the strokes, they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faces:
+    """What a node answers with: reads, verifications, metrics, and whether it is ready."""
+
+    reads: Reads
+    verify: VerifyFace
+    registry: CollectorRegistry
+    ready: Callable[[], bool]
 
 
 class NodeApp:
-    """The RSGI application: reads, verifications, health and metrics."""
+    """The RSGI application: reads, verifications, health and metrics, for those whom the gate lets in."""
 
-    def __init__(
-        self, reads: Reads, verify: VerifyFace, registry: CollectorRegistry, ready: Callable[[], bool]
-    ) -> None:
-        self._reads = reads
-        self._verify = verify
-        self._registry = registry
-        self._ready = ready
+    def __init__(self, faces: Faces, gate: Gate, limits: RequestLimits) -> None:
+        self._reads, self._verify = faces.reads, faces.verify
+        self._registry, self._ready = faces.registry, faces.ready
+        self._gate, self._limits = gate, limits
 
     async def __rsgi__(self, scope: Any, protocol: Any) -> None:
         """Answer one request."""
         if scope.proto != "http":
             protocol.close(1003)
             return
-        path: str = scope.path
-        if path.startswith(_STORES):
-            body: bytes = b"" if scope.method == "GET" else await protocol()
-            query = dict(parse_qsl(scope.query_string, keep_blank_values=True)) if scope.query_string else {}
-            request = Request(scope.method, path, query, scope.headers.get, body)
-            answer = await self._verify.answer(request) if is_verification(path) else self._reads.answer(request)
-        else:
-            answer = self._other(path)
+        try:
+            answer = await self._answer(scope, protocol)
+        except AnewError as error:
+            answer = error_answer(error, [("www-authenticate", "Bearer")] if error.http_status == _UNAUTHORIZED else [])
         protocol.response_bytes(answer.status, answer.headers, answer.body)
+
+    async def _answer(self, scope: Any, protocol: Any) -> Answer:
+        path: str = scope.path
+        if not path.startswith(_STORES):
+            self._admit(scope, path, None)
+            return self._other(path)
+        parts = path.split("/", _KIND + 1)
+        self._admit(scope, parts[_KIND] if len(parts) > _KIND else "", parts[_STORE])
+        body = b"" if scope.method == "GET" else await self._body(scope, protocol)
+        query = dict(parse_qsl(scope.query_string, keep_blank_values=True)) if scope.query_string else {}
+        request = Request(scope.method, path, query, scope.headers.get, body)
+        return await self._verify.answer(request) if is_verification(path) else self._reads.answer(request)
+
+    def _admit(self, scope: Any, kind: str, store: str | None) -> None:
+        need = NODE_RIGHTS.get(kind)
+        if need is None:
+            raise NotFound("unknown_path", "there is nothing at this path", found=scope.path)
+        if self._gate.is_closed:
+            self._gate.admit(scope.headers.get("authorization"), need, store)
+
+    async def _body(self, scope: Any, protocol: Any) -> bytes:
+        declared = scope.headers.get("content-length")
+        # Of a declared length the server itself reads no more than that, at once.
+        return await read_body(protocol if declared is None else _whole(protocol), declared, self._limits)
 
     def _other(self, path: str) -> Answer:
         if path == "/healthz":
@@ -62,11 +101,15 @@ class NodeApp:
         return error_answer(NotFound("unknown_path", "there is nothing at this path", found=path), [])
 
 
+async def _whole(protocol: Any) -> AsyncIterator[bytes]:
+    yield await protocol()
+
+
 class NodeServer:
     """Serves an application until it is stopped."""
 
-    def __init__(self, app: NodeApp, address: str, port: int) -> None:
-        self._app, self._address, self._port = app, address, port
+    def __init__(self, app: NodeApp, address: str, port: int, security: ServerSecurity = OPEN_SERVER) -> None:
+        self._app, self._address, self._port, self._security = app, address, port, security
         self._server: Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = threading.Event()
@@ -118,7 +161,8 @@ class NodeServer:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve())
         except (OSError, RuntimeError) as error:
             self._error = error
         finally:
@@ -126,7 +170,22 @@ class NodeServer:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
+        limits = self._security.limits
         self._server = Server(
-            self._app, address=self._address, port=self._port, interface=Interfaces.RSGI, log_enabled=False
+            self._app,
+            address=self._address,
+            port=self._port,
+            interface=Interfaces.RSGI,
+            log_enabled=False,
+            http=HTTPModes.http1,
+            websockets=False,
+            backlog=_BACKLOG,
+            backpressure=limits.connections,
+            http1_settings=HTTP1Settings(
+                header_read_timeout=int(limits.head_seconds * 1000), max_buffer_size=HEAD_BYTES
+            ),
+            ssl_cert=self._security.certificate,
+            ssl_key=self._security.key,
+            ssl_protocol_min=SSLProtocols.tls12,
         )
         await self._server.serve()

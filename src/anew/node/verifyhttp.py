@@ -40,6 +40,9 @@ class VerifyFace:
             return error_answer(error, [])
 
     async def _route(self, request: Request, name: str, version: str, rest: list[str]) -> BaseModel | None:
+        if rest:
+            # A token may be for the store in the path alone, and job ids are no secrets.
+            self._verifications.check_store(rest[0], self._picture().store(name, None).desired.uid)
         match request.method, rest:
             case "POST", []:
                 return self._begin(request, name, version)

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -102,10 +103,15 @@ class _Job:
         return self.parts is None or any(part.state in _HOLDING for part in self.parts)
 
     @property
+    def asked(self) -> list[Future[Any]]:
+        """What the loader was asked to do for it."""
+        futures = [*(part.scan for part in self.known_parts), self.listing]
+        return [future for future in futures if future is not None]
+
+    @property
     def at_work(self) -> bool:
         """Whether the loader has something to do for it."""
-        futures = [*(part.scan for part in self.known_parts), self.listing]
-        return any(future is not None and not future.done() for future in futures)
+        return not all(future.done() for future in self.asked)
 
     @property
     def known_parts(self) -> tuple[_Part, ...]:
@@ -142,6 +148,7 @@ class Verifications:
     _jobs: dict[str, _Job] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _listeners: set[Callable[[], None]] = field(default_factory=set)
+    _leaving: list[_Job] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -169,6 +176,16 @@ class Verifications:
         self._jobs[job.id] = job
         self.wake()
         return self._view(job)
+
+    def check_store(self, job_id: str, store_uid: str) -> None:
+        """Raise when a verification is there and of another store.
+
+        Raises:
+            NotFound: ``unknown_verification``.
+        """
+        job = self._jobs.get(job_id)
+        if job is not None and job.store_uid != store_uid:
+            raise _unknown(job_id)
 
     def aim(self, job_id: str, position: PositionMap) -> VerifyView:
         """Say up to where the standing replicas go; the same again changes nothing.
@@ -243,6 +260,7 @@ class Verifications:
     def step(self, holdings: Mapping[ReplicaKey, Holding]) -> bool:
         """The next thing to do for each verification, one checkpoint at most; whether something was done."""
         moved = False
+        self._clear()
         for job in list(self._jobs.values()):
             before = job.stage
             forgotten = time.monotonic() - job.touched_at > self.limits.keep_seconds and not job.at_work
@@ -261,6 +279,7 @@ class Verifications:
         """Give all up."""
         for job in list(self._jobs.values()):
             self._remove(job)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _parts_of(self, job: _Job, holdings: Mapping[ReplicaKey, Holding]) -> Iterator[_Part]:
         for key, holding in sorted(holdings.items()):
@@ -318,9 +337,19 @@ class Verifications:
             if part.scan is not None:
                 part.scan.cancel()
         del self._jobs[job.id]
-        shutil.rmtree(self.folder / job.id, ignore_errors=True)
+        self._leaving.append(job)
+        self._clear()
         self._tell()
         _log.info("verification_over", job=job.id, ended=job.ended)
+
+    def _clear(self) -> None:
+        """Delete the checkpoints of verifications that are over, once the loader has none of them open.
+
+        RocksDB writes files of its own where it opens something, also while that is being deleted.
+        """
+        for job in [job for job in self._leaving if not job.at_work]:
+            shutil.rmtree(self.folder / job.id, ignore_errors=True)
+            self._leaving.remove(job)
 
     def _tell(self) -> None:
         for listener in list(self._listeners):
@@ -329,13 +358,7 @@ class Verifications:
     def _touched(self, job_id: str) -> _Job:
         job = self._jobs.get(job_id)
         if job is None or job.ended:
-            raise NotFound(
-                "unknown_verification",
-                "there is no such verification",
-                found=job_id,
-                expected=", ".join(self._jobs) or "none",
-                hint="it was ended, was not asked about for too long, or the node was restarted: verify again",
-            )
+            raise _unknown(job_id)
         job.touched_at = time.monotonic()
         return job
 
@@ -371,3 +394,13 @@ def _how_far(part: _Part, position: PositionMap | None, seconds: float) -> str:
     records = part.replica.position.records_to(left)
     notes = "; ".join(part.holding.waiting.copy().values())
     return f"{records} records were left after {seconds:g} s" + (f"; {notes}" if notes else "")
+
+
+def _unknown(job_id: str) -> NotFound:
+    return NotFound(
+        "unknown_verification",
+        "there is no such verification",
+        found=job_id,
+        expected="one of this store that is under way",
+        hint="it was ended, was not asked about for too long, or the node was restarted: verify again",
+    )

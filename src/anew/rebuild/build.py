@@ -13,12 +13,13 @@ from anew.api.models import ClusterInfo
 from anew.codec.avro import AvroSchema, decode_datum, parse_schema
 from anew.codec.compression import Compressor
 from anew.codec.plain import to_plain
-from anew.core.errors import Failed
+from anew.core.errors import AnewError, Failed
 from anew.core.feed import Feed
 from anew.core.plan import Plan, PushInput
 from anew.core.rebuild import Progress, Stage
 from anew.core.store import RebuildKind, Store
 from anew.deepstore.open import open_deep_store
+from anew.log.interface import TopicPartition
 from anew.log.open import open_log
 from anew.rebuild.badrows import locate, write_bad_rows
 from anew.rebuild.codecs import (
@@ -35,9 +36,12 @@ from anew.rebuild.observer import Observer
 from anew.segments.dictionary import ZSTD_DICT, codec_of
 from anew.segments.manifest import Manifest, parse_manifest
 from anew.spark.build import Built, Codecs, Place, build_empty, build_push, build_repush
-from anew.spark.progress import JobWatch
+from anew.spark.executors import Sights, check_executors, check_files_seen
+from anew.spark.progress import EXECUTOR_WAIT_SECONDS, JobWatch
 from anew.spark.pushscan import EncodeTask, encode_rows, input_columns, sample_values, scan_files
 from anew.spark.session import SparkSession, session_for_queries
+
+_INPUTS_LOOKED_AT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +67,35 @@ Build = Callable[[Building, Lease, Observer], BuildOutcome]
 """Makes the base files of a plan that has rows."""
 
 
-def on_spark(session: Callable[[], AbstractContextManager[SparkSession]]) -> Build:
+def on_spark(
+    session: Callable[[], AbstractContextManager[SparkSession]], executor_wait_seconds: float = EXECUTOR_WAIT_SECONDS
+) -> Build:
     """Builds in a Spark session that is made, or lent, for each."""
 
     def run(building: Building, lease: Lease, observer: Observer) -> BuildOutcome:
         with session() as spark:
-            return build(spark, building, lease, observer)
+            return build(spark, building, lease, observer, executor_wait_seconds)
 
     return run
 
 
-def build(spark: SparkSession, building: Building, lease: Lease, observer: Observer) -> BuildOutcome:
+def build(
+    spark: SparkSession,
+    building: Building,
+    lease: Lease,
+    observer: Observer,
+    executor_wait_seconds: float = EXECUTOR_WAIT_SECONDS,
+) -> BuildOutcome:
     """Run the Spark job of a plan.
 
     Raises:
         InvalidRequest: The input cannot be read, or a column is missing.
-        Failed: The job failed, or the data cannot be pushed (null keys, duplicate keys, bad rows).
+        Failed: The job failed, or the data cannot be pushed (null keys, duplicate keys, bad rows); ``no_executors``;
+            what `check_executors` and `check_files_seen` raise.
     """
     session = session_for_queries(spark)
     began = time.monotonic()
-    with JobWatch(session) as watch:
+    with JobWatch(session, executor_wait_seconds) as watch:
 
         def measure() -> Progress:
             progress = watch.progress()
@@ -90,9 +103,39 @@ def build(spark: SparkSession, building: Building, lease: Lease, observer: Obser
             return progress
 
         lease.enter(Stage.BUILD, measure, watch.cancel)
-        built = _push(session, building) if building.plan.kind is RebuildKind.FULL_PUSH else _repush(session, building)
+        try:
+            built = _built(session, building)
+        except AnewError as error:
+            deserted = watch.desertion()
+            if deserted is None:
+                raise
+            raise deserted from error
     took = max(time.monotonic() - began, 1e-6)
     return BuildOutcome(built, round(built.ledger.read.count / took, 1))
+
+
+def _built(spark: SparkSession, building: Building) -> Built:
+    check_executors(spark, _sights(building))
+    built = _push(spark, building) if building.plan.kind is RebuildKind.FULL_PUSH else _repush(spark, building)
+    files = (file for part in built.sub_partitions for file in part.files)
+    check_files_seen(spark, building.target.deep_store, building.directory, files)
+    return built
+
+
+def _sights(building: Building) -> Sights:
+    """What executors must see of a plan's sources and target."""
+    plan, location = building.plan, building.source.log
+    source = None if plan.source.manifest is None else (building.source.deep_store, plan.source.manifest.path)
+    topics = {feed.id: (feed.topic, feed.topic_uid) for feed in building.store.feeds}
+    read = [TopicPartition(*topics[split.feed], split.partition) for split in plan.splits.ranges]
+    inputs = () if plan.source.input is None else plan.source.input.paths[:_INPUTS_LOOKED_AT]
+    return Sights(
+        target=building.target.deep_store,
+        directory=building.directory,
+        source=source,
+        log=(location, read[0]) if read else None,
+        inputs=tuple(inputs),
+    )
 
 
 def build_without_rows(building: Building) -> BuildOutcome:

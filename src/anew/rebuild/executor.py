@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from anew.api.http import ControllerClient
 from anew.api.models import BeginRebuild, EndRebuild, ResumeRebuild, Seal
@@ -30,7 +30,12 @@ from anew.segments.layout import manifest_path, version_path
 from anew.segments.manifest import Manifest
 
 _POLL_SECONDS = 0.3
-_SEAL_SECONDS = 15.0
+_PATIENCE_SECONDS = 15.0
+"""How long a controller may be away before its driver gives up waiting: one that died is started again in less."""
+
+_SEAL_UNKNOWN = "seal_unknown"
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,12 @@ def run_plan(plan: Plan, run: Run) -> dict[str, Any]:
     Raises:
         Refused: The plan's fence does not hold any more; nothing was changed.
         Failed: It ran and failed; nothing serves the version.
-        OutcomeUnknown: The controller stopped answering at the seal or after it.
+        Unreachable: The controller does not answer: nothing was begun, or the version is sealed and needs nobody.
+        OutcomeUnknown: The controller stopped answering in the beginning or at the seal.
     """
     run.observer.planned(plan)
     begin = BeginRebuild(plan=plan, request_id=run.request_id, driver=run.driver)
-    rebuild = run.controller.begin_rebuild(begin)
+    rebuild = _patiently(run, lambda: run.controller.begin_rebuild(begin))
     run.observer.began(rebuild.id, rebuild.version)
     if rebuild.stage in (Stage.BEGIN, Stage.BUILD) and not rebuild.ended:
         _drive(plan, rebuild, run)
@@ -104,7 +110,7 @@ def wait_for_end(run: Run, rebuild_id: str) -> dict[str, Any]:
     """
     observer, stage = run.observer, None
     while True:
-        view: dict[str, Any] = run.controller.rebuild(rebuild_id)
+        view: dict[str, Any] = _patiently(run, lambda: run.controller.rebuild(rebuild_id))
         if view["status"] != "running":
             break
         if view["stage"] != stage:
@@ -140,7 +146,7 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
             run.observer.stage(Stage.SEAL)
             _seal(rebuild, building, outcome, run)
         except (Exception, KeyboardInterrupt) as error:
-            if not isinstance(error, OutcomeUnknown):
+            if not (isinstance(error, OutcomeUnknown) and error.code == _SEAL_UNKNOWN):
                 _give_up(rebuild, lease, error, run)
             if isinstance(error, AnewError) and lease.lost:
                 return
@@ -186,7 +192,8 @@ def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run)
         sub_partitions=outcome.built.sub_partitions,
     )
     path = manifest_path(building.directory)
-    open_deep_store(building.target.deep_store).put(path, manifest.to_bytes())
+    deep_store = open_deep_store(building.target.deep_store)
+    _patiently(run, lambda: deep_store.put(path, manifest.to_bytes()))
     ref, ledger = manifest.ref(path), outcome.built.ledger
     gone = ledger.superseded + ledger.deleted + ledger.expired + ledger.skipped
     merged = (ledger.read.hash + ledger.raised.hash - gone.hash) % (1 << 64)
@@ -219,22 +226,32 @@ def _commit_seal(rebuild: Rebuild, seal: Seal, run: Run) -> None:
         OutcomeUnknown: ``seal_unknown``: the controller stopped answering. Nothing is given up: if the seal arrived,
             the controller goes on alone; if not, the lease ends.
     """
-    deadline = run.clock_seconds() + _SEAL_SECONDS
+    try:
+        _patiently(run, lambda: run.controller.seal(rebuild.id, seal))
+    except (OutcomeUnknown, Unreachable) as error:
+        raise OutcomeUnknown(
+            _SEAL_UNKNOWN,
+            "the controller did not say whether the version was sealed",
+            found=error.found,
+            expected="an answer",
+            hint=f"anew rebuild show {rebuild.id}",
+        ) from error
+
+
+def _patiently(run: Run, ask: Callable[[], _Answer]) -> _Answer:
+    """What the controller, or the deep store, answers to something that may be asked again.
+
+    Raises:
+        Unreachable, OutcomeUnknown: There was no answer for `_PATIENCE_SECONDS`.
+    """
+    deadline = run.clock_seconds() + _PATIENCE_SECONDS
     while True:
         try:
-            run.controller.seal(rebuild.id, seal)
-        except (OutcomeUnknown, Unreachable) as error:
+            return ask()
+        except (OutcomeUnknown, Unreachable):
             if run.clock_seconds() > deadline:
-                raise OutcomeUnknown(
-                    "seal_unknown",
-                    "the controller did not say whether the version was sealed",
-                    found=error.found,
-                    expected="an answer",
-                    hint=f"anew rebuild show {rebuild.id}",
-                ) from error
+                raise
             run.pause(_POLL_SECONDS)
-        else:
-            return
 
 
 def _give_up(rebuild: Rebuild, lease: Lease, error: BaseException, run: Run) -> None:

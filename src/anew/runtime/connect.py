@@ -1,4 +1,8 @@
-"""``anew.connect()``: one object for stores, plans and runs, over a running controller."""
+"""``anew.connect()``: one object for stores, plans and runs, over a running controller.
+
+What only rebuilds and verifications need, Spark above all, is imported by those who ask for one: it takes longer than
+most commands.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +12,31 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anew.api.http import ControllerClient
 from anew.api.models import Outcome, Routing
 from anew.api.node_http import NodeClient
 from anew.client.routing import RoutingCache
 from anew.client.store import Store
-from anew.client.verdict import Verification
-from anew.client.verify import DEFAULT_TIMEOUT_SECONDS, Sources, Subject, verify
+from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Verification
 from anew.core.plan import Plan
 from anew.core.planning import NO_OPTIONS, PushOptions, RepushRequest
 from anew.core.properties import parse_properties
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log
 from anew.log.open import open_log
-from anew.rebuild.build import on_spark
-from anew.rebuild.executor import Run, resume_rebuild, run_plan
-from anew.rebuild.inputs import PushRequest
-from anew.rebuild.observer import LogObserver, Observer
-from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
-from anew.rebuild.reading import read_store
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import Home
 from anew.runtime.java import check_java
+from anew.runtime.security import credentials_of
 from anew.runtime.settings import ProcessSettings, resolve
-from anew.spark.session import DataFrame, SparkSession, spark_session
+
+if TYPE_CHECKING:
+    from anew.rebuild.executor import Run
+    from anew.rebuild.inputs import PushRequest
+    from anew.rebuild.observer import Observer
+    from anew.spark.session import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,12 @@ class Cluster:
         """Use `connect`."""
         timeout = float(settings.number("timeout_seconds"))
         self.url = url
-        self.controller = ControllerClient(url, timeout_seconds=timeout, actor=_actor())
-        self._nodes = NodeClient(timeout)
+        credentials = credentials_of(settings)
+        self.controller = ControllerClient(url, timeout_seconds=timeout, actor=_actor(), credentials=credentials)
+        self._nodes = NodeClient(timeout, credentials=credentials)
         self._fabric = settings.optional("fabric")
         self._durable = settings.flag("log_durable")
+        self._executor_wait_seconds = float(settings.number("executor_wait_seconds"))
 
     def store(self, name: str) -> Store:
         """A store, to read and write.
@@ -80,6 +85,8 @@ class Cluster:
             Unreachable: Log or deep store does not answer.
             Failed: Base or log are not what they were.
         """
+        from anew.client.verify import Sources, Subject, verify
+
         routing = self.controller.routing(name, self._fabric)
         cluster = self.controller.cluster(routing.fabric)
 
@@ -108,6 +115,8 @@ class Cluster:
         Raises:
             InvalidRequest, Refused: As the command line does.
         """
+        from anew.rebuild.planner import make_checked_repush_plan
+
         parsed = parse_properties({} if properties is None else properties)
         request = RepushRequest(parsed, allow_not_serving, target_fabrics, defer_swap)
         return make_checked_repush_plan(self.controller, store, request)
@@ -121,6 +130,8 @@ class Cluster:
         options: PushOptions = NO_OPTIONS,
     ) -> Plan:
         """The plan of a full push; nothing is made."""
+        from anew.rebuild.planner import make_push_plan
+
         parsed = parse_properties({} if properties is None else properties)
         return make_push_plan(self.controller, store, request, parsed, options)
 
@@ -145,12 +156,16 @@ class Cluster:
             NotFound: ``unknown_store``.
             Refused: ``nothing_to_repush``: there is no version yet.
         """
+        from anew.rebuild.reading import read_store
+
         return read_store(self.controller, spark, name)
 
     def run_plan(
         self, plan: Plan, spark: SparkChoice, observer: Observer | None, request_id: str | None
     ) -> dict[str, Any]:
         """Like `run`, with the choice of Spark and a request id; returns the ``rebuild`` shape."""
+        from anew.rebuild.executor import run_plan
+
         return run_plan(plan, self._run_with(spark, observer, request_id))
 
     def resume(self, rebuild_id: str, spark: SparkChoice, observer: Observer | None) -> dict[str, Any]:
@@ -160,14 +175,20 @@ class Cluster:
             Refused: ``driver_alive``, ``rebuild_ended``; nothing was changed.
             Failed: As `run`.
         """
+        from anew.rebuild.executor import resume_rebuild
+
         return resume_rebuild(rebuild_id, self._run_with(spark, observer, None))
 
     def _run_with(self, spark: SparkChoice, observer: Observer | None, request_id: str | None) -> Run:
+        from anew.rebuild.build import on_spark
+        from anew.rebuild.executor import Run
+        from anew.rebuild.observer import LogObserver
+
         if spark.session is None:
             check_java()
         return Run(
             controller=self.controller,
-            build=on_spark(lambda: _spark(spark)),
+            build=on_spark(lambda: _spark(spark), self._executor_wait_seconds),
             observer=LogObserver() if observer is None else observer,
             request_id=new_id() if request_id is None else request_id,
             driver=f"{_actor()}@{socket.gethostname()}:{os.getpid()}",
@@ -219,6 +240,8 @@ def _spark(choice: SparkChoice) -> Iterator[SparkSession]:
     if choice.session is not None:
         yield choice.session
         return
+    from anew.spark.session import spark_session
+
     with spark_session(choice.master, {} if choice.conf is None else choice.conf) as session:
         yield session
 

@@ -12,12 +12,18 @@ from anew.catalog.database import DatabaseCatalog
 from anew.controller.context import Context, Fabric, Limits
 from anew.controller.restoring import restore
 from anew.core.errors import Unreachable
+from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
+from anew.deepstore.uri import parse_root
 from anew.log.open import open_log
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.scheduled import launcher
+from anew.runtime.security import tokens_file
 from anew.runtime.settings import ProcessSettings
+
+_CATALOG_SHARE = 0.5
+"""How much of a request's time the catalog may take: who asked shall hear that it is locked, and not nothing."""
 
 
 @contextmanager
@@ -28,16 +34,14 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
         Unreachable: ``catalog_unreachable``.
         Refused: ``catalog_newer``.
     """
-    url = settings.optional("catalog")
-    catalog = DatabaseCatalog(home.catalog_url if url is None else url, settings.number("timeout_seconds"))
+    url, catalog_seconds = settings.optional("catalog"), settings.number("timeout_seconds") * _CATALOG_SHARE
+    catalog = DatabaseCatalog(home.catalog_url if url is None else url, catalog_seconds)
     log = open_log("embedded", str(home.log(cluster.fabric)), clock=now_ms, durable=settings.flag("log_durable"))
-    deep_store = home.deep_store(cluster.fabric)
-    deep_store.mkdir(parents=True, exist_ok=True)
     fabric = Fabric(
         name=cluster.fabric,
         log=log,
         log_location=LogLocation(kind="embedded", address=str(home.log(cluster.fabric))),
-        deep_store=open_deep_store(str(deep_store)),
+        deep_store=cluster_deep_store(settings, home, cluster.fabric),
     )
     limits = Limits(
         lease_seconds=settings.number("lease_seconds"),
@@ -49,12 +53,23 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
         repush_source_wait_seconds=settings.number("repush_source_wait_seconds"),
         scheduled_rebuilds=settings.number("scheduled_rebuilds"),
     )
-    launch = launcher(cluster.url, home.path / "logs")
+    token_file = None if tokens_file(settings) is None else home.cluster_token
+    launch = launcher(cluster.url, home.path / "logs", token_file)
     try:
         yield Context(catalog, {fabric.name: fabric}, now_ms, new_id, limits, version("anew"), launch)
     finally:
         log.close()
         catalog.close()
+
+
+def cluster_deep_store(settings: ProcessSettings, home: Home, fabric: str) -> DeepStore:
+    """A fabric's part of the deep store that the settings name; by default a directory of the home, which is made."""
+    location = settings.optional("deep_store")
+    if location is None:
+        directory = home.deep_store(fabric)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return open_deep_store(str(directory))
+    return open_deep_store(f"{parse_root(location).uri}/{fabric}", settings.number("timeout_seconds"))
 
 
 def restore_at_rest(settings: ProcessSettings, home: Home, request: RestoreCatalog, actor: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from anew.core.errors import AnewError, Failed
 from anew.core.plan import Plan
 from anew.runtime.connect import Cluster, SparkChoice, connect_with
 from anew.runtime.logs import log_to_file
+from anew.runtime.security import keep_files_private, write_private
 from anew.runtime.settings import resolve
 
 _BEGIN_SECONDS = 60.0
@@ -47,12 +48,12 @@ def start_driver(cluster: Cluster, plan: Plan, spark: SparkChoice, request_id: s
     Raises:
         Failed: ``driver_not_started``, with the last thing that it said.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = folder / f"driver-{plan.id}.log"
     conf = {} if spark.conf is None else dict(spark.conf)
     order = Order(plan.model_dump_json(), request_id, spark.master, conf, cluster.url, str(log))
     file = folder / f"order-{request_id}.json"
-    file.write_text(json.dumps(asdict(order)), encoding="utf-8")
+    write_private(file, json.dumps(asdict(order)))
     output = log.with_suffix(".out")
     with output.open("wb") as printed:
         driver = subprocess.Popen(
@@ -83,6 +84,7 @@ def start_driver(cluster: Cluster, plan: Plan, spark: SparkChoice, request_id: s
 
 def main(path: str) -> int:
     """Run the order in a file; returns the exit code of the face."""
+    keep_files_private()
     file = Path(path)
     order = Order(**json.loads(file.read_text(encoding="utf-8")))
     file.unlink()

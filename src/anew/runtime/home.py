@@ -19,6 +19,8 @@ class ClusterFile:
     Attributes:
         pids: Process name → pid; informative, the lock says who lives.
         nodes: Node id → port.
+        advertise: The host under which others reach them; empty: what they bind to.
+        tls: Whether they speak TLS.
     """
 
     fabric: str
@@ -27,11 +29,21 @@ class ClusterFile:
     nodes: dict[str, int]
     supervisor: int
     pids: dict[str, int]
+    advertise: str = ""
+    tls: bool = False
 
     @property
     def url(self) -> str:
-        """Where the controller listens."""
-        return f"http://{self.bind}:{self.port}"
+        """Where the controller is reached."""
+        return self._url(self.port)
+
+    def node_url(self, node: str) -> str:
+        """Where a node is reached."""
+        return self._url(self.nodes[node])
+
+    def _url(self, port: int) -> str:
+        host = self.advertise if self.advertise else self.bind
+        return f"{'https' if self.tls else 'http'}://{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +74,20 @@ class Home:
         return self.path / "logs" / f"{process}.log"
 
     @property
+    def cluster_token(self) -> Path:
+        """The token of the cluster's own processes."""
+        return self.path / "cluster.token"
+
+    @property
     def cluster_file(self) -> Path:
         """What ``anew up`` wrote."""
         return self.path / "cluster.json"
 
     def make(self) -> None:
-        """Create the directories."""
+        """Create the directories; nobody but this user may look into a home, one of an earlier release neither."""
         for directory in (self.path, self.path / "logs", self.path / "nodes"):
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.chmod(0o700)
 
     def write_cluster(self, cluster: ClusterFile) -> None:
         """Replace the cluster file, whole or not at all."""

@@ -12,7 +12,7 @@ import structlog
 
 def log_to_file(path: Path, process: str, level: str) -> None:
     """Write this process's events to a file, one JSON object per line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     sink = path.open("a", encoding="utf-8", buffering=1)
     _configure(structlog.processors.JSONRenderer(), structlog.WriteLoggerFactory(sink), level, process)
     handler = logging.StreamHandler(sink)

@@ -13,21 +13,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anew.core.errors import AnewError
-from anew.core.planning import RepushRequest
-from anew.rebuild.planner import make_checked_repush_plan
 from anew.runtime.connect import SparkChoice, connect_with
 from anew.runtime.logs import log_to_file
+from anew.runtime.security import keep_files_private
 from anew.runtime.settings import resolve
 
 
-def launcher(url: str, logs: Path) -> Callable[[str, str], None]:
-    """What starts a driver for a store under a request id, writing below ``logs``."""
+def launcher(url: str, logs: Path, token_file: Path | None = None) -> Callable[[str, str], None]:
+    """What starts a driver for a store under a request id, writing below ``logs``, showing the token in a file."""
+    shown = {} if token_file is None else {"ANEW_TOKEN_FILE": str(token_file)}
     children: list[subprocess.Popen[bytes]] = []
 
     def launch(store: str, request_id: str) -> None:
         # Those that ended are collected here; nobody waits for one.
         children[:] = [child for child in children if child.poll() is None]
-        logs.mkdir(parents=True, exist_ok=True)
+        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = logs / f"{request_id}.log"
         with log.with_suffix(".out").open("wb") as printed:
             child = subprocess.Popen(
@@ -35,7 +35,7 @@ def launcher(url: str, logs: Path) -> Callable[[str, str], None]:
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=printed,
-                env={**os.environ, "ANEW_URL": url},
+                env={**os.environ, **shown, "ANEW_URL": url},
                 start_new_session=True,
             )
         children.append(child)
@@ -45,12 +45,12 @@ def launcher(url: str, logs: Path) -> Callable[[str, str], None]:
 
 def main(url: str, store: str, request_id: str, log: str) -> int:
     """Plan and run; returns the exit code of the face."""
+    keep_files_private()
     settings = resolve({"url": url})
     log_to_file(Path(log), "scheduled", settings.text("log_level"))
     try:
         with connect_with(settings) as cluster:
-            plan = make_checked_repush_plan(cluster.controller, store, RepushRequest())
-            cluster.run_plan(plan, SparkChoice(), None, request_id)
+            cluster.run_plan(cluster.plan_repush(store), SparkChoice(), None, request_id)
     except AnewError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -1,4 +1,7 @@
-"""The entry of the cluster's processes: ``python -m anew.runtime.serve controller`` or ``… node NAME``."""
+"""The entry of the cluster's processes: ``python -m anew.runtime.serve controller`` or ``… node NAME``.
+
+Each imports its own libraries alone: a node no database, a controller no RocksDB.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,10 @@ import signal
 import sys
 import threading
 
-from anew.controller.process import run_controller
-from anew.node.process import NodeSettings, run_node
 from anew.runtime.clock import now_ms
-from anew.runtime.controlling import controller_context
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.logs import log_to_file
+from anew.runtime.security import check_server, cluster_credentials, keep_files_private, server_security
 from anew.runtime.settings import ProcessSettings, resolve
 
 _PARENT_SECONDS = 0.5
@@ -20,6 +21,7 @@ _PARENT_SECONDS = 0.5
 
 def main(arguments: list[str]) -> int:
     """Run one process until SIGTERM, or until its parent is gone."""
+    keep_files_private()
     settings = resolve({})
     home = Home(settings.home)
     cluster = home.read_cluster()
@@ -28,6 +30,7 @@ def main(arguments: list[str]) -> int:
     name = "controller" if arguments[0] == "controller" else arguments[1]
     log_to_file(home.log_file(name), name, settings.text("log_level"))
     _end_with_parent()
+    check_server(settings, cluster.bind)
     if arguments[0] == "controller":
         serve_controller(settings, home, cluster)
     else:
@@ -37,12 +40,17 @@ def main(arguments: list[str]) -> int:
 
 def serve_controller(settings: ProcessSettings, home: Home, cluster: ClusterFile) -> None:
     """Run the controller of a home."""
+    from anew.controller.process import run_controller
+    from anew.runtime.controlling import controller_context
+
     with controller_context(settings, home, cluster) as context:
-        run_controller(context, cluster.bind, cluster.port)
+        run_controller(context, cluster.bind, cluster.port, server_security(settings, home))
 
 
 def serve_node(settings: ProcessSettings, home: Home, cluster: ClusterFile, node: str) -> None:
     """Run one node of a home."""
+    from anew.node.process import NodeSettings, run_node
+
     run_node(
         NodeSettings(
             node=node,
@@ -52,6 +60,9 @@ def serve_node(settings: ProcessSettings, home: Home, cluster: ClusterFile, node
             address=cluster.bind,
             port=cluster.nodes[node],
             clock=now_ms,
+            url=cluster.node_url(node),
+            security=server_security(settings, home),
+            credentials=cluster_credentials(settings, home),
         )
     )
 

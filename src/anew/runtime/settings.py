@@ -11,12 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from anew.api.security import RequestLimits
 from anew.catalog.url import check_catalog_url, shown_catalog_url
 from anew.core.errors import InvalidRequest
+from anew.core.grants import check_token
 from anew.core.settings import Kind, Setting, SettingValue, Takes
 from anew.core.suggest import did_you_mean
+from anew.deepstore.uri import check_root, shown_root
 
 _DAY_SECONDS = 86_400
+_LIMITS = RequestLimits()
+_NOT_IN_FILE = {
+    "home": "it says where the file is: set ANEW_HOME",
+    "token": "others may read this file: name a file of its own with token_file",
+}
 
 PROCESS_SETTINGS: dict[str, Setting] = {
     setting.name: setting
@@ -32,13 +40,83 @@ PROCESS_SETTINGS: dict[str, Setting] = {
             check=check_catalog_url,
             shown=shown_catalog_url,
         ),
+        Setting(
+            "deep_store",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "where base files lie: /DIRECTORY or s3://BUCKET/PREFIX (keys: AWS_…); default: deepstore in the home",
+            check=check_root,
+            shown=shown_root,
+        ),
         Setting("fabric", Takes.LIVE, Kind.TEXT, None, "the fabric to read from and write to; default: the first"),
         Setting("bind", Takes.LIVE, Kind.TEXT, "127.0.0.1", "the address on which controller and nodes listen"),
+        Setting(
+            "allow_open_bind",
+            Takes.LIVE,
+            Kind.FLAG,
+            False,
+            "whether they may listen on other than a loopback address without asking for tokens",
+        ),
+        Setting(
+            "advertise",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "the host name under which others reach controller and nodes; default: what they bind to",
+        ),
+        Setting(
+            "tokens_file",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "the tokens that controller and nodes ask for (a file that only its owner may read); default: none",
+        ),
+        Setting(
+            "token",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "the token that commands show; better in a file: token_file",
+            check=check_token,
+            shown=lambda _token: "***",
+        ),
+        Setting("token_file", Takes.LIVE, Kind.TEXT, None, "the file that holds it, which only its owner may read"),
+        Setting("tls_certificate", Takes.LIVE, Kind.TEXT, None, "the servers' certificate chain, PEM; default: no TLS"),
+        Setting("tls_key", Takes.LIVE, Kind.TEXT, None, "its private key, PEM, which only its owner may read"),
+        Setting("tls_ca", Takes.LIVE, Kind.TEXT, None, "the authorities whose certificates clients trust, PEM"),
+        Setting(
+            "max_request_bytes",
+            Takes.LIVE,
+            Kind.BYTES,
+            _LIMITS.body_bytes,
+            "the largest body of a request that controller and nodes take",
+            1 << 20,
+            1 << 30,
+        ),
+        Setting(
+            "max_connections",
+            Takes.LIVE,
+            Kind.COUNT,
+            _LIMITS.connections,
+            "how many connections controller and nodes each serve at once",
+            16,
+            65_536,
+        ),
         Setting("port", Takes.LIVE, Kind.COUNT, 7717, "the controller's port; nodes take the ones after it", 1, 65_000),
         Setting("nodes", Takes.LIVE, Kind.COUNT, 2, "how many nodes an embedded cluster has", 1, 64),
         Setting("log_durable", Takes.LIVE, Kind.FLAG, True, "whether an acknowledged write is on disk (fsync)"),
         Setting("timeout_seconds", Takes.LIVE, Kind.SECONDS, 10, "how long one request may take", 1, 600),
         Setting("lease_seconds", Takes.LIVE, Kind.SECONDS, 120, "a silent driver counts as lost after it", 5, 3_600),
+        Setting(
+            "executor_wait_seconds",
+            Takes.LIVE,
+            Kind.SECONDS,
+            600,
+            "how long a rebuild waits while Spark has no executor for it",
+            1,
+            _DAY_SECONDS,
+        ),
         Setting("node_alive_seconds", Takes.LIVE, Kind.SECONDS, 6, "a silent node counts as away after it", 1, 600),
         Setting(
             "node_lost_seconds",
@@ -189,7 +267,7 @@ def _settings_file(path: Path) -> dict[str, SettingValue]:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest("bad_settings_file", f"{path} is not TOML", found=str(error)) from error
-    known = [name for name in PROCESS_SETTINGS if name != "home"]
+    known = [name for name in PROCESS_SETTINGS if name not in _NOT_IN_FILE]
     for name in values:
         if name not in known:
             raise InvalidRequest(
@@ -197,6 +275,6 @@ def _settings_file(path: Path) -> dict[str, SettingValue]:
                 f"{path} names an unknown setting",
                 found=name,
                 expected=", ".join(known),
-                hint="it says where the file is: set ANEW_HOME" if name == "home" else did_you_mean(name, known),
+                hint=_NOT_IN_FILE.get(name, did_you_mean(name, known)),
             )
     return values

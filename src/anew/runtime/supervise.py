@@ -7,10 +7,12 @@ import sys
 
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.logs import log_to_file
+from anew.runtime.security import keep_files_private
 from anew.runtime.settings import resolve
 from anew.runtime.supervisor import Supervisor
 
 if __name__ == "__main__":
+    keep_files_private()
     settings = resolve({})
     home = Home(settings.home)
     log_to_file(home.log_file("supervisor"), "supervisor", settings.text("log_level"))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +19,7 @@ import structlog
 from anew.api.http import ControllerClient
 from anew.core.errors import AnewError, Failed, Refused
 from anew.runtime.home import ClusterFile, Home
+from anew.runtime.security import check_server, cluster_credentials, write_cluster_token
 from anew.runtime.settings import ProcessSettings
 
 _LOG = structlog.get_logger("anew.supervisor")
@@ -26,6 +27,8 @@ _READY_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _WATCH_SECONDS = 0.2
 _BACKOFF_SECONDS = (0.2, 1.0, 5.0, 10.0)
+_SOUND_SECONDS = 10.0
+"""A process that lived for so long did not die of its start: it is started again at once."""
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class _Child:
     arguments: list[str]
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
+    started: float = 0.0
     not_before: float = 0.0
 
 
@@ -53,11 +57,14 @@ class Supervisor:
         """Keep all processes alive until SIGTERM or SIGINT.
 
         Raises:
-            Refused: ``already_up``, ``port_in_use``.
+            Refused: ``already_up``, ``port_in_use``, ``open_bind``, ``file_not_private``.
+            InvalidRequest: As `check_server`.
         """
+        check_server(self.settings, self.cluster.bind)
         with self.home.lock():
             check_ports(self.cluster)
             self.home.write_cluster(self.cluster)
+            write_cluster_token(self.settings, self.home)
             self._install_signals()
             self._children = [_Child("controller", ["controller"])]
             self._children += [_Child(node, ["node", node]) for node in self.cluster.nodes]
@@ -85,6 +92,8 @@ class Supervisor:
         if child.process is not None and child.process.poll() is None:
             return
         if child.process is not None:
+            if time.monotonic() - child.started >= _SOUND_SECONDS:
+                child.starts = 1
             wait = _BACKOFF_SECONDS[min(child.starts - 1, len(_BACKOFF_SECONDS) - 1)]
             _LOG.warning("process_ended", name=child.name, code=child.process.returncode, again_in_seconds=wait)
             child.process, child.not_before = None, time.monotonic() + wait
@@ -92,16 +101,9 @@ class Supervisor:
             return
         child.process = self._spawn(child)
         child.starts += 1
+        child.started = time.monotonic()
         pids = {c.name: c.process.pid for c in self._children if c.process is not None}
-        cluster = ClusterFile(
-            self.cluster.fabric,
-            self.cluster.bind,
-            self.cluster.port,
-            self.cluster.nodes,
-            os.getpid(),
-            pids,
-        )
-        self.home.write_cluster(cluster)
+        self.home.write_cluster(replace(self.cluster, supervisor=os.getpid(), pids=pids))
         _LOG.info("process_started", name=child.name, pid=child.process.pid)
 
     def _spawn(self, child: _Child) -> subprocess.Popen[bytes]:
@@ -113,7 +115,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=child_environment(self.home),
+                env=server_environment(self.home),
                 start_new_session=True,
             )
 
@@ -157,7 +159,8 @@ def planned_cluster(settings: ProcessSettings, home: Home, fabrics: tuple[str, .
     """The cluster that the settings ask for; what they leave open is as the last ``anew up`` had it.
 
     Raises:
-        Refused: ``not_supported_yet``: more than one fabric.
+        Refused: ``not_supported_yet``: more than one fabric; ``open_bind``, ``file_not_private``.
+        InvalidRequest: As `check_server`.
     """
     if len(fabrics) > 1:
         raise Refused(
@@ -177,7 +180,9 @@ def planned_cluster(settings: ProcessSettings, home: Home, fabrics: tuple[str, .
             hint="use another ANEW_HOME",
         )
     nodes = {f"node-{number}": port + number for number in range(1, count + 1)}
-    return ClusterFile(fabric, bind, port, nodes, 0, {})
+    check_server(settings, bind)
+    advertise, tls = settings.optional("advertise"), bool(settings.optional("tls_certificate"))
+    return ClusterFile(fabric, bind, port, nodes, 0, {}, advertise if advertise else "", tls)
 
 
 def start_detached(home: Home, planned: ClusterFile) -> subprocess.Popen[bytes]:
@@ -189,7 +194,7 @@ def start_detached(home: Home, planned: ClusterFile) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=child_environment(home),
+            env=server_environment(home),
             start_new_session=True,
         )
 
@@ -199,24 +204,34 @@ def child_environment(home: Home) -> dict[str, str]:
     return {**os.environ, "ANEW_HOME": str(home.path)}
 
 
-def wait_until_up(home: Home, cluster: ClusterFile, starter: subprocess.Popen[bytes] | None) -> None:
+def server_environment(home: Home) -> dict[str, str]:
+    """`child_environment` without the user's own token, which is no business of servers."""
+    own = ("ANEW_TOKEN", "ANEW_TOKEN_FILE")
+    return {name: value for name, value in child_environment(home).items() if name not in own}
+
+
+def wait_until_up(
+    home: Home, cluster: ClusterFile, settings: ProcessSettings, starter: subprocess.Popen[bytes] | None
+) -> None:
     """Wait until the controller answers and all nodes report.
 
     Raises:
         Failed: ``start_failed``, with the end of what the processes printed.
     """
     deadline, pause = time.monotonic() + _READY_SECONDS, threading.Event()
-    with ControllerClient(cluster.url, timeout_seconds=2) as client:
-        while time.monotonic() < deadline:
-            if starter is not None and starter.poll() is not None:
-                break
-            try:
+    while time.monotonic() < deadline:
+        if starter is not None and starter.poll() is not None:
+            break
+        try:
+            # Anew each time: the cluster's token is made while this waits.
+            credentials = cluster_credentials(settings, home)
+            with ControllerClient(cluster.url, timeout_seconds=2, credentials=credentials) as client:
                 alive = {node.id for node in client.nodes() if node.alive}
-            except AnewError:
-                alive = set()
-            if alive >= set(cluster.nodes):
-                return
-            pause.wait(0.1)
+        except AnewError:
+            alive = set()
+        if alive >= set(cluster.nodes):
+            return
+        pause.wait(0.1)
     raise Failed(
         "start_failed",
         "the cluster did not start",

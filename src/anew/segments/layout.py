@@ -28,6 +28,11 @@ def attempt_path(version_directory: str, partition: int, sub_partition: int, att
     return f"{version_directory}/base/p{partition:05d}-s{sub_partition:02d}-{attempt}.parquet"
 
 
+def probe_path(version_directory: str) -> str:
+    """What executors write to show that they can, before a build; it goes before the build begins."""
+    return f"{version_directory}/probes"
+
+
 RECORDS = "catalog/stores"
 """Records of stores; beside the stores' own files, so that a deleted store's record outlives them (rule R16)."""
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from anew.deepstore.interface import DeepStore
 from anew.segments.basefile import ROW_GROUP_ROWS, read_rows
 from anew.segments.manifest import BaseFile
+from anew.spark.dealing import dealt, share_of
 from anew.spark.frames import Kind, as_scanned
 
 
@@ -27,21 +28,17 @@ def base_pieces(files: Sequence[BaseFile], max_records: int, wanted: int) -> lis
 
     A piece is a row group at least, even where that is more than the limit.
     """
-    total = sum(file.rows + file.tombstones for file in files)
-    # A little more than its share, so that what does not divide evenly makes no group of its own.
-    limit = min(max_records, max(ROW_GROUP_ROWS, -(-total * 9 // (8 * max(wanted, 1)))))
-    groups: list[list[BasePiece]] = []
-    room = 0
+    limit = min(max_records, max(ROW_GROUP_ROWS, share_of(sum(map(_rows, files)), wanted)))
+    pieces: list[tuple[BasePiece, int]] = []
     for file in files:
-        rows = file.rows + file.tombstones
+        rows = _rows(file)
         parts = max(1, min(-(-rows // limit), -(-rows // ROW_GROUP_ROWS)))
-        for part in range(parts):
-            if rows // parts > room:
-                groups.append([])
-                room = limit
-            groups[-1].append(BasePiece(file.path, part, parts))
-            room -= rows // parts
-    return [tuple(group) for group in groups]
+        pieces += [(BasePiece(file.path, part, parts), rows // parts) for part in range(parts)]
+    return [tuple(group) for group in dealt(pieces, limit)]
+
+
+def _rows(file: BaseFile) -> int:
+    return file.rows + file.tombstones
 
 
 def scan_base(store: DeepStore, pieces: Iterable[BasePiece]) -> Iterator[pa.RecordBatch]:

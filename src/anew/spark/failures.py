@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import dataclass
 
 from anew.core.errors import Failed
 
+PACKAGE_HINT = (
+    "a session that anew makes sends the package itself; to another one add the zip that "
+    "`python -m anew.spark.package anew.zip` writes: --conf spark.submit.pyFiles=anew.zip. What it imports must be "
+    "installed, or packed: see `On a Spark cluster` in docs/operations.md"
+)
+_PYTHON_HINT = (
+    "name one that is there: --conf spark.pyspark.python=PATH, if need be of an environment that is sent along with "
+    "--conf spark.archives=FILE.tar.gz#env (then ./env/bin/python)"
+)
 _PYTHON_ERROR = re.compile(
     r"^(?:[\w.]+\.)?(?P<kind>\w*(?:Error|Exception|Failed|Refused|Unreachable|Request)): (?P<text>.+)$", re.M
 )
 _FILE = re.compile(r"while reading file (?P<file>\S+?)\.?\s")
 _CAUSED_BY = re.compile(r"^Caused by: (?P<text>.+)$", re.M)
+_UNFIT = re.compile(r"UnfitExecutor: (?P<json>\{.*\})$", re.M)
+_NO_PYTHON = re.compile(r'Cannot run program "(?P<python>[^"]+)"')
+_OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (?P<text>.+)")
+_NO_MODULE = re.compile(r"ModuleNotFoundError: (?P<text>No module named '(?P<module>[\w.]+)'.*)")
+_OTHER_CODE = re.compile(
+    r"(?P<text>(?:Can't get attribute '\w+' on <module|cannot import name '\w+' from|module) '?anew\b.*)"
+)
+
+
+class UnfitExecutor(Exception):
+    """An executor that cannot do its part. Crosses to the driver as text; `reason_of` makes it a `Failed` again."""
+
+    def __init__(self, code: str, message: str, found: str, expected: str, hint: str) -> None:
+        """See `anew.core.errors.AnewError`."""
+        parts = {"code": code, "message": message, "found": found, "expected": expected, "hint": hint}
+        super().__init__(json.dumps(parts))
+        self.parts = parts
 
 
 def reason_of(error: BaseException) -> Failed:
-    """The innermost reason of a failed job: the Python error of the task, or the last cause of the JVM's."""
+    """Why a job failed: an executor that lacks something, else the Python error of the task or the JVM's last cause."""
     text = str(error)
+    unfit = unfitness_of(text)
+    if unfit is not None:
+        return unfit
     python = [match["text"] for match in _PYTHON_ERROR.finditer(text)]
     causes = [match["text"] for match in _CAUSED_BY.finditer(text)]
     lines = text.splitlines()
@@ -30,3 +61,75 @@ def reason_of(error: BaseException) -> Failed:
         expected="a job that ends",
         hint="nothing serves the new version; see the driver's log",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """One way in which executors fall short, and how Spark says so."""
+
+    sign: re.Pattern[str]
+    code: str
+    message: str
+    found: str
+    expected: str
+    hint: str
+
+
+_LACKS = (
+    _Lack(
+        _NO_PYTHON,
+        "python_missing_on_executors",
+        "an executor does not have the Python that tasks run in",
+        "python",
+        "that program on each worker",
+        _PYTHON_HINT,
+    ),
+    _Lack(
+        _OTHER_PYTHON,
+        "python_differs_on_executors",
+        "executors run another Python than the driver",
+        "text",
+        "the same minor version on both sides",
+        _PYTHON_HINT,
+    ),
+    _Lack(
+        _NO_MODULE,
+        "package_missing_on_executors",
+        "an executor's Python lacks a package",
+        "text",
+        "anew, and what it imports",
+        PACKAGE_HINT,
+    ),
+    _Lack(
+        _OTHER_CODE,
+        "package_differs_on_executors",
+        "an executor has another build of anew than the driver",
+        "text",
+        "the driver's own build",
+        PACKAGE_HINT,
+    ),
+)
+
+
+def unfitness_of(text: str) -> Failed | None:
+    """What executors lack, if it is that by which a job failed.
+
+    Args:
+        text: What Spark says of the job's failure.
+    """
+    told = _UNFIT.search(text)
+    if told is not None:
+        parts = json.loads(told["json"])
+        return Failed(
+            parts["code"], parts["message"], found=parts["found"], expected=parts["expected"], hint=parts["hint"]
+        )
+    for lack in _LACKS:
+        sign = lack.sign.search(text)
+        if sign is None:
+            continue
+        if lack.sign is _NO_MODULE and sign["module"].startswith("anew."):
+            # The package is there, a part of it is not.
+            lack = _LACKS[-1]
+        found = sign.groupdict().get(lack.found) or sign["text"]
+        return Failed(lack.code, lack.message, found=found[:2_000], expected=lack.expected, hint=lack.hint)
+    return None

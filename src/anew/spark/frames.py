@@ -67,6 +67,11 @@ def with_held(rows: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.RecordBat
     return pa.RecordBatch.from_arrays([*rows.columns, pa.array(kinds == int(Kind.BASE))], schema=HELD)
 
 
+def is_report(rows: pa.RecordBatch) -> bool:
+    """Whether a batch of scanned rows is a task's report: that comes as a batch of its own."""
+    return rows.num_rows == 1 and rows.column("kind")[0].as_py() == int(Kind.REPORT)
+
+
 def report_row(report: dict[str, Any]) -> pa.RecordBatch:
     """A scanning task's report as a row."""
     row: dict[str, Any] = {

@@ -21,7 +21,8 @@ from anew.core.ledger import MODULUS, Entry
 from anew.core.plan import LogSplit
 from anew.log.interface import Log, TopicPartition
 from anew.log.open import open_log
-from anew.spark.frames import Kind, as_scanned, report_row
+from anew.spark.dealing import dealt, share_of
+from anew.spark.frames import Kind, as_scanned, is_report, report_row
 
 _BATCH_RECORDS = 10_000
 _COMBINED_ROWS = 100_000
@@ -69,19 +70,8 @@ def group_splits(splits: Sequence[LogSplit], max_records: int, wanted: int) -> l
 
     A split is never divided: the plan names it, and its report must come back once (rule R19).
     """
-    total_records = sum(split.end - split.begin for split in splits)
-    # A little more than its share, so that what does not divide evenly makes no group of its own.
-    limit = min(max_records, -(-total_records * 9 // (8 * max(wanted, 1))))
-    groups: list[list[LogSplit]] = []
-    room = 0
-    for split in splits:
-        records = split.end - split.begin
-        if records > room:
-            groups.append([])
-            room = limit
-        groups[-1].append(split)
-        room -= records
-    return groups
+    sizes = [split.end - split.begin for split in splits]
+    return dealt(zip(splits, sizes, strict=True), min(max_records, share_of(sum(sizes), wanted)))
 
 
 def scan_split(log: Log, feed: Feed, split: LogSplit, start: int) -> Iterator[pa.RecordBatch]:
@@ -126,7 +116,7 @@ def combine_split(scan: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """
     superseded, raised, records, fingerprint = Entry(), Entry(), 0, 0
     for rows in _gathered(scan):
-        if rows.column("kind")[0].as_py() == int(Kind.REPORT):
+        if is_report(rows):
             report = json.loads(rows.column("value")[0].as_py())
             saved = {"superseded": superseded.model_dump(), "raised": raised.model_dump()}
             yield report_row({**report, **saved, "records": records, "hash": fingerprint})
@@ -142,11 +132,11 @@ def _gathered(scan: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows in batches of about `_COMBINED_ROWS`; the report by itself."""
     waiting: list[pa.RecordBatch] = []
     for rows in scan:
-        is_report = rows.num_rows == 1 and rows.column("kind")[0].as_py() == int(Kind.REPORT)
-        if waiting and (is_report or sum(batch.num_rows for batch in waiting) >= _COMBINED_ROWS):
+        reports = is_report(rows)
+        if waiting and (reports or sum(batch.num_rows for batch in waiting) >= _COMBINED_ROWS):
             yield concat(waiting)
             waiting = []
-        if is_report:
+        if reports:
             yield rows
         elif rows.num_rows:
             waiting.append(rows)

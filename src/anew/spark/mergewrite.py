@@ -38,10 +38,10 @@ from anew.deepstore.open import open_deep_store
 from anew.segments.basefile import BaseFileWriter, read_rows
 from anew.segments.layout import attempt_path
 from anew.segments.manifest import BaseFile
-from anew.spark.frames import HELD, SCANNED, Kind, as_scanned, with_held
+from anew.spark.frames import HELD, SCANNED, Kind, as_scanned, is_report, with_held
 from anew.spark.logsource import LogScan, scan_splits
 from anew.spark.shuffle import received
-from anew.spark.worker import begin_task
+from anew.spark.worker import begin_task, required_build
 
 REPORT_SCHEMA = "report string"
 _BASE, _BATCH = "base", "batch"
@@ -152,9 +152,10 @@ class TaskReport(BaseModel):
 
 def merge_and_write(task: MergeTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``."""
+    build = required_build()
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = begin_task()
+        context = begin_task(build)
         report = _Merge(task, context.partitionId(), f"t{context.taskAttemptId()}").run(batches)
         yield pa.RecordBatch.from_pydict({"report": [report.model_dump_json()]})
 
@@ -246,7 +247,7 @@ class _Merge:
         deque(batches, maxlen=0)
         found: list[pa.RecordBatch] = []
         for rows in scan_splits(feed.log, feed.splits[self.index]):
-            if rows.num_rows and rows.column("kind")[0].as_py() == int(Kind.REPORT):
+            if is_report(rows):
                 self.scans.append(json.loads(rows.column("value")[0].as_py()))
             else:
                 found.append(rows)

@@ -33,7 +33,7 @@ from anew.spark.avrosource import AvroSource
 from anew.spark.failures import reason_of
 from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
 from anew.spark.shuffle import Destination, packed
-from anew.spark.worker import begin_task
+from anew.spark.worker import begin_task, required_build
 
 FILE, BLOCK, CORRUPT = "__file", "__block", "__corrupt"
 _EXAMPLES = 20
@@ -175,8 +175,10 @@ def _text_reader(spark: SparkSession, options: dict[str, str], fields: list[Stru
 
 
 def _encoder(task: EncodeTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    build = required_build()
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = begin_task()
+        context = begin_task(build)
         encoder = _Encoder(task, parse_schema(task.key_schema), parse_schema(task.value_schema))
         for batch in batches:
             if batch.num_rows:

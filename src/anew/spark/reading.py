@@ -24,7 +24,7 @@ from anew.segments.manifest import Manifest
 from anew.spark.build import Place, repush_blocks
 from anew.spark.frames import Kind, with_held
 from anew.spark.shuffle import delivered, received
-from anew.spark.worker import begin_task
+from anew.spark.worker import begin_task, required_build
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,10 @@ def _type_of(schema: AvroSchema) -> pa.DataType:
 
 
 def _decoder(task: DecodeTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    build = required_build()
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = begin_task()
+        context = begin_task(build)
         reducer = WinnerReducer(rehash=_no_hashes)
         for rows in merge_blocks(map(_flagged, received(batches, context.partitionId(), []))):
             yield _decoded(drop(reducer.feed(rows), task.floors).rows, task)

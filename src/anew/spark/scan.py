@@ -19,7 +19,7 @@ from anew.spark.basescan import BasePiece, base_pieces, scan_base
 from anew.spark.frames import spark_schema
 from anew.spark.logsource import LogScan, group_splits, scan_splits
 from anew.spark.shuffle import Destination, packed
-from anew.spark.worker import begin_task
+from anew.spark.worker import begin_task, required_build
 
 _TASKS_PER_CORE = 1
 _RECORDS_OF_A_RUN = 100_000
@@ -81,10 +81,12 @@ def scan_blocks(spark: SparkSession, scan: Scan, destination: Destination) -> Da
 
 
 def _scanning(scan: Scan, destination: Destination) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    build = required_build()
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
-        context = begin_task()
+        context = begin_task(build)
         if scan.tasks:
             index = context.partitionId()
             yield from packed(scan.rows(index), destination, is_sorted=scan.is_of_base(index))

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
+
+from anew.core.errors import Unreachable
+from anew.spark.package import build_of_package, write_package
+from anew.spark.worker import is_local
 
 __all__ = ["DataFrame", "SparkSession", "session_for_queries", "spark_session"]
 
@@ -17,10 +25,21 @@ _OURS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
 }
 """Only where the user says nothing else."""
+
+_OURS_LOCALLY = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "anew.spark.daemon",
+}
+"""The executors of a cluster must reach the driver from their machines, and have the package only later."""
+
+_STANDALONE = "spark://"
+_CONNECT_SECONDS = 10.0
+_PYTHON = "spark.pyspark.python"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, whose master and settings then hold."""
 
 _FOR_OUR_QUERIES = {
     # The number of output partitions and their order are part of the format: nothing may re-plan them.
@@ -34,11 +53,16 @@ _FOR_OUR_QUERIES = {
 
 @contextmanager
 def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session for one rebuild; one that runs already in this process (spark-submit, a notebook) is used and kept.
+    """A session for one rebuild; one that runs already in this process (a notebook) is used and kept.
+
+    On another master than a local one the package itself is sent to the executors.
 
     Args:
-        master: As in ``--master``; None: what Spark's own configuration says, else all local cores.
+        master: As in ``--master``; None: what spark-submit or ``MASTER`` says, else all local cores.
         conf: As in ``--conf``; wins over everything.
+
+    Raises:
+        Unreachable: ``spark_unreachable``.
     """
     # Without it Python data sources run another interpreter, or none, and time out.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -47,17 +71,80 @@ def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[Spark
     if running is not None:
         yield running
         return
-    builder = SparkSession.Builder().appName("anew")
-    builder = builder.master(master if master is not None else os.environ.get("MASTER", "local[*]"))
-    for key, value in {**_OURS, **conf}.items():
-        builder = builder.config(key, value)
-    with _interrupts_held():
-        session = builder.getOrCreate()
+    if _PYTHON in conf:
+        # Only spark-submit looks at the setting; everybody else at the environment.
+        os.environ["PYSPARK_PYTHON"] = conf[_PYTHON]
+    _check_master(master)
+    session = _made(_builder(master, conf), master)
     try:
         session.sparkContext.setLogLevel("ERROR")
-        yield session
+        with _package_sent(session):
+            yield session
     finally:
         session.stop()
+
+
+def _check_master(master: str | None) -> None:
+    """Raise unless one of a standalone cluster's masters takes a connection: Spark itself would try for a minute.
+
+    Raises:
+        Unreachable: ``spark_unreachable``.
+    """
+    if master is None or not master.startswith(_STANDALONE):
+        return
+    refused = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        except (OSError, ValueError) as error:
+            refused.append(f"{address}: {error}")
+        else:
+            return
+    raise _unreachable("Spark's master does not answer", "; ".join(refused), "spark://HOST:PORT of a running master")
+
+
+def _unreachable(message: str, found: str, expected: str) -> Unreachable:
+    hint = "look at the master's address, --conf, and the driver's log"
+    return Unreachable("spark_unreachable", message, found=found, expected=expected, hint=hint)
+
+
+def _builder(master: str | None, conf: Mapping[str, str]) -> SparkSession.Builder:
+    submitted = _SUBMITTED in os.environ
+    if master is None and not submitted:
+        master = os.environ.get("MASTER", "local[*]")
+    builder = SparkSession.Builder().appName("anew")
+    if master is not None:
+        builder = builder.master(master)
+    ours = {} if submitted else {**_OURS, **(_OURS_LOCALLY if is_local(master) else {})}
+    for key, value in {**ours, **conf}.items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def _made(builder: SparkSession.Builder, master: str | None) -> SparkSession:
+    try:
+        with _interrupts_held():
+            return builder.getOrCreate()
+    except (Py4JError, RuntimeError) as error:
+        lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
+        found = lines[1 if len(lines) > 1 else 0] if lines else type(error).__name__
+        expected = "a session" if master is None else f"a session on {master}"
+        raise _unreachable("Spark does not start", found, expected) from error
+
+
+@contextmanager
+def _package_sent(session: SparkSession) -> Iterator[None]:
+    """Executors import the driver's own build while the block runs; the file that they fetch it from goes after it."""
+    if is_local(session.sparkContext.master):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="anew-package-") as folder:
+        package, before = write_package(Path(folder) / f"anew-{build_of_package()}.zip"), list(sys.path)
+        session.sparkContext.addPyFile(str(package))
+        # It was put into the driver's own path as well.
+        sys.path[:] = before
+        yield
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from anew.core.partition import Partitions, sub_partitions_of
 from anew.core.partitioning import partitioner_of
 from anew.core.rows import SORT_COLUMNS
 from anew.core.store import Frozen
-from anew.spark.frames import Kind
+from anew.spark.frames import is_report
 
 _PORTION_BYTES = 2 << 20
 
@@ -120,7 +120,7 @@ def delivered(blocks: DataFrame, count: int) -> DataFrame:
 
 def _without_reports(scanned: Iterable[pa.RecordBatch], reports: list[bytes]) -> Iterator[pa.RecordBatch]:
     for rows in scanned:
-        if rows.num_rows == 1 and rows.column("kind")[0].as_py() == int(Kind.REPORT):
+        if is_report(rows):
             reports += bytes_list(rows.column("value"))
         else:
             yield rows

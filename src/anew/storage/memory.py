@@ -13,6 +13,10 @@ FILES_PER_INSTANCE = 8
 """Measured: 128 open instances take 774 descriptors; compaction takes some more for a while."""
 FILES_BESIDES = 256
 _BLOOM_BITS = 10
+_WINDOW_BITS, _LZ4_ACCELERATION = -14, 10
+"""RocksDB's default window, which LZ4 has no use for; and how fast LZ4 passes over bytes that do not compress. Values
+come compressed by the version's codec, or are not to be: what is left is in the cells' headers. Measured with 96 random
+bytes a value: a quarter less time per cell of a sorted file, 1.4 % more bytes."""
 _WRITE_BUFFER_BYTES = 8 * MIB
 _WAL_BYTES = 32 * MIB
 _INFO_LOG_BYTES = MIB
@@ -49,7 +53,7 @@ class NodeMemory:
         """The options of an instance's default column family."""
         options = Options(raw_mode=True)
         options.set_block_based_table_factory(_tables(self._cache))
-        options.set_compression_type(DBCompressionType.lz4())
+        _compress(options)
         options.set_write_buffer_manager(self._buffers)
         options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
         options.create_missing_column_families(True)
@@ -72,8 +76,14 @@ def sst_options() -> Options:
     """The options of a sorted file made outside of any instance."""
     options = Options(raw_mode=True)
     options.set_block_based_table_factory(_tables(None))
-    options.set_compression_type(DBCompressionType.lz4())
+    _compress(options)
     return options
+
+
+def _compress(options: Options) -> None:
+    options.set_compression_type(DBCompressionType.lz4())
+    # A negative level is LZ4's acceleration.
+    options.set_compression_options(_WINDOW_BITS, -_LZ4_ACCELERATION, 0, 0)
 
 
 def _tables(cache: Cache | None) -> BlockBasedOptions:

@@ -30,9 +30,10 @@ from anew.core.merge import Cell
 from anew.storage.applying import Floors, outcome_of
 from anew.storage.memory import NodeMemory
 
-BATCH_RECORDS = 1_000
+BATCH_RECORDS = 4_000
 BATCH_BYTES = 1024 * 1024
-"""rocksdict keeps the interpreter to itself for a whole call: small batches leave readers their turn."""
+_WRITE_CELLS = 500
+"""So many cells go into one write, for which rocksdict keeps the interpreter to itself: readers get their turn."""
 SCAN_EXAMINED = 20_000
 META = "meta"
 """The column family of marker and positions."""
@@ -275,8 +276,12 @@ class Replica:
         held = {key: cell for key, cell in zip(keys, cells, strict=True) if cell is not None}
         outcome = outcome_of(rows, held, self._floors, self._compressor)
         batch = WriteBatch(raw_mode=True)
-        for key, cell in zip(outcome.keys, outcome.cells, strict=True):
+        for number, (key, cell) in enumerate(zip(outcome.keys, outcome.cells, strict=True), 1):
             batch[key] = cell
+            if number % _WRITE_CELLS == 0:
+                self._database.write(batch)
+                batch = WriteBatch(raw_mode=True)
+        # The position comes with the last write: what was written without it is written again, and changes nothing.
         self._write(batch, {at: next_offset})
         return len(outcome.keys), outcome.rejected
 

@@ -21,10 +21,10 @@ def paths(store: DeepStore, prefix: str = "") -> list[str]:
     return [file.path for file in store.list(prefix)]
 
 
-def _write_then(store: DeepStore, path: str, act: Callable[[], object]) -> None:
+def _write_then(store: DeepStore, path: str, act: Callable[[], object], content: bytes = b"half") -> None:
     """Write a file and do something before it is published."""
     with store.write(path) as stream:
-        stream.write(b"half")
+        stream.write(content)
         act()
 
 
@@ -59,6 +59,43 @@ class DeepStoreContract(ABC):
         with store.open("a") as file:
             file.seek(7)
             assert file.read(2) == b"78"
+
+    def test_a_large_file_is_like_a_small_one(self, store: DeepStore, tmp_path: Path) -> None:
+        """A file of many pieces appears whole, is read here and there and in order, and is copied."""
+        content = b"".join(number.to_bytes(8, "big") for number in range(2_500_000))
+        with store.write("v1/large") as stream:
+            for first in range(0, len(content), 3_000_000):
+                stream.write(content[first : first + 3_000_000])
+                assert store.stat("v1/large") is None
+        assert store.checksum("v1/large") == hashlib.sha256(content).hexdigest()
+        with store.open("v1/large") as file:
+            assert file.size() == len(content)
+            for position, size in ((len(content) - 8, 8), (0, 100), (100, 9_000_000), (9_000_200, 10), (3, 70_000)):
+                file.seek(position)
+                assert file.read(size) == content[position : position + size]
+            file.seek(0)
+            assert b"".join(iter(lambda: file.read(1_234_567), b"")) == content
+        store.download("v1/large", tmp_path / "copy", store.checksum("v1/large"))
+        assert (tmp_path / "copy").read_bytes() == content
+
+    def test_a_large_file_that_is_given_up_leaves_nothing(self, store: DeepStore) -> None:
+        """After an error, or when the path was taken meanwhile, nothing of a large file is left."""
+        fails: list[Callable[[], object]] = [lambda: 1 // 0, lambda: store.put("v1/large", b"fast")]
+        for fail in fails:
+            with pytest.raises((ZeroDivisionError, Refused)):
+                _write_then(store, "v1/large", fail, bytes(20_000_000))
+        assert (paths(store), store.get("v1/large")) == (["v1/large"], b"fast")
+        assert store.delete_tree("v1") == 1
+
+    def test_an_empty_file_is_a_file(self, store: DeepStore, tmp_path: Path) -> None:
+        """A file without a byte is written, listed, read and copied like any other."""
+        with store.write("v1/empty"):
+            pass
+        assert (paths(store), store.get("v1/empty")) == (["v1/empty"], b"")
+        with store.open("v1/empty") as file:
+            assert (file.size(), file.read()) == (0, b"")
+        store.download("v1/empty", tmp_path / "copy", hashlib.sha256(b"").hexdigest())
+        assert (tmp_path / "copy").read_bytes() == b""
 
     def test_another_handle_sees_the_files(self, store: DeepStore, tmp_path: Path) -> None:
         """A store opened again by the URI of its root has the same files."""
@@ -110,6 +147,23 @@ class DeepStoreContract(ABC):
             winners = [number for number in pool.map(put, range(40)) if number is not None]
         assert len(winners) == 1
         assert store.get("a") == b"%d" % winners[0]
+
+    def test_of_many_large_writers_one_wins(self, store: DeepStore) -> None:
+        """Of writers of one large file at once exactly one succeeds, and its bytes are there."""
+
+        def write(number: int) -> int | None:
+            try:
+                with store.write("a") as stream:
+                    stream.write(bytes([number]) * 9_000_000)
+            except Refused:
+                return None
+            return number
+
+        with ThreadPoolExecutor(4) as pool:
+            winners = [number for number in pool.map(write, range(8)) if number is not None]
+        assert len(winners) == 1
+        assert store.get("a") == bytes([winners[0]]) * 9_000_000
+        assert paths(store) == ["a"]
 
     def test_putting_the_same_again_is_nothing(self, store: DeepStore) -> None:
         """The same bytes are no conflict, other bytes are."""

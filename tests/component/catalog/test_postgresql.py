@@ -21,7 +21,7 @@ from anew.catalog.interface import Catalog
 from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.testing.builders import a_store
 from anew.testing.catalog_contract import CatalogContract, a_change
-from tests.component.catalog.cutting import Cutter, cutter
+from tests.component.catalog.cutting import Cutter
 from tests.postgresql import PASSWORD, PostgresServer
 
 _TURN = "SELECT pg_advisory_xact_lock(7210743318442031)"
@@ -143,7 +143,7 @@ def test_connections_that_went_stale_are_replaced(postgresql_url: str) -> None:
 def cut(postgresql: PostgresServer) -> Iterator[tuple[Cutter, str, str]]:
     """A cutter, the URL of an empty database through it, and straight."""
     url = postgresql.new_database()
-    with cutter(postgresql.port) as made:
+    with Cutter(postgresql.port) as made:
         yield made, url.replace(f":{postgresql.port}/", f":{made.port}/"), url
 
 

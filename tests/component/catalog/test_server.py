@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable
-from pathlib import Path
-
 import psutil
 import pytest
 
 from tests import postgresql as postgresql_module
+from tests.component.outliving import Victim, check_ends_with
 from tests.needs import COMPLETE
 from tests.postgresql import PostgresServer, running_server
 
-_ROOT = Path(__file__).parents[3]
-_STARTER = """
-import sys
-from tests.postgresql import running_server
-with running_server() as server:
-    print(server.directory, server.pid, server.guard_pid, flush=True)
-    sys.stdin.read()
-"""
-
-
-def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline, pause = time.monotonic() + 30, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, f"waited for {what}"
-        pause.wait(0.05)
-
-
-def _gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
 
 @pytest.mark.parametrize("victim", ["starter", "guard"])
-def test_a_server_never_outlives_its_test_run(postgresql: PostgresServer, victim: str) -> None:
+def test_a_server_never_outlives_its_test_run(postgresql: PostgresServer, victim: Victim) -> None:
     """When the test run, or the guard between them, is ended by SIGKILL, the server ends; its directory goes too."""
     assert postgresql.pid
-    command = [sys.executable, "-c", _STARTER]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=_ROOT, text=True, stdin=pipe, stdout=pipe) as starter:
-        assert starter.stdout is not None
-        directory, *pids = starter.stdout.readline().split()
-        server, guard = (int(pid) for pid in pids)
-        os.kill(starter.pid if victim == "starter" else guard, signal.SIGKILL)
-        _until(lambda: _gone(server), "the end of the server")
-        starter.kill()
-    _until(lambda: victim == "guard" or not Path(directory).exists(), "the end of the directory")
-    if victim == "guard":
-        PostgresServer.discard(Path(directory))
+    check_ends_with("tests.postgresql", "running_server", victim)
 
 
 def test_the_server_does_not_run_as_root(postgresql: PostgresServer) -> None:

@@ -31,6 +31,7 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.catalog.database import DatabaseCatalog
 from anew.controller.app import make_app
 from anew.controller.context import Context, Fabric, Limits
@@ -160,6 +161,12 @@ class Cluster:
         view = self.client.snapshot(name, at_ms)
         snapshot = _snapshot(view)
         return plan_push(snapshot, files, 1_000, view.at_time, options)
+
+    def empty_push_plan(self, name: str = "flights") -> Plan:
+        """The plan of a push of nothing, which needs no Spark."""
+        files = PushInput(paths=(), format="csv", key=("key",), as_of_ms=self.clock())
+        view = self.client.snapshot(name, self.clock())
+        return plan_push(_snapshot(view), files, 0, view.at_time)
 
     def repush_plan(self, name: str = "flights", request: RepushRequest | None = None) -> Plan:
         """The plan of a repush made now."""
@@ -300,9 +307,11 @@ class Cluster:
         for node in self.nodes:
             self.report(node)
 
-    def acting(self, actor: str) -> ControllerClient:
+    def acting(self, actor: str, credentials: Credentials = NOBODY) -> ControllerClient:
         """A connection of somebody else."""
-        return ControllerClient("http://controller", actor=actor, transport=_AppTransport(self.http))
+        return ControllerClient(
+            "http://controller", actor=actor, transport=_AppTransport(self.http), credentials=credentials
+        )
 
     def swap(self, number: int, name: str = "flights") -> dict[str, Any]:
         """Somebody swaps."""
@@ -338,7 +347,9 @@ def node_report(node: str, *replicas: ReplicaReport, dead_letters: tuple[DeadLet
 
 
 @contextmanager
-def opened_cluster(directory: Path, limits: Limits = LIMITS) -> Iterator[Cluster]:
+def opened_cluster(
+    directory: Path, limits: Limits = LIMITS, security: ServerSecurity = OPEN_SERVER
+) -> Iterator[Cluster]:
     """A cluster of two live nodes and no store."""
     clock = ManualClock()
     ids = itertools.count()
@@ -357,8 +368,9 @@ def opened_cluster(directory: Path, limits: Limits = LIMITS) -> Iterator[Cluster
         "0.1",
         lambda store, request_id: launched.append((store, request_id)),
     )
-    with TestClient(make_app(context, Watch(catalog.revision)), base_url="http://controller") as http:
-        client = ControllerClient("http://controller", actor="tester", transport=_AppTransport(http))
+    with TestClient(make_app(context, Watch(catalog.revision), security), base_url="http://controller") as http:
+        own = NOBODY if security.tokens is None else Credentials(security.tokens.cluster)
+        client = ControllerClient("http://controller", actor="tester", transport=_AppTransport(http), credentials=own)
         cluster = Cluster(context, clock, client, http, Reconciler(context), log, deep, launched=launched)
         for node in cluster.nodes:
             client.report(node_report(node))

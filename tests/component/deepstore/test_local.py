@@ -67,9 +67,9 @@ def test_another_process_with_the_same_number_is_passed_over(tmp_path: Path) -> 
     assert store.get("b") == b"ours"
 
 
-@pytest.mark.parametrize("root", ["/", "nowhere://bucket/prefix", "file:///"])
+@pytest.mark.parametrize("root", ["/", "nowhere://bucket/prefix", "file:///", "s3://", "s3://b", "s3://bucket/"])
 def test_roots_that_cannot_be(root: str) -> None:
-    """A file system's own root and an unknown scheme are refused."""
+    """A file system's or bucket's own root and an unknown scheme are refused."""
     with pytest.raises(InvalidRequest) as caught:
         open_deep_store(root)
     assert caught.value.code == "bad_deep_store"

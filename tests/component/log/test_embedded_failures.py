@@ -19,6 +19,7 @@ from anew.log.open import open_log
 from anew.testing.builders import some_records
 from anew.testing.clock import ManualClock
 from anew.testing.log_contract import keys
+from tests.disks import filled, small_disk
 
 TOPIC = TopicSpec("flights_rt", "uid-1", 1)
 AT = TopicPartition("flights_rt", "uid-1", 0)
@@ -115,6 +116,20 @@ def test_a_full_disk_changes_nothing(log: EmbeddedLog, tmp_path: Path, monkeypat
         assert caught.value.code == "log_full"
         assert full.append(AT, some_records(1)).first_offset == 1
     assert log.offsets(AT) == Offsets(0, 2)
+
+
+def test_a_disk_without_room_refuses_the_commit_as_well(tmp_path: Path) -> None:
+    """On a disk that is really full each append is log_full, whichever of its writes found no room; then it goes on."""
+    with small_disk(tmp_path / "disk", 8), closing(EmbeddedLog(tmp_path / "disk" / "log", clock=ManualClock())) as log:
+        log.create_topic(TOPIC)
+        log.append(AT, some_records(1))
+        with filled(tmp_path / "disk"):
+            for count in (1, 10, 1_000):
+                with pytest.raises(Unreachable) as caught:
+                    log.append(AT, some_records(count))
+                assert caught.value.code == "log_full"
+            assert log.offsets(AT) == Offsets(0, 1)
+        assert log.append(AT, some_records(1)).first_offset == 1
 
 
 def test_appends_that_wait_share_one_commit(log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,24 @@ class HeldLoader(Loader):
         return outcome
 
 
+class LoaderHere(Loader):
+    """A loader that counts loads, and does them in this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads = 0
+
+    def submit(self, job: Job[Any]) -> Future[Any]:
+        """Do it at once."""
+        self.loads += 1
+        outcome: Future[Any] = Future()
+        try:
+            outcome.set_result(job.run())
+        except Failed as error:
+            outcome.set_exception(error)
+        return outcome
+
+
 def base_file(folder: Path) -> Path:
     """The version's one base file."""
     return next((folder / "deep").rglob("*.parquet"))
@@ -155,8 +173,7 @@ def test_rows_that_rocksdb_lost_are_missed(words: World, tmp_path: Path, monkeyp
         return created(directory, memory, [], base)
 
     monkeypatch.setattr(Replica, "create", without_files)
-    loader = HeldLoader()
-    loader.go_on.set()
+    loader = LoaderHere()
     with engine_in(tmp_path, loader=loader) as engine:
         engine.accept(words.desired())
         wait_for("the error", lambda: states(engine) == [ReplicaState.ERROR])

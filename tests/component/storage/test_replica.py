@@ -9,9 +9,10 @@ import pytest
 from anew.codec.compression import compressor
 from anew.core.errors import Failed
 from anew.core.feed import FeedPartition, PositionMap
+from anew.storage import replica as replica_module
 from anew.storage.applying import Floors
 from anew.storage.memory import NodeMemory
-from anew.storage.replica import BATCH_RECORDS, Base, Replica
+from anew.storage.replica import Base, Replica
 from tests.component.storage.test_replica_merge import Record, rows_of
 
 AT = FeedPartition("f1", 0)
@@ -64,12 +65,13 @@ def test_only_the_wanted_and_complete_base_is_opened(tmp_path: Path) -> None:
     assert not (tmp_path / "r").exists()
 
 
-def test_a_scan_ends_and_lets_go_of_the_directory(tmp_path: Path) -> None:
+def test_a_scan_ends_and_lets_go_of_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages bounded by count and by bytes cover each live key once, and closing after a scan frees the lock."""
+    monkeypatch.setattr(replica_module, "BATCH_RECORDS", 500)
     memory = NodeMemory()
     replica = Replica.create(tmp_path / "r", memory, [], BASE)
     replica.use(compressor("zstd"), Floors())
-    keys = [f"k{number:04}".encode() for number in range(2 * BATCH_RECORDS + 5)]
+    keys = [f"k{number:04}".encode() for number in range(1_005)]
     end = applied(replica, dict.fromkeys(keys, b"v" * 10), 5)
     applied(replica, {keys[3]: None, keys[-1]: None}, end)
     del keys[3], keys[-1]

@@ -18,7 +18,7 @@ from anew.core.feed import FeedPartition, PositionMap
 from anew.core.merge import Cell, expire, merge, merge_all
 from anew.core.rows import ROWS
 from anew.core.stamp import Origin, OriginKind, Stamp, fabric_origin
-from anew.storage.applying import Floors
+from anew.storage.applying import Floors, outcome_of
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Base, Replica
 
@@ -105,7 +105,7 @@ def cells_of(replica: Replica) -> dict[bytes, Cell | None]:
 def test_any_cut_of_a_history_gives_the_definition(
     tmp_path: Path, memory: NodeMemory, history: list[Record], cuts: st.DataObject
 ) -> None:
-    """Base, feeds, batches of any size and replays end in the cells that the definition gives record by record."""
+    """Base, feeds, batches of any size, whole or cut off, and replays end in the cells that the definition gives."""
     floor = cuts.draw(st.integers(0, 5))
     offsets: dict[FeedPartition, int] = {}
     placed: list[tuple[FeedPartition, bytes, Cell]] = []
@@ -144,9 +144,21 @@ def _apply_in_batches(
             reached[at] = cuts.draw(st.integers(split[at], reached[at]))
         upto = cuts.draw(st.integers(reached[at] + 1, ends[at]))
         batch = [(k, c) for other, k, c in placed if other == at and reached[at] <= c.stamp.offset < upto]
+        if cuts.draw(st.booleans()):
+            _die_between_writes(replica, rows_of(batch), cuts)
         replica.apply(rows_of(batch), at, upto)
         assert replica.offset(at) == upto
         reached[at] = upto
+
+
+def _die_between_writes(replica: Replica, rows: pa.RecordBatch, cuts: Any) -> None:
+    """Leave behind some of the cells of a batch, without its position."""
+    database = replica._database
+    held = {key: cell for key in KEYS if (cell := database.get(key)) is not None}
+    outcome = outcome_of(rows, held, replica._floors, ZSTD)
+    for key, cell in zip(outcome.keys, outcome.cells, strict=True):
+        if cuts.draw(st.booleans()):
+            database[key] = cell
 
 
 @pytest.mark.case("rules:R6", "rules:R18")

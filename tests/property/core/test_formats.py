@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from anew.core.admission import with_hashes
 from anew.core.arrow import bytes_list
-from anew.core.cell import decode_cell, decode_cells, decode_headers, encode_cell, encode_cells
+from anew.core.cell import decode_cell, decode_cells, decode_headers, decode_origins, encode_cell, encode_cells
 from anew.core.errors import Failed
 from anew.core.hashing import SEED, hash_binary, hash_int64, key_hash, key_hashes, origin_hash, row_hashes, total
 from anew.core.merge import Cell
@@ -151,12 +151,13 @@ def test_cells_that_cannot_be_read_are_refused(broken: bytes, code: str) -> None
 @given(keyed)
 def test_headers_of_many_cells_are_those_of_each(rows: list[tuple[bytes, Cell]]) -> None:
     """What is read from many headers at once is what each cell says."""
-    headers, found = decode_headers([encode_cell(cell) for _, cell in rows])
+    cells = [encode_cell(cell) for _, cell in rows]
+    headers = decode_headers(cells)
     stamps_found = [
         (int(h["time"]), int(h["incarnation"]), int(h["feed_partition"]), int(h["offset"])) for h in headers
     ]
     assert stamps_found == [(c.stamp.time_ms, c.stamp.incarnation, c.stamp.partition, c.stamp.offset) for _, c in rows]
-    assert found == [cell.stamp.origin for _, cell in rows]
+    assert decode_origins(cells, headers) == [cell.stamp.origin for _, cell in rows]
 
 
 def test_slices_are_hashed_and_encoded_like_whole_batches() -> None:

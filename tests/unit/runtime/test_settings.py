@@ -151,3 +151,25 @@ def test_settings_show_prints_where_each_value_comes_from(
     assert run_command(["settings", "show"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["log_durable", "False", "file"] in [line[:3] for line in lines]
+
+
+@pytest.mark.parametrize("given", ["s3://AKIA:s3cret@bucket/prefix", "s3://bucket/prefix?secret_key=s3cret"])
+def test_a_deep_store_with_keys_in_its_uri_is_refused_and_not_repeated(tmp_path: Path, given: str) -> None:
+    """Wherever it is said: the refusal tells where keys belong, and holds none."""
+    for said in (
+        {"flags": {"deep_store": given}},
+        {"environment": {"ANEW_DEEP_STORE": given}},
+        {"file": f'deep_store = "{given}"'},
+    ):
+        error = _refused(tmp_path, **said)
+        assert error.code == "bad_deep_store"
+        assert "AWS_SECRET_ACCESS_KEY" in str(error)
+        assert "s3cret" not in f"{error} {error.to_json()}"
+
+
+def test_a_deep_store_is_shown_as_it_was_given(tmp_path: Path) -> None:
+    """A place without keys is no secret; a relative directory is shown in full."""
+    setting = PROCESS_SETTINGS["deep_store"]
+    given = _resolved(tmp_path, environment={"ANEW_DEEP_STORE": "s3://bucket/prefix/"})
+    assert setting.show(given.optional("deep_store")) == "s3://bucket/prefix"
+    assert setting.show("deep") == str(Path("deep").absolute())

@@ -1,8 +1,9 @@
-"""Runs a PostgreSQL server while whoever started this lives: ``python postgresql_guard.py DIR USER POSTGRES …``.
+"""Runs a server of a test run while whoever started this lives: ``python server_guard.py DIR USER COMMAND …``.
 
 Started as a program of its own, with the standard library alone. The starter holds the other end of standard input:
 ``stop`` ends the server in order; an end without a word means that the starter is gone, however it went, and then the
-server is ended and the directory removed. Should this process be killed, the kernel ends the server.
+server is ended and the directory removed. With an empty USER the server runs as whoever started this. Should this
+process be killed, the kernel ends the server.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import threading
 
 _PR_SET_PDEATHSIG = 1
 _STOP_SECONDS = 20.0
+_NOT_FOR_US = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 
 def main(directory: str, user: str, command: list[str]) -> int:
     """Keep the server running until told to stop; returns its exit code."""
-    for ignored in (signal.SIGINT, signal.SIGHUP):
-        # Ctrl-C goes to the whole group of the terminal: the end of the starter decides, not the key.
+    for ignored in _NOT_FOR_US:
+        # Ctrl-C and timeout(1) reach the whole group: the end of the starter decides, not the signal.
         signal.signal(ignored, signal.SIG_IGN)
     account = {"user": user, "group": user_group(user), "extra_groups": []} if user else {}
     with open(os.path.join(directory, "server.log"), "ab") as log:  # noqa: PTH118, PTH123 - keeps this file's start short
@@ -64,8 +66,8 @@ def _follow(server: subprocess.Popen[bytes], directory: str, told: threading.Eve
 
 def _end_with_parent() -> None:
     # After the change of the user, which would undo it.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for ignored in _NOT_FOR_US:
+        signal.signal(ignored, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 
 

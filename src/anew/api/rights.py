@@ -1,0 +1,92 @@
+"""Which right each route takes: the one place, for the controller and for nodes.
+
+Both servers look a route up here before they answer it, and a route that is not here is not served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from anew.core.grants import Right
+
+
+class Concerns(StrEnum):
+    """Which store a request concerns, or where it says so; a token for some stores is enough for these alone."""
+
+    CLUSTER = "the whole cluster"
+    NO_STORE = "no store in particular"
+    PATH = "the store in the path"
+    QUERY = "the store in the query; the whole cluster where it names none"
+    BODY = "the store in the body; the whole cluster where it names none"
+    PLAN = "the store of the plan in the body"
+    REBUILD = "the store of the rebuild in the path"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a route takes; ``right`` None: it is open to everybody."""
+
+    right: Right | None
+    concerns: Concerns = Concerns.CLUSTER
+
+
+OPEN = Need(None)
+_READ_ALL = Need(Right.READ)
+_READ_ANY = Need(Right.READ, Concerns.NO_STORE)
+_READ = Need(Right.READ, Concerns.PATH)
+_READ_QUERY = Need(Right.READ, Concerns.QUERY)
+_REBUILD = Need(Right.WRITE, Concerns.REBUILD)
+_OPERATE = Need(Right.OPERATE, Concerns.PATH)
+_OPERATE_ALL = Need(Right.OPERATE)
+_OPERATE_BODY = Need(Right.OPERATE, Concerns.BODY)
+
+CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
+    ("POST", "/v1/stores"): _OPERATE_BODY,
+    ("GET", "/v1/stores"): _READ_ALL,
+    ("GET", "/v1/stores/{name}"): _READ,
+    ("PATCH", "/v1/stores/{name}"): _OPERATE,
+    ("DELETE", "/v1/stores/{name}"): _OPERATE,
+    ("GET", "/v1/stores/{name}/snapshot"): _READ,
+    ("GET", "/v1/stores/{name}/routing"): _READ,
+    ("GET", "/v1/stores/{name}/position"): _READ,
+    ("POST", "/v1/stores/{name}/hold"): _READ,
+    ("POST", "/v1/stores/{name}/swap"): _OPERATE,
+    ("POST", "/v1/stores/{name}/rollback"): _OPERATE,
+    ("POST", "/v1/rebuilds"): Need(Right.WRITE, Concerns.PLAN),
+    ("GET", "/v1/rebuilds"): _READ_QUERY,
+    ("GET", "/v1/rebuilds/{rebuild_id}"): Need(Right.READ, Concerns.REBUILD),
+    ("POST", "/v1/rebuilds/{rebuild_id}/heartbeat"): _REBUILD,
+    ("POST", "/v1/rebuilds/{rebuild_id}/seal"): _REBUILD,
+    ("POST", "/v1/rebuilds/{rebuild_id}/fail"): _REBUILD,
+    ("POST", "/v1/rebuilds/{rebuild_id}/resume"): _REBUILD,
+    ("POST", "/v1/rebuilds/{rebuild_id}/kill"): _REBUILD,
+    ("GET", "/v1/nodes"): _READ_ANY,
+    ("GET", "/v1/nodes/{node}/desired"): _OPERATE_ALL,
+    ("POST", "/v1/nodes/{node}/report"): _OPERATE_ALL,
+    ("POST", "/v1/nodes/{node}/drain"): _OPERATE_ALL,
+    ("POST", "/v1/nodes/{node}/remove"): _OPERATE_ALL,
+    ("POST", "/v1/catalog/restore"): _OPERATE_ALL,
+    ("POST", "/v1/pause"): _OPERATE_BODY,
+    ("POST", "/v1/unpause"): _OPERATE_BODY,
+    ("POST", "/v1/gc"): _OPERATE_BODY,
+    ("GET", "/v1/status"): _READ_ALL,
+    ("GET", "/v1/cluster"): _READ_ANY,
+    ("GET", "/v1/history"): _READ_QUERY,
+    ("GET", "/v1/reclaims"): _READ_ALL,
+    ("GET", "/metrics"): _READ_ALL,
+    ("GET", "/healthz"): OPEN,
+    ("GET", "/readyz"): OPEN,
+}
+"""(method, path) of each route of the controller. ``/docs`` and ``/openapi.json`` hold nothing of a cluster."""
+
+NODE_RIGHTS: dict[str, Need] = {
+    "keys": _READ,
+    "keys:batch": _READ,
+    "partitions": _READ,
+    "verify": _OPERATE,
+    "/metrics": _READ_ALL,
+    "/healthz": OPEN,
+    "/readyz": OPEN,
+}
+"""What nodes serve: the word behind ``/v1/stores/{store}/versions/{version}/``, or a whole path."""

@@ -1,0 +1,147 @@
+"""Who is let in to the controller's routes: one class of routes that asks before any handler runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+
+from anew.api.bodies import read_body
+from anew.api.gate import Gate
+from anew.api.models import ErrorAnswer
+from anew.api.rights import CONTROLLER_RIGHTS, Concerns, Need
+from anew.api.security import RequestLimits
+from anew.controller.context import Context
+
+_ERRORS = {
+    401: "No token, an unknown one, or one that has expired; nothing was changed.",
+    403: "The token does not allow this; nothing was changed.",
+    404: "What the request names does not exist; nothing was changed.",
+    408: "The request did not arrive in time; nothing was changed.",
+    409: "Not allowed in the present state; nothing was changed.",
+    413: "The request is too large; nothing was changed.",
+    422: "The request is wrong; nothing was changed.",
+    503: "Something that is needed does not answer; nothing was changed.",
+}
+_BODY_METHODS = frozenset({"POST", "PATCH", "PUT"})
+_NAME_A_STORE = frozenset({Concerns.QUERY, Concerns.BODY, Concerns.PLAN})
+_ACTOR = b"anew-actor"
+
+
+class Admission:
+    """Asks for the token, reads the body within its limits, and finds out which store a request concerns."""
+
+    def __init__(self, context: Context, gate: Gate, limits: RequestLimits) -> None:
+        """Nothing is read yet."""
+        self._context, self._gate, self._limits = context, gate, limits
+
+    async def admit(self, request: Request, need: Need) -> Request:
+        """The request as its handler gets it: with its body, and acting in the name of its token.
+
+        Raises:
+            Unauthorized, NotAllowed, Unreachable: See `anew.api.gate.Gate.admit`.
+            TooLarge: ``request_too_large``.
+            TooSlow: ``request_too_slow``.
+        """
+        grant = None
+        if self._gate.is_closed and need.right is not None:
+            # Before the body: who is not let in shall not keep the server busy.
+            grant = self._gate.grant(request.headers.get("authorization"))
+            grant.check_right(need.right)
+        body = await self._body(request)
+        if grant is not None and grant.stores is not None and need.concerns is not Concerns.NO_STORE:
+            grant.check_store(await self._store(request, need.concerns, body))
+        scope = dict(request.scope)
+        if grant is not None:
+            others = [pair for pair in scope["headers"] if pair[0] != _ACTOR]
+            scope["headers"] = [*others, (_ACTOR, quote(grant.name, safe=" @.:+-_/").encode())]
+        return Request(scope, _again(body, request))
+
+    async def _body(self, request: Request) -> bytes:
+        if request.method not in _BODY_METHODS:
+            return b""
+        return await read_body(request.stream(), request.headers.get("content-length"), self._limits)
+
+    async def _store(self, request: Request, concerns: Concerns, body: bytes) -> str | None:
+        match concerns:
+            case Concerns.PATH:
+                return str(request.path_params["name"])
+            case Concerns.QUERY:
+                return request.query_params.get("store")
+            case Concerns.BODY:
+                said = _object(body)
+                return _text(said.get("store", said.get("name")))
+            case Concerns.PLAN:
+                plan = _object(body).get("plan")
+                return _text(plan.get("store")) if isinstance(plan, dict) else None
+            case Concerns.REBUILD:
+                found = await run_in_threadpool(self._context.catalog.rebuild, request.path_params["rebuild_id"])
+                return None if found is None else found.store
+            case Concerns.CLUSTER | Concerns.NO_STORE:
+                return None
+
+
+def guarded(admission: Admission) -> type[APIRoute]:
+    """The class of routes that ask this admission; one that `CONTROLLER_RIGHTS` does not name cannot be made."""
+
+    class Route(APIRoute):
+        """A route whose docstring is its summary, with the error answers that requests of its kind may get."""
+
+        def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+            (method,) = options["methods"]
+            self._need = CONTROLLER_RIGHTS[method, path]
+            if path.startswith("/v1/"):
+                errors = {
+                    s: {"model": ErrorAnswer, "description": _ERRORS[s]} for s in _statuses(method, path, self._need)
+                }
+                options["responses"] = errors | options["responses"]
+            options["summary"] = str(endpoint.__doc__).split(";")[0].rstrip(".")
+            super().__init__(path, endpoint, **options)
+
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            """Admission first."""
+            handle = super().get_route_handler()
+
+            async def admitted(request: Request) -> Response:
+                return await handle(await admission.admit(request, self._need))
+
+            return admitted
+
+    return Route
+
+
+def _statuses(method: str, path: str, need: Need) -> list[int]:
+    never = set() if "{" in path or need.concerns in _NAME_A_STORE else {404}
+    never |= {409} if method == "GET" else set()
+    never |= {408, 413} if method not in _BODY_METHODS else set()
+    return [status for status in _ERRORS if status not in never]
+
+
+def _again(body: bytes, request: Request) -> Callable[[], Coroutine[Any, Any, Any]]:
+    given = False
+
+    async def receive() -> Any:
+        nonlocal given
+        if given:
+            return await request.receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,168 @@
+"""Who is let in to the controller: every route with no token, too small a one, and one for another store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from anew.api.gate import Gate, Tokens
+from anew.api.models import RollBack
+from anew.api.rights import CONTROLLER_RIGHTS, Concerns, Need
+from anew.api.security import Credentials, RequestLimits, ServerSecurity
+from anew.controller.admission import Admission, guarded
+from anew.core.errors import InvalidRequest, NotFound, Refused
+from anew.core.grants import Grant, Right, format_grants, token_hash
+from tests.component.controller.harness import Cluster, opened_cluster, refused
+
+_BELOW = {Right.READ: None, Right.WRITE: "reader", Right.OPERATE: "writer"}
+_NAMES = {Right.READ: "reader", Right.WRITE: "writer", Right.OPERATE: "operator"}
+_PARTS = {"name": "flights", "node": "node-1", "rebuild_id": "r1"}
+
+
+def _grants() -> tuple[Grant, ...]:
+    everything = [Grant(_NAMES[right], right, token_hash(_NAMES[right])) for right in Right]
+    flights = Grant("flights-operator", Right.OPERATE, token_hash("flights-operator"), frozenset({"flights"}))
+    return (*everything, flights)
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Cluster]:
+    """A controller that asks for tokens, with a store."""
+    file = tmp_path / "tokens.toml"
+    file.write_text(format_grants(_grants()), encoding="utf-8")
+    file.chmod(0o600)
+    limits = RequestLimits(body_bytes=20_000)
+    with opened_cluster(tmp_path, security=ServerSecurity(Tokens(file, "own"), limits=limits)) as cluster:
+        cluster.create("flights")
+        cluster.create("people")
+        yield cluster
+
+
+def _ask(cluster: Cluster, route: tuple[str, str], token: str | None, **request: Any) -> tuple[int, str]:
+    method, path = route
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    parts = _PARTS | request.pop("parts", {})
+    answer = cluster.http.request(method, path.format(**parts), headers=headers, **request)
+    shown = answer.json() if answer.headers.get("content-type") == "application/json" else {}
+    code = shown["error"]["code"] if isinstance(shown, dict) and "error" in shown else ""
+    return answer.status_code, code
+
+
+def _takes(cluster: Cluster, needs: dict[tuple[str, str], Need]) -> dict[tuple[str, str], Need]:
+    """Routes that take a right, without those that would wait or forget a node."""
+    assert needs
+    return {route: need for route, need in needs.items() if need.right is not None}
+
+
+def test_every_route_has_its_right_and_no_right_is_without_a_route(closed: Cluster) -> None:
+    """The table and the routes are the same; a route that the table does not name cannot be made."""
+    document = closed.http.get("/openapi.json").json()
+    routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert routes == set(CONTROLLER_RIGHTS)
+    app = FastAPI()
+    app.router.route_class = guarded(Admission(closed.context, Gate(None, closed.clock), RequestLimits()))
+    with pytest.raises(KeyError):
+        app.get("/v1/forgotten")(lambda: None)
+
+
+def test_nobody_is_let_in_without_a_token(closed: Cluster) -> None:
+    """Every route but the open ones answers 401 and says how to ask; an unknown token gains nothing."""
+    for route, need in CONTROLLER_RIGHTS.items():
+        expected = (401, "token_missing") if need.right is not None else (200, "")
+        assert _ask(closed, route, None) == expected, route
+        if need.right is not None:
+            assert _ask(closed, route, "guess") == (401, "token_unknown"), route
+    assert closed.http.get("/v1/stores").headers["www-authenticate"] == "Bearer"
+
+
+def test_every_route_refuses_the_right_below_its_own(closed: Cluster) -> None:
+    """403 for a token that is known but too small, before anything is read or changed; its own right is let in."""
+    for route, need in _takes(closed, CONTROLLER_RIGHTS).items():
+        assert need.right is not None
+        below = _BELOW[need.right]
+        if below is not None:
+            assert _ask(closed, route, below) == (403, "not_allowed"), route
+        assert _ask(closed, route, _NAMES[need.right])[0] not in (401, 403), route
+
+
+def test_a_token_for_one_store_is_refused_for_others_and_the_whole(closed: Cluster) -> None:
+    """Wherever a request says which store it concerns: path, query, body, plan or rebuild."""
+    plan = closed.push_plan("people").model_dump(mode="json")
+    rebuild = closed.begin(closed.push_plan("people"))
+    requests: dict[Concerns, dict[str, Any]] = {
+        Concerns.PATH: {"parts": {"name": "people"}},
+        Concerns.QUERY: {"params": {"store": "people"}},
+        Concerns.BODY: {"json": {"store": "people"}},
+        Concerns.PLAN: {"json": {"plan": plan}},
+        Concerns.REBUILD: {"parts": {"rebuild_id": rebuild.id}},
+        Concerns.CLUSTER: {},
+    }
+    for route, need in _takes(closed, CONTROLLER_RIGHTS).items():
+        if need.concerns is Concerns.NO_STORE:
+            assert _ask(closed, route, "flights-operator")[0] == 200, route
+            continue
+        assert _ask(closed, route, "flights-operator", **requests[need.concerns]) == (403, "not_allowed"), route
+        if need.concerns is not Concerns.PATH:
+            assert _ask(closed, route, "flights-operator") == (403, "not_allowed"), (route, "names no store")
+    assert _ask(closed, ("POST", "/v1/stores"), "flights-operator", json={"name": "other"})[0] == 403
+
+
+def test_a_token_for_one_store_does_what_it_may_there(closed: Cluster) -> None:
+    """Its store can be shown, updated, rebuilt, paused and deleted."""
+    client = closed.acting("mallory", Credentials("flights-operator"))
+    assert client.store("flights")["name"] == "flights"
+    assert client.rebuilds("flights") == []
+    client.pause("flights")
+    client.unpause("flights")
+    assert refused(Refused, lambda: client.pause("people")).code == "not_allowed"
+    assert refused(Refused, lambda: client.roll_back("flights", RollBack())).code != "not_allowed"
+    client.delete_store("flights")
+    assert refused(NotFound, lambda: closed.client.store("flights")).code == "unknown_store"
+
+
+def test_history_bears_the_tokens_name(closed: Cluster) -> None:
+    """Whatever a client says of itself, what it did is written down under its token's name."""
+    closed.acting("mallory", Credentials("operator")).pause("people")
+    assert closed.client.history("people", 1)[0]["actor"] == "operator"
+    closed.client.pause("flights")
+    assert closed.client.history("flights", 1)[0]["actor"] == "cluster"
+
+
+def test_refusals_reach_the_client_as_refused(closed: Cluster) -> None:
+    """401 and 403 are exit code 3 to whoever asked."""
+    for token, code in ((None, "token_missing"), ("guess", "token_unknown"), ("reader", "not_allowed")):
+        client = closed.acting("somebody", Credentials(token))
+        error = refused(Refused, lambda client=client: client.pause("people"))  # type: ignore[misc]  # bound now
+        assert (error.code, error.exit_code) == (code, 3)
+
+
+def test_a_body_that_is_too_large_is_refused(closed: Cluster) -> None:
+    """By what it says of its length, or, in chunks, by what came; a token is asked for before either."""
+    large, route = b" " * 20_001, ("POST", "/v1/pause")
+    assert _ask(closed, route, "operator", content=large) == (413, "request_too_large")
+    assert _ask(closed, route, "operator", content=iter([large[:10_000], large[10_000:]])) == (413, "request_too_large")
+    assert _ask(closed, route, "operator", content=large[:20_000])[0] == 422, "as large as it may be"
+    assert _ask(closed, route, None, content=large) == (401, "token_missing")
+    client = closed.acting("somebody", Credentials("operator"))
+    error = refused(InvalidRequest, lambda: client.pause("x" * 20_000))
+    assert (error.code, error.exit_code) == ("request_too_large", 2)
+
+
+def test_a_plan_with_another_configuration_is_refused(cluster: Cluster) -> None:
+    """Who may push may not thereby change the store's configuration, which may hold a partitioner's code."""
+    cluster.create()
+    plan = cluster.push_plan()
+    config = plan.target.config.model_copy(update={"partitions": 9})
+    forged = plan.model_copy(update={"target": plan.target.model_copy(update={"config": config})}).sealed()
+    assert refused(Refused, lambda: cluster.begin(forged)).code == "plan_outdated"
+    assert cluster.begin(plan).version == 1
+
+
+def test_paths_that_are_not_there_answer_in_the_shape_of_errors(cluster: Cluster) -> None:
+    """Unknown paths and methods are errors like any other."""
+    assert _ask(cluster, ("GET", "/v1/nothing"), None) == (404, "unknown_path")
+    assert _ask(cluster, ("PUT", "/v1/stores"), None) == (405, "bad_method")

@@ -1,0 +1,108 @@
+"""A driver and a controller that is away for a while: what was not answered is asked again, and is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from anew.core.errors import AnewError, Failed, OutcomeUnknown, Unreachable
+from anew.deepstore.arrow import ArrowDeepStore
+from anew.rebuild.executor import Run, run_plan
+from anew.rebuild.observer import LogObserver
+from tests.component.controller.harness import Cluster
+
+_ASKED = ("begin_rebuild", "seal", "rebuild")
+
+
+class _Away:
+    """A controller whose answers to one method are lost, or that is not reached, a number of times."""
+
+    def __init__(self, client: Any, method: str, times: int, *, done: bool) -> None:
+        self._client, self._method, self._left, self._done = client, method, times, done
+
+    def __getattr__(self, name: str) -> Any:
+        act: Callable[..., Any] = getattr(self._client, name)
+        if name != self._method or self._left == 0:
+            return act
+
+        def lost(*given: Any, **named: Any) -> Any:
+            self._left -= 1
+            if self._done:
+                act(*given, **named)
+                raise OutcomeUnknown("answer_lost", "the answer was lost")
+            raise Unreachable("controller_unreachable", "the controller does not answer")
+
+        return lost
+
+
+def _run(cluster: Cluster, controller: Any) -> Run:
+    """A driver on virtual time, in whose pauses nodes report and the controller goes on."""
+    seconds = [0.0]
+
+    def pause(for_seconds: float) -> None:
+        seconds[0] += for_seconds
+        cluster.settle(1)
+
+    return Run(
+        controller=controller,
+        build=lambda *_: pytest.fail("an empty push builds nothing"),
+        observer=LogObserver(),
+        request_id="r-1",
+        driver="test",
+        clock=cluster.clock,
+        clock_seconds=lambda: seconds[0],
+        pause=pause,
+        lease=lambda *_: nullcontext(_NoLease()),  # type: ignore[arg-type]  # signs of life are another's
+    )
+
+
+class _NoLease:
+    lost = False
+
+
+@pytest.mark.parametrize("method", _ASKED)
+@pytest.mark.parametrize("done", [False, True], ids=["not reached", "answer lost"])
+def test_what_was_not_answered_is_asked_again_and_done_once(cluster: Cluster, method: str, done: bool) -> None:  # noqa: FBT001 - a parameter
+    """One version is made, however often the driver had to ask."""
+    cluster.create()
+    plan = cluster.empty_push_plan()
+    view = run_plan(plan, _run(cluster, _Away(cluster.client, method, 3, done=done)))
+    assert (view["status"], cluster.status(1)) == ("succeeded", "current")
+    assert [operation["what"] for operation in cluster.client.history("flights")].count("begin full_push") == 1
+
+
+@pytest.mark.parametrize("method", _ASKED)
+def test_a_driver_waits_only_so_long(cluster: Cluster, method: str) -> None:
+    """After a quarter of a minute it ends, and says what is known; a seal that was done goes on without it."""
+    cluster.create()
+    plan = cluster.empty_push_plan()
+    with pytest.raises(AnewError) as caught:
+        run_plan(plan, _run(cluster, _Away(cluster.client, method, 1_000, done=method == "seal")))
+    assert caught.value.code == {"seal": "seal_unknown"}.get(method, "controller_unreachable")
+    if method == "begin_rebuild":
+        assert cluster.store().versions == ()
+    else:
+        cluster.until(lambda: cluster.status(1) == "current")
+
+
+def test_a_manifest_that_may_be_there_is_written_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows whether the file arrived: the same again is the same; in the end the version fails at once."""
+    cluster.create()
+    plan, put, left = cluster.empty_push_plan(), ArrowDeepStore.put, [3]
+
+    def lost(store: Any, path: str, content: bytes) -> None:
+        put(store, path, content)
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OutcomeUnknown("deep_store_outcome_unknown", "the deep store did not say")
+
+    monkeypatch.setattr(ArrowDeepStore, "put", lost)
+    assert run_plan(plan, _run(cluster, cluster.client))["status"] == "succeeded"
+    left[0], plan_again = 1_000, cluster.empty_push_plan()
+    with pytest.raises((OutcomeUnknown, Failed)):
+        run_plan(plan_again, replace(_run(cluster, cluster.client), request_id="r-2"))
+    assert cluster.status(2) == "failed"

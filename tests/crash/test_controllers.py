@@ -1,0 +1,101 @@
+"""SIGKILL of the controller before and after each commit of a rebuild, and in the middle of a deletion."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.account import under_load
+from tests.cluster.commands import wait_until
+from tests.crash.crashing import Crashing
+from tests.crash.halts import COMMIT, DELETE, When
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Where the controller dies: at a commit of this operation."""
+
+    name: str
+    operation: str
+    when: When
+
+
+DEATHS = tuple(
+    Death(f"{when}-{operation.replace(' ', '-')}", operation, when)
+    for operation in ("begin repush", "seal version", "swap", "retire version")
+    for when in ("before", "after")
+)
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=lambda death: death.name)
+def test_a_controller_that_dies_at_a_commit_costs_nothing(crashing: Crashing, tmp_path: Path, death: Death) -> None:
+    """Reads and writes go on; asked again with the same request id, the repush is one repush, and it serves."""
+    store = crashing.store(f"c_{death.name.replace('-', '_')}", "backup_retention_seconds=0")
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(crashing.anew.here("repush", store, "--dry-run")), encoding="utf-8")
+    with under_load(crashing.anew, store, 1) as account:
+        halt = crashing.halts.arm(COMMIT, death.when, f"'{death.operation}'", f"'{store}'")
+        done: list[Any] = []
+        repush = ("repush", store, "--plan", str(plan), "--request-id", f"r-{store}")
+        driver = threading.Thread(target=lambda: done.append(crashing.anew.run_here(*repush)))
+        driver.start()
+        halt.wait()
+        account.await_writes(50)
+        halt.kill()
+        driver.join(240)
+        assert [answer.code for answer in done] == [0], ("the driver waits for the next controller", done)
+        account.await_writes(50)
+    again = crashing.anew.here(*repush)
+    assert (again["version"], again["status"]) == (2, "succeeded")
+    crashing.await_current(store, 2)
+    account.check()
+    wait_until(lambda: crashing.files(store) == {"v2"}, "the version before to be reclaimed")
+    assert [row["what"] for row in crashing.controller.history(store)].count("begin repush") == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_controller_that_dies_at_a_deletion_deletes_again(crashing: Crashing, when: When) -> None:
+    """What was noted is done by the next one: all files of the retired version are gone, those of the current stay."""
+    store = crashing.store(f"reclaim_{when}", "backup_retention_seconds=0")
+    halt = crashing.halts.arm(DELETE, when, f"{store}: ")
+    assert crashing.anew.run_here("repush", store).code in (0, 4), "it serves by the time that its files are deleted"
+    halt.wait()
+    assert crashing.files(store) == ({"v1", "v2"} if when == "before" else {"v2"})
+    halt.kill()
+    crashing.await_controller()
+    crashing.await_status(store, 1, "reclaimed")
+    wait_until(lambda: crashing.files(store) == {"v2"}, "the retired version's files to be gone")
+    assert len(crashing.anew.scan(store)) == 20
+
+
+def test_a_controller_that_stood_still_harms_nothing(crashing: Crashing) -> None:
+    """Stopped inside a repush for longer than lease and node deadlines: reads and writes go on, the repush ends."""
+    store = crashing.store("stood_still")
+    with under_load(crashing.anew, store, 1) as account:
+        halt = crashing.halts.arm(COMMIT, "before", "'seal version'", f"'{store}'")
+        done: list[Any] = []
+        driver = threading.Thread(target=lambda: done.append(crashing.anew.run_here("repush", store)))
+        driver.start()
+        halt.wait()
+        driver.join(60)
+        assert (done[0].code, done[0].error["code"]) == (5, "seal_unknown")
+        account.await_writes(50)
+        halt.go_on()
+        crashing.await_healthy()
+        wait_until(
+            lambda: all(r["status"] != "running" for r in crashing.rebuilds(store)),
+            "the rebuild to end",
+        )
+        account.await_writes(50)
+    account.check()
+    ended = crashing.rebuilds(store)
+    assert crashing.current(store) == (2 if ended[0]["status"] == "succeeded" else 1)
+    crashing.anew.here("repush", store)
+    account.check()

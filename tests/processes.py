@@ -1,0 +1,27 @@
+"""Ending processes as a machine that is gone does."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import psutil
+
+_GONE_SECONDS = 30
+
+
+def kill_family(pid: int) -> None:
+    """SIGKILL to a process and everything that it started; nothing when it is gone."""
+    with suppress(psutil.NoSuchProcess):
+        _kill([psutil.Process(pid), *psutil.Process(pid).children(recursive=True)])
+
+
+def kill_children(pid: int) -> None:
+    """SIGKILL to everything that a process started, not to itself."""
+    _kill(psutil.Process(pid).children(recursive=True))
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=_GONE_SECONDS)
