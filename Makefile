@@ -52,6 +52,7 @@ WORKERS ?= 2
 
 # A worker takes whole files, in the order of the tiers: what a file's tests share is made once.
 test: java setup ## all tests, the cheap tiers first
+	@$(BIN)/python -m tests.java
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=30 $(ARGS)
 
 lint: setup ## style, types and layers

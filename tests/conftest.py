@@ -11,11 +11,11 @@ import pytest
 import structlog
 from pyspark.sql import SparkSession
 
-from tests.java import BRIEFLY
+from tests.java import options
 from tests.minio import MinioServer, running_minio
 from tests.postgresql import PostgresServer, running_server
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEFLY)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", options())
 
 TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster", "crash")
 _WITH_PROCESSES, _LONGEST_SECONDS = ("cluster", "crash"), 300

@@ -24,7 +24,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.guarded import PortServer
-from tests.needs import missing
+from tests.needs import cache_folder, missing
 
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 _MODULE = f"github.com/minio/minio@{VERSION}"
@@ -102,8 +102,7 @@ class MinioServer(PortServer):
 
 def cached_binary() -> Path:
     """Where the server is, once it was built."""
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "anew" / f"minio-{VERSION}" / "minio"
+    return cache_folder() / f"minio-{VERSION}" / "minio"
 
 
 def build() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -17,3 +18,9 @@ def missing(what: str, hint: str) -> NoReturn:
     if "true" in (os.environ.get(COMPLETE), os.environ.get("CI")):
         pytest.fail(f"{line}; no test may be skipped, because {COMPLETE} or CI is true", pytrace=False)
     pytest.skip(line)
+
+
+def cache_folder() -> Path:
+    """Where things lie that are made once for a machine."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "anew"

@@ -101,7 +101,7 @@ class Reading:
                     self.wrong.append(f"{seen}: {names}")
                 elif not self.versions or self.versions[-1] not in seen:
                     self.versions += seen
-                self.stopped.wait(_PAUSE_SECONDS / 10)
+                self.stopped.wait(_PAUSE_SECONDS / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Account:
 
     def check(self, *options: str) -> None:
         """Every acknowledged write is there, nothing deleted is, and no read went wrong."""
-        self.anew.done("store", "wait", self.store, "--position", self.position)
+        self.anew.here("store", "wait", self.store, "--position", self.position)
         assert self.anew.scan(self.store, *options) == self.expected
         assert self.reader.wrong == []
 

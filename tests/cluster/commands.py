@@ -116,17 +116,17 @@ class Anew:
     def write(self, name: str, *rows: dict[str, Any]) -> Any:
         """Write rows and wait until the current version has them."""
         written = self.done("write", name, "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
-        self.done("store", "wait", name, "--position", json.dumps(written["position"]))
+        self.here("store", "wait", name, "--position", json.dumps(written["position"]))
         return written
 
     def value(self, name: str, key: str) -> Any:
         """The value of one key, None when it is absent."""
-        return self.done("get", name, key)[0]["value"]
+        return self.here("get", name, key)[0]["value"]
 
     def scan(self, name: str, *options: str) -> dict[Any, Any]:
         """All keys and values."""
-        answer = self.run("scan", name, *options)
-        assert answer.code == 0, answer.err
+        answer = self.run_here("scan", name, *options)
+        assert answer.code == 0, answer.out
         rows = [json.loads(line) for line in answer.out.splitlines()]
         return {json.dumps(row["key"]): row["value"] for row in rows}
 

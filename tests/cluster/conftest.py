@@ -18,7 +18,7 @@ def session_of_this_process(spark: SparkSession) -> SparkSession:
     return spark
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anew]:
     """A running cluster of two nodes, shared by the tier; each test makes stores of its own."""
     home = tmp_path_factory.mktemp("cluster") / "home"

@@ -31,7 +31,7 @@ def undisturbed(crashing: Crashing) -> Iterator[None]:
     crashing.halts.disarm()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashing]:
     """A running cluster of three nodes, shared by the tier; each test makes stores of its own."""
     halts = Halts(tmp_path_factory.mktemp("halts"))

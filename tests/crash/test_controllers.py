@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,40 +17,36 @@ from tests.crash.halts import COMMIT, DELETE, When
 pytestmark = pytest.mark.timeout(600)
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
-    """Where the controller dies: at a commit of this operation."""
-
-    name: str
-    operation: str
-    when: When
+COMMITS = ("begin repush", "seal version", "swap", "retire version")
 
 
-DEATHS = tuple(
-    Death(f"{when}-{operation.replace(' ', '-')}", operation, when)
-    for operation in ("begin repush", "seal version", "swap", "retire version")
-    for when in ("before", "after")
-)
-
-
-@pytest.mark.parametrize("death", DEATHS, ids=lambda death: death.name)
-def test_a_controller_that_dies_at_a_commit_costs_nothing(crashing: Crashing, tmp_path: Path, death: Death) -> None:
-    """Reads and writes go on; asked again with the same request id, the repush is one repush, and it serves."""
-    store = crashing.store(f"c_{death.name.replace('-', '_')}", "backup_retention_seconds=0")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_controller_that_dies_at_each_commit_costs_nothing(crashing: Crashing, tmp_path: Path, when: When) -> None:
+    """One repush, four deaths: reads and writes go on; asked again with its request id it is the same, and serves."""
+    store = crashing.store(f"{when}_commits", "backup_retention_seconds=0")
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(crashing.anew.here("repush", store, "--dry-run")), encoding="utf-8")
     with under_load(crashing.anew, store, 1) as account:
-        halt = crashing.halts.arm(COMMIT, death.when, f"'{death.operation}'", f"'{store}'")
+        first, *others = COMMITS
+        halt = crashing.halts.arm(COMMIT, when, f"'{first}'", f"'{store}'")
         done: list[Any] = []
         repush = ("repush", store, "--plan", str(plan), "--request-id", f"r-{store}")
         driver = threading.Thread(target=lambda: done.append(crashing.anew.run_here(*repush)))
         driver.start()
+        for operation in others:
+            halt.wait()
+            account.await_writes(50)
+            # Armed while the only controller stands still, so that the next one cannot be past it.
+            following = crashing.halts.arm(COMMIT, when, f"'{operation}'", f"'{store}'")
+            halt.kill()
+            halt = following
         halt.wait()
         account.await_writes(50)
         halt.kill()
         driver.join(240)
         assert [answer.code for answer in done] == [0], ("the driver waits for the next controller", done)
         account.await_writes(50)
+    crashing.await_controller()
     again = crashing.anew.here(*repush)
     assert (again["version"], again["status"]) == (2, "succeeded")
     crashing.await_current(store, 2)
@@ -60,15 +55,18 @@ def test_a_controller_that_dies_at_a_commit_costs_nothing(crashing: Crashing, tm
     assert [row["what"] for row in crashing.controller.history(store)].count("begin repush") == 1
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_controller_that_dies_at_a_deletion_deletes_again(crashing: Crashing, when: When) -> None:
-    """What was noted is done by the next one: all files of the retired version are gone, those of the current stay."""
-    store = crashing.store(f"reclaim_{when}", "backup_retention_seconds=0")
-    halt = crashing.halts.arm(DELETE, when, f"{store}: ")
+def test_a_controller_that_dies_at_a_deletion_deletes_again(crashing: Crashing) -> None:
+    """Dead before it, and dead after it: what was noted is done by the next one, and nothing else is deleted."""
+    store = crashing.store("reclaim", "backup_retention_seconds=0")
+    halt = crashing.halts.arm(DELETE, "before", f"{store}: ")
     assert crashing.anew.run_here("repush", store).code in (0, 4), "it serves by the time that its files are deleted"
     halt.wait()
-    assert crashing.files(store) == ({"v1", "v2"} if when == "before" else {"v2"})
+    assert crashing.files(store) == {"v1", "v2"}
+    following = crashing.halts.arm(DELETE, "after", f"{store}: ")
     halt.kill()
+    following.wait()
+    assert crashing.files(store) == {"v2"}
+    following.kill()
     crashing.await_controller()
     crashing.await_status(store, 1, "reclaimed")
     wait_until(lambda: crashing.files(store) == {"v2"}, "the retired version's files to be gone")

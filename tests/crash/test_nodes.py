@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.account import under_load
+from tests.cluster.account import Account, under_load
 from tests.cluster.commands import wait_until
 from tests.crash.crashing import Crashing
 from tests.crash.halts import APPLY, CREATE, INGEST, LOAD, OPEN, REPORT, SST, When
@@ -45,23 +45,31 @@ NODE_DEATHS = (
 )
 
 
-@pytest.mark.parametrize("death", [*LOADER_DEATHS, *NODE_DEATHS], ids=lambda death: death.name)
-def test_a_node_that_dies_starts_again_where_it_was(crashing: Crashing, death: Death) -> None:
-    """A repush under load, a node dies in the middle: no read fails, the version serves, nothing written is lost."""
-    store = crashing.store(f"n_{death.name.replace('-', '_')}")
+@pytest.mark.parametrize("deaths", [LOADER_DEATHS, NODE_DEATHS], ids=["loader", "node"])
+def test_a_node_that_dies_starts_again_where_it_was(crashing: Crashing, deaths: tuple[Death, ...]) -> None:
+    """Repushes under load, in each a node dies: no read fails, each version serves, nothing written is lost."""
+    store = crashing.store(f"n_{deaths[0].name.replace('-', '_')}")
     with under_load(crashing.anew, store, 1) as account:
-        done: list[Any] = []
-        halt = crashing.halts.arm(death.point, death.when)
-        driver = threading.Thread(target=lambda: done.append(crashing.anew.run_here("repush", store)))
-        driver.start()
-        halt.kill()
-        driver.join(240)
-        assert [answer.code for answer in done] == [0], done
-        account.await_writes(50)
-        wait_until(lambda: 2 in account.reader.versions, "the reader to see the new version")
+        for death in deaths:
+            source = crashing.current(store)
+            _repush_with(crashing, account, death)
     account.check()
-    account.check("--version", "1")
+    account.check("--version", str(source))
     assert crashing.anew.run_here("store", "verify", store).code == 0
+
+
+def _repush_with(crashing: Crashing, account: Account, death: Death) -> None:
+    """Repush while a process dies at its point, until readers see the new version and the cluster is whole again."""
+    done: list[Any] = []
+    halt = crashing.halts.arm(death.point, death.when)
+    driver = threading.Thread(target=lambda: done.append(crashing.anew.run_here("repush", account.store)))
+    driver.start()
+    halt.kill()
+    driver.join(240)
+    assert [answer.code for answer in done] == [0], (death.name, done)
+    account.await_writes(50)
+    version = done[0].json["version"]
+    wait_until(lambda: version in account.reader.versions, f"the reader to see version {version}: {death.name}")
     crashing.await_healthy()
 
 

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -37,6 +37,7 @@ from anew.core.store import Store
 _REVISION = "revision"
 _LOOK_SECONDS = 0.2
 _Document = TypeVar("_Document", Store, Rebuild)
+_DOCUMENTS_KEPT = 4_096
 
 
 class DatabaseCatalog:
@@ -202,8 +203,15 @@ def _operation(row: Any) -> Operation:
     return Operation(operation_id, at_ms, actor, what, subject, json.loads(detail))
 
 
+@lru_cache(_DOCUMENTS_KEPT)
+def _parsed(model: type[_Document], text: str, revision: int) -> _Document:
+    # Most of what is read was read before, a round or a request ago, and nobody changes what was read.
+    return model.model_validate_json(text).model_copy(update={"revision": revision})
+
+
 def _with_revision(model: type[_Document], row: Any) -> _Document:
-    return model.model_validate_json(row[0]).model_copy(update={"revision": row[1]})
+    parsed: _Document = _parsed(model, row[0], row[1])
+    return parsed
 
 
 def _commit(change: Change, connection: sa.Connection) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +35,22 @@ from anew.core.store import SERVABLE, Store, Version, VersionStatus
 _LOG = structlog.get_logger("anew.controller")
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a round goes by, read once: what is decided on it holds, or loses against whoever was faster.
+
+    Attributes:
+        running: Store uid → its rebuilds that run.
+        reports: Fabric → the last reports of the nodes that are alive; ``usable``: those that may get replicas.
+        paused: Whether the cluster is.
+    """
+
+    running: Mapping[str, list[Rebuild]]
+    reports: Mapping[str, list[NodeReport]]
+    usable: Mapping[str, list[str]]
+    paused: bool
+
+
 @dataclass(slots=True)
 class Reconciler:
     """Runs rounds; keeps nothing that matters beyond one round.
@@ -56,10 +73,11 @@ class Reconciler:
     def round(self) -> None:
         """Take each store one step further; an error of one store does not hold up the others."""
         self._listen()
-        reports = {fabric: live_reports(self.context, fabric) for fabric in self.context.fabrics}
+        seen = self._look()
+        # Read after the rebuilds: a version of each of these is in its store.
         for store in self.context.catalog.stores():
             try:
-                self._step(store, reports)
+                self._step(store, seen)
             except AnewError as error:
                 if error.code != "revision_conflict":
                     _LOG.warning("store_step_failed", store=store.name, **error.to_json())
@@ -79,20 +97,33 @@ class Reconciler:
         limits = self.context.limits
         self.context.attention.listen(self.context.clock(), self.clock_seconds(), limits.lease_seconds / 2)
 
-    def _step(self, store: Store, reports: Mapping[str, list[NodeReport]]) -> None:
+    def _look(self) -> _Seen:
+        running = defaultdict[str, list[Rebuild]](list)
+        for rebuild in self.context.catalog.rebuilds(store_uid=None, running_only=True):
+            running[rebuild.store_uid].append(rebuild)
+        return _Seen(
+            running,
+            {fabric: live_reports(self.context, fabric) for fabric in self.context.fabrics},
+            {fabric: usable_nodes(self.context, fabric) for fabric in self.context.fabrics},
+            cluster_paused(self.context) is not None,
+        )
+
+    def _step(self, store: Store, seen: _Seen) -> None:
         store = self._with_topics(store)
-        for rebuild in self.context.catalog.rebuilds(store_uid=store.uid, running_only=True):
-            self._step_rebuild(store, rebuild, reports)
+        for rebuild in seen.running.get(store.uid, ()):
+            self._step_rebuild(store, rebuild, seen.reports)
         for fabric in store.fabrics:
-            self._reassign(store, fabric, reports[fabric])
-        if store.paused is None and cluster_paused(self.context) is None:
+            self._reassign(store, fabric, seen)
+        if store.paused is None and not seen.paused:
             collect(self.context, store)
-        step_schedule(self.context, store, [report for found in reports.values() for report in found])
+        step_schedule(self.context, store, [report for found in seen.reports.values() for report in found])
 
     def _with_topics(self, store: Store) -> Store:
         """The store, its topics as they should be as far as the logs answer; nothing else waits for them."""
         try:
-            return open_and_close(self.context, ensure_feeds(self.context, store.uid))
+            if not all(feed.ready for feed in store.feeds):
+                store = ensure_feeds(self.context, store.uid)
+            return open_and_close(self.context, store)
         except Unreachable as error:
             _LOG.warning("topics_wait", store=store.name, **error.to_json())
         present = self.context.catalog.store_by_uid(store.uid)
@@ -202,9 +233,9 @@ class Reconciler:
 
     # -- replicas ----------------------------------------------------------------------------------------------------
 
-    def _reassign(self, store: Store, fabric: str, reports: list[NodeReport]) -> None:
+    def _reassign(self, store: Store, fabric: str, seen: _Seen) -> None:
         """Give lost nodes' replicas to others; a node is let go only after its successors are ready (rule R25)."""
-        nodes = usable_nodes(self.context, fabric)
+        nodes = seen.usable[fabric]
         if not nodes:
             return
         for number in [version.number for version in store.versions]:
@@ -212,7 +243,7 @@ class Reconciler:
             if version.statuses.get(fabric) not in SERVABLE or fabric not in version.assignment:
                 continue
             held = version.assignment[fabric]
-            wanted = next_assignment(store, version, fabric, nodes, reports)
+            wanted = next_assignment(store, version, fabric, nodes, seen.reports[fabric])
             if wanted != held:
                 change = partial(lifecycle.reassign, number=version.number, fabric=fabric, assignment=wanted)
                 store = self._change(store, "reassign", version, _if_still(store, change))

@@ -31,6 +31,8 @@ READ_RECORDS = 4_000
 MEETS_NOTHING = "older than the version's tombstone floor, and its key has no cell"
 _BACKOFF_SECONDS = (0.1, 5.0)
 _LAGGARD_ENDS_SECONDS = 0.25
+_QUIET_SECONDS = (0.02, 0.1)
+"""A feed partition that has nothing new is looked at half as often each time, but at least ten times a second."""
 
 _log = structlog.get_logger("anew.node.feeds")
 
@@ -45,6 +47,8 @@ class _Source:
     end_read_at: float = 0.0
     retry_at: float = 0.0
     failures: int = 0
+    quiet_seconds: float = 0.0
+    look_at: float = 0.0
 
     @property
     def topic(self) -> TopicPartition:
@@ -86,7 +90,7 @@ class FeedApplier:
         busy = False
         for group in self._groups([h for h in holdings if h.state is ReplicaState.APPLYING]):
             source = group.source
-            if source.retry_at > self._now():
+            if source.retry_at > self._now() or (group.offset >= source.end and source.look_at > self._now()):
                 continue
             try:
                 busy |= self._serve(group)
@@ -149,8 +153,13 @@ class FeedApplier:
     def _note_end(self, source: _Source, read: LogRead, offset: int) -> None:
         now = self._now()
         if read.next_offset == offset:
+            first, longest = _QUIET_SECONDS
             source.end, source.end_read_at = offset, now
-        elif now - source.end_read_at >= _LAGGARD_ENDS_SECONDS:
+            source.look_at = now + source.quiet_seconds
+            source.quiet_seconds = min(longest, max(first, 2 * source.quiet_seconds))
+            return
+        source.quiet_seconds = source.look_at = 0.0
+        if now - source.end_read_at >= _LAGGARD_ENDS_SECONDS:
             source.end, source.end_read_at = self._log.offsets(source.topic).end, now
         source.end = max(source.end, read.next_offset)
 

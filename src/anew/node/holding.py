@@ -64,6 +64,15 @@ class Hold:
         return offset if self.position is None else self.position.get(at, offset)
 
 
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """What a replica reads, as it follows from a version and the feeds of its store; asked for in every round."""
+
+    version: DesiredVersion
+    feeds: tuple[Feed, ...]
+    found: list[tuple[Feed, FeedPartition]]
+
+
 @dataclass(slots=True)
 class Holding:
     """One replica on this node. Changed by the node's one applier thread alone; others read single fields.
@@ -101,6 +110,7 @@ class Holding:
     hold: Hold | None = None
     applied: int = 0
     records_per_s: float = 0.0
+    _reads: _Reads | None = None
 
     @property
     def name(self) -> str:
@@ -115,7 +125,11 @@ class Holding:
 
     def feed_partitions(self) -> list[tuple[Feed, FeedPartition]]:
         """What the replica reads: the partitions of its version's ready feeds that can hold its keys."""
-        return feed_partitions_applied(self.version, self.store.feeds, self.key.partition)
+        known = self._reads
+        if known is None or known.version is not self.version or known.feeds is not self.store.feeds:
+            found = feed_partitions_applied(self.version, self.store.feeds, self.key.partition)
+            known = self._reads = _Reads(self.version, self.store.feeds, found)
+        return known.found
 
     def start_of(self, feed: Feed, at: FeedPartition) -> int:
         """From where the version applies a feed partition; a feed without a start there is read from its low water."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -259,9 +261,22 @@ def stop(home: Home) -> bool:
         deadline, pause = time.monotonic() + seconds, threading.Event()
         while time.monotonic() < deadline:
             if not home.is_held():
+                _await_end(pid)
                 return True
             pause.wait(0.05)
     raise Failed("stop_failed", "the cluster does not stop", found=f"process {pid}", expected="no process")
+
+
+def _await_end(pid: int) -> None:
+    """Wait until a supervisor that has let go of its home is gone itself, which takes a moment more."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError):  # it is gone
+        descriptor = os.pidfd_open(pid)
+        try:
+            select.select([descriptor], [], [], _STOP_SECONDS)
+        finally:
+            os.close(descriptor)
 
 
 def _last_words(logs: Path) -> str:
