@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import psutil
+
 from anew.api.http import ControllerClient
 from anew.core.errors import AnewError
 from anew.runtime.connect import connect
+from anew.runtime.supervisor import SOUND_SECONDS
 from tests.cluster.account import write_changes
 from tests.cluster.commands import Anew, creation, wait_until
 from tests.crash.halts import Halts
@@ -77,6 +81,11 @@ class Crashing:
     def await_controller(self) -> None:
         """Wait until a controller answers."""
         wait_until(self._answers, "the controller to answer")
+
+    def await_sound(self, process: str) -> None:
+        """Wait until a process has lived for so long that the supervisor starts it again at once when it dies."""
+        running = psutil.Process(self.pid(process))
+        wait_until(lambda: time.time() - running.create_time() >= SOUND_SECONDS, f"{process} to have lived for long")
 
     def _answers(self) -> bool:
         try:

@@ -17,32 +17,30 @@ from tests.crash.halts import COMMIT, DELETE, When
 pytestmark = pytest.mark.timeout(600)
 
 
-COMMITS = ("begin repush", "seal version", "swap", "retire version")
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_controller_that_dies_at_each_commit_costs_nothing(crashing: Crashing, tmp_path: Path, when: When) -> None:
-    """One repush, four deaths: reads and writes go on; asked again with its request id it is the same, and serves."""
-    store = crashing.store(f"{when}_commits", "backup_retention_seconds=0")
+@pytest.mark.parametrize("commits", [("begin repush", "seal version"), ("swap", "retire version")], ids="-".join)
+def test_a_controller_that_dies_at_each_commit_costs_nothing(
+    crashing: Crashing, tmp_path: Path, when: When, commits: tuple[str, str]
+) -> None:
+    """One repush, two deaths: reads and writes go on; asked again with its request id it is the same, and serves."""
+    store = crashing.store(f"{when}_{commits[0].replace(' ', '_')}", "backup_retention_seconds=0")
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(crashing.anew.here("repush", store, "--dry-run")), encoding="utf-8")
+    crashing.await_sound("controller")
     with under_load(crashing.anew, store, 1) as account:
-        first, *others = COMMITS
-        halt = crashing.halts.arm(COMMIT, when, f"'{first}'", f"'{store}'")
+        halts = [crashing.halts.arm(COMMIT, when, f"'{commits[0]}'", f"'{store}'")]
         done: list[Any] = []
         repush = ("repush", store, "--plan", str(plan), "--request-id", f"r-{store}")
         driver = threading.Thread(target=lambda: done.append(crashing.anew.run_here(*repush)))
         driver.start()
-        for operation in others:
-            halt.wait()
-            account.await_writes(50)
-            # Armed while the only controller stands still, so that the next one cannot be past it.
-            following = crashing.halts.arm(COMMIT, when, f"'{operation}'", f"'{store}'")
-            halt.kill()
-            halt = following
-        halt.wait()
+        halts[0].wait()
         account.await_writes(50)
-        halt.kill()
+        # Armed while the only controller stands still, so that the next one cannot be past it.
+        halts.append(crashing.halts.arm(COMMIT, when, f"'{commits[1]}'", f"'{store}'"))
+        halts[0].kill()
+        halts[1].wait()
+        account.await_writes(50)
+        halts[1].kill()
         driver.join(240)
         assert [answer.code for answer in done] == [0], ("the driver waits for the next controller", done)
         account.await_writes(50)

@@ -29,7 +29,7 @@ _READY_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _WATCH_SECONDS = 0.2
 _BACKOFF_SECONDS = (0.2, 1.0, 5.0, 10.0)
-_SOUND_SECONDS = 10.0
+SOUND_SECONDS = 10.0
 """A process that lived for so long did not die of its start: it is started again at once."""
 
 
@@ -94,7 +94,7 @@ class Supervisor:
         if child.process is not None and child.process.poll() is None:
             return
         if child.process is not None:
-            if time.monotonic() - child.started >= _SOUND_SECONDS:
+            if time.monotonic() - child.started >= SOUND_SECONDS:
                 child.starts = 1
             wait = _BACKOFF_SECONDS[min(child.starts - 1, len(_BACKOFF_SECONDS) - 1)]
             _LOG.warning("process_ended", name=child.name, code=child.process.returncode, again_in_seconds=wait)

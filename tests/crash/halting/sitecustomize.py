@@ -15,6 +15,7 @@ import importlib.util
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -106,7 +107,8 @@ def _halt(folder: Path, point: str, given: object) -> None:
         armed.rename(folder / f"{point}@{os.getpid()}")
     except FileNotFoundError:
         return
-    os.kill(os.getpid(), signal.SIGSTOP)
+    # To this thread: a signal to the process may go to another one, and this one would run on until that has its turn.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def _install() -> None:
