@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("commits", [("begin repush", "seal version"), ("swap", "retire version")], ids="-".join)
+@pytest.mark.parametrize("commits", [("begin repush", "swap"), ("seal version", "retire version")], ids="-".join)
 def test_a_controller_that_dies_at_each_commit_costs_nothing(
     crashing: Crashing, tmp_path: Path, when: When, commits: tuple[str, str]
 ) -> None:
