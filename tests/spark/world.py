@@ -73,11 +73,15 @@ class World:
         return self.log.append(self.topic_partition(at), append_records([key], [value], [written_ms])).first_offset
 
     def tamper(self, partition: int, column: str, values: Mapping[int, int]) -> None:
-        """Put numbers into records (by offset) that the embedded log itself would refuse, as another log may hold."""
+        """Put times into records (by offset) that the embedded log itself would refuse, as another log may hold."""
         (path,) = (self.folder / "log").rglob(f"p-{partition:05d}-*.sqlite")
         with contextlib.closing(sqlite3.connect(path)) as connection, connection:
             for offset, value in values.items():
-                connection.execute(f"UPDATE records SET {column} = ? WHERE position = ?", (value, offset))
+                # Each was appended alone; a write time is laid out as in `anew.log.packing`.
+                put = value.to_bytes(8, "little", signed=True) if column == "written_ms" else value
+                where = "WHERE first_offset = ? AND record_count = 1"
+                changed = connection.execute(f"UPDATE batches SET {column} = ? {where}", (put, offset))
+                assert changed.rowcount == 1
 
     def topic_partition(self, partition: int) -> TopicPartition:
         """A partition of the feed's topic."""

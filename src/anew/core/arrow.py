@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,20 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch with the rows of all, which have one schema."""
     joined: pa.RecordBatch = pa.concat_batches(list(batches))  # type: ignore[attr-defined]  # missing from the stubs
     return joined
+
+
+def in_portions(rows: pa.RecordBatch, most_records: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The rows in order, so many and so many bytes of their ``key`` and ``value`` at once at most, or one row."""
+    if rows.num_rows == 0:
+        return
+    sizes = np.cumsum(binary_lengths(rows.column("value")).astype(np.int64) + binary_lengths(rows.column("key")))
+    first = 0
+    while first < rows.num_rows:
+        before = int(sizes[first - 1]) if first else 0
+        fits = int(np.searchsorted(sizes, before + most_bytes, side="right"))
+        after = min(max(fits, first + 1), first + most_records)
+        yield rows.slice(first, after - first)
+        first = after
 
 
 def take(batch: pa.RecordBatch, indices: npt.NDArray[np.int64]) -> pa.RecordBatch:

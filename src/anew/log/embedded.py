@@ -18,8 +18,8 @@ import pyarrow as pa
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
 from anew.log.group_commit import GroupCommit, Outcome
 from anew.log.interface import Appended, LogRead, Offsets, TopicPartition, TopicSpec
+from anew.log.packing import NO_RECORDS, Appending, appending
 from anew.log.partition_file import Meta, Opening, PartitionFile, make_partition_file
-from anew.log.rows import NO_RECORDS, Columns, batch_of, columns_of
 from anew.log.topics import TopicDirectories
 
 _TIMEOUT_SECONDS = 10.0
@@ -79,7 +79,7 @@ class EmbeddedLog:
 
     def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
         """See `Log.append`."""
-        return self._writer(at).group.append(columns_of(records))
+        return self._writer(at).group.append(appending(records))
 
     def read(self, at: TopicPartition, offset: int, max_records: int) -> LogRead:
         """See `Log.read`."""
@@ -93,8 +93,8 @@ class EmbeddedLog:
             if end == offset:
                 # Whoever has caught up asks many times a second; making an empty batch takes three times as long.
                 return LogRead(NO_RECORDS, end)
-            records = batch_of(offset, file.rows(offset, end))
-        return LogRead(records, end)
+            records = file.records(offset, end)
+        return LogRead(records, offset + records.num_rows)
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""
@@ -143,7 +143,7 @@ class EmbeddedLog:
                 writer = self._writers[at] = _Writer(self._commit, at)
             return writer
 
-    def _commit(self, writer: _Writer, batches: Sequence[Columns]) -> list[Outcome]:
+    def _commit(self, writer: _Writer, batches: Sequence[Appending]) -> list[Outcome]:
         """Commit batches in one transaction; only the partition's leader calls this, so that the file is its own."""
         writer.file = file = self._current(writer.at, writer.file)
         outcomes: list[Outcome] = []
@@ -152,15 +152,15 @@ class EmbeddedLog:
                 raise _closed(writer.at)
             appended_ms = self._append_time(writer.at, before)
             next_offset = before.next_offset
-            for columns in batches:
+            for batch in batches:
                 try:
-                    columns.check_times(appended_ms, self._skew_limit_ms)
+                    batch.check_times(appended_ms, self._skew_limit_ms)
                 except AnewError as error:
                     outcomes.append(error)
                     continue
-                file.insert(next_offset, appended_ms, columns)
-                outcomes.append(Appended(next_offset, next_offset + columns.count, appended_ms))
-                next_offset += columns.count
+                file.insert(next_offset, appended_ms, batch.packed)
+                outcomes.append(Appended(next_offset, next_offset + batch.count, appended_ms))
+                next_offset += batch.count
             if next_offset != before.next_offset:
                 file.move_end(next_offset, appended_ms)
         return outcomes
@@ -209,7 +209,7 @@ class EmbeddedLog:
 class _Writer:
     """The appending side of one partition: its queue, and the leader's connection."""
 
-    def __init__(self, commit: Callable[[_Writer, Sequence[Columns]], list[Outcome]], at: TopicPartition) -> None:
+    def __init__(self, commit: Callable[[_Writer, Sequence[Appending]], list[Outcome]], at: TopicPartition) -> None:
         self.at = at
         self.file: PartitionFile | None = None
         self.group = GroupCommit(lambda batches: commit(self, batches), _TIMEOUT_SECONDS)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from anew.core.errors import AnewError, OutcomeUnknown, Unreachable
 from anew.log.interface import Appended
-from anew.log.rows import Columns
+from anew.log.packing import Appending
 
 Outcome = Appended | AnewError
-Commit = Callable[[Sequence[Columns]], list[Outcome]]
+Commit = Callable[[Sequence[Appending]], list[Outcome]]
 """Commits batches in one transaction; one outcome each, in order. An error that it raises is everybody's."""
 
 _MOST_RECORDS = 200_000
@@ -26,7 +26,7 @@ _MOST_RECORDS = 200_000
 class _Waiting:
     """One caller's batch on its way: woken with an outcome, or without one to become the leader."""
 
-    columns: Columns
+    batch: Appending
     woken: threading.Event = field(default_factory=threading.Event)
     outcome: Outcome | None = None
 
@@ -41,9 +41,9 @@ class GroupCommit:
         self._waiting: list[_Waiting] = []
         self._led = False
 
-    def append(self, columns: Columns) -> Appended:
+    def append(self, batch: Appending) -> Appended:
         """Append a batch together with those of other threads; see `anew.log.interface.Log.append`."""
-        mine = _Waiting(columns)
+        mine = _Waiting(batch)
         with self._lock:
             self._waiting.append(mine)
             leads, self._led = not self._led, True
@@ -74,7 +74,7 @@ class GroupCommit:
         taken = self._take()
         outcomes: list[Outcome] = [_interrupted()] * len(taken)
         try:
-            outcomes = self._commit([waiting.columns for waiting in taken])
+            outcomes = self._commit([waiting.batch for waiting in taken])
         except AnewError as error:
             outcomes = [copy.copy(error) for _ in taken]  # each thread raises an error of its own
         finally:
@@ -88,7 +88,7 @@ class GroupCommit:
         with self._lock:
             count, records = 0, 0
             for waiting in self._waiting:
-                records += waiting.columns.count
+                records += waiting.batch.count
                 if count and records > _MOST_RECORDS:
                     break
                 count += 1

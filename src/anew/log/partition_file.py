@@ -7,15 +7,15 @@ that it tells of (rule R3): an emptied partition goes on counting, and a file th
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
 
 from anew.core.errors import Failed, OutcomeUnknown
-from anew.log.rows import Columns
+from anew.log.packing import Packed, Row, unpacked
 from anew.log.sqlite_errors import from_sqlite, translated
 
 _TABLES = """
@@ -24,18 +24,24 @@ CREATE TABLE meta (
     begin_offset INTEGER NOT NULL, next_offset INTEGER NOT NULL, last_ms INTEGER NOT NULL,
     is_open INTEGER NOT NULL, open_epoch INTEGER NOT NULL
 ) STRICT;
-CREATE TABLE records (
-    position INTEGER PRIMARY KEY, appended_ms INTEGER NOT NULL, written_ms INTEGER, origin BLOB NOT NULL,
-    key BLOB NOT NULL, schema_id INTEGER NOT NULL, value BLOB
+CREATE TABLE batches (
+    first_offset INTEGER PRIMARY KEY, record_count INTEGER NOT NULL, appended_ms INTEGER NOT NULL,
+    written_ms BLOB NOT NULL, origin_lengths BLOB NOT NULL, origins BLOB NOT NULL, key_lengths BLOB NOT NULL,
+    keys BLOB NOT NULL, schema_ids BLOB NOT NULL, value_lengths BLOB NOT NULL, value_bytes BLOB NOT NULL
 ) STRICT;
 """
-_READ = (
-    "SELECT appended_ms, written_ms, origin, key, schema_id, value FROM records "
-    "WHERE position >= ? AND position < ? ORDER BY position"
-)
+_READ = """
+SELECT * FROM batches WHERE first_offset < ?2
+AND first_offset >= (SELECT max(first_offset) FROM batches WHERE first_offset <= ?1) ORDER BY first_offset
+"""
+_APPENDED = """
+SELECT appended_ms, first_offset + record_count FROM batches WHERE first_offset <= ? ORDER BY first_offset DESC LIMIT 1
+"""
+_INSERT = "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _META = "SELECT begin_offset, next_offset, last_ms, is_open, open_epoch FROM meta"
 _WAL_LIMIT_BYTES = 64 << 20
-_ROWS_AT_ONCE = 2_000
+_READ_BYTES = 64 << 20
+"""A read ends after the row with which it has taken so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,48 +146,46 @@ class PartitionFile:
         with translated(self._path), self._transaction("BEGIN IMMEDIATE"):
             yield self._meta()
 
-    def rows(self, begin: int, end: int) -> Iterator[list[tuple[Any, ...]]]:
-        """All columns but the offset of the records in [begin, end), which must all be there, in short lists.
-
-        Short, because the objects of a long list outgrow the processor's caches: one of 50,000 rows takes half as long
-        again per row.
+    def records(self, begin: int, end: int) -> pa.RecordBatch:
+        """The records from ``begin`` on, which must be there: up to ``end``, or fewer when these are large.
 
         Raises:
-            Failed: ``log_corrupt``: some are missing.
+            Failed: ``log_corrupt``: some are missing, or a row does not hold what it says.
         """
-        cursor = self._connection.execute(_READ, (begin, end))
-        count = 0
-        while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-            count += len(rows)
-            yield rows
-        if count != end - begin:
-            raise Failed(
-                "log_corrupt",
-                "records are missing from a partition of the embedded log",
-                found=f"{self._path}: {count} records in [{begin}, {end})",
-                expected=end - begin,
-            )
+        rows: list[Row] = []
+        size_bytes = 0
+        with closing(self._connection.execute(_READ, (begin, end))) as cursor:
+            for row in cursor:
+                rows.append(row)
+                size_bytes += sum(map(len, row[3:]))
+                if size_bytes >= _READ_BYTES:
+                    break
+        complete = size_bytes < _READ_BYTES
+        try:
+            found = unpacked(rows)
+            first = rows[0][0] if rows else end
+            if first > begin or first + found.num_rows <= begin or (complete and first + found.num_rows < end):
+                raise ValueError("records are missing")
+        except ValueError as error:
+            raise self._corrupt(f"{error}: {len(rows)} rows", f"records in [{begin}, {end})") from error
+        return found.slice(begin - first, end - begin)
 
     def appended_ms(self, offset: int) -> int:
         """The append time of the record at a readable offset."""
-        row = self._connection.execute("SELECT appended_ms FROM records WHERE position = ?", (offset,)).fetchone()
-        if row is None:
-            raise Failed("log_corrupt", "a record is missing from the embedded log", found=f"{self._path}: {offset}")
+        row = self._connection.execute(_APPENDED, (offset,)).fetchone()
+        if row is None or row[1] <= offset:
+            raise self._corrupt("none", f"a record at {offset}")
         return int(row[0])
 
-    def insert(self, first_offset: int, appended_ms: int, columns: Columns) -> None:
+    def _corrupt(self, found: str, expected: str) -> Failed:
+        message = "a partition of the embedded log does not hold what its meta row says"
+        return Failed("log_corrupt", message, found=f"{self._path}: {found}", expected=expected)
+
+    def insert(self, first_offset: int, appended_ms: int, portions: Iterable[Packed]) -> None:
         """Insert records with one append time; part of a transaction that also moves the meta row."""
-        rows = zip(
-            range(first_offset, first_offset + columns.count),
-            repeat(appended_ms, columns.count),
-            columns.written_ms,
-            columns.origin,
-            columns.key,
-            columns.schema_id,
-            columns.value,
-            strict=True,
-        )
-        self._connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        for packed in portions:
+            self._connection.execute(_INSERT, (first_offset, packed.count, appended_ms, *packed.columns))
+            first_offset += packed.count
 
     def move_end(self, next_offset: int, last_ms: int) -> None:
         """Note the end and the last time; part of the append's transaction (rule R3)."""
@@ -192,8 +196,9 @@ class PartitionFile:
         self._connection.execute("UPDATE meta SET is_open = ?, open_epoch = ?", (int(is_open), epoch))
 
     def move_begin(self, begin: int) -> None:
-        """Remove the records below ``begin``; part of a transaction."""
-        self._connection.execute("DELETE FROM records WHERE position < ?", (begin,))
+        """Forget the records below ``begin``; part of a transaction. A row goes with its last record."""
+        gone = "DELETE FROM batches WHERE first_offset < ? AND first_offset + record_count <= ?"
+        self._connection.execute(gone, (begin, begin))
         self._connection.execute("UPDATE meta SET begin_offset = ?", (begin,))
 
     def close(self) -> None:

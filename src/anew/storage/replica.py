@@ -17,12 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 from rocksdict import Checkpoint, DbClosedError, IngestExternalFileOptions, Rdict, RdictIter, WriteBatch, WriteOptions
 
 from anew.codec.compression import Compressor
-from anew.core.arrow import binary_lengths, bytes_list
+from anew.core.arrow import bytes_list, in_portions
 from anew.core.cell import HEADER_BYTES, TOMBSTONE, decode_cell
 from anew.core.errors import Failed
 from anew.core.feed import NOWHERE, FeedPartition, PositionMap
@@ -219,7 +218,7 @@ class Replica:
             next_offset: The position there afterwards.
         """
         written, rejected = 0, list[int]()
-        parts = list(_bounded(rows))
+        parts = list(in_portions(rows, BATCH_RECORDS, BATCH_BYTES))
         for index, part in enumerate(parts):
             offsets = part.column("offset").to_numpy()
             reached = next_offset if index == len(parts) - 1 else int(offsets[-1]) + 1
@@ -389,20 +388,6 @@ def told(message: str, where: Path | str, hint: str) -> Iterator[None]:
             expected="an instance that no other process has open",
             hint=hint,
         ) from None
-
-
-def _bounded(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows in runs of about `BATCH_RECORDS` and `BATCH_BYTES`, each of one row at least."""
-    if rows.num_rows == 0:
-        return
-    sizes = np.cumsum(binary_lengths(rows.column("value")).astype(np.int64) + binary_lengths(rows.column("key")))
-    first = 0
-    while first < rows.num_rows:
-        before = int(sizes[first - 1]) if first else 0
-        fits = int(np.searchsorted(sizes, before + BATCH_BYTES, side="right"))
-        after = min(max(fits, first + 1), first + BATCH_RECORDS)
-        yield rows.slice(first, after - first)
-        first = after
 
 
 def _position_key(at: FeedPartition) -> bytes:

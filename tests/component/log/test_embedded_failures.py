@@ -73,13 +73,21 @@ def test_a_lock_held_too_long_is_unreachable(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_damaged_file_is_corrupt(log: EmbeddedLog, tmp_path: Path) -> None:
-    """Bytes that are no database, and missing records, are log_corrupt, never an empty read."""
-    log.append(AT, some_records(5))
-    with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
-        other.execute("DELETE FROM records WHERE position = 2")
-    with pytest.raises(Failed) as caught:
-        log.read(AT, 0, 10)
-    assert caught.value.code == "log_corrupt"
+    """Bytes that are no database, missing records, and rows cut short are log_corrupt, never an empty read."""
+    for _ in range(5):
+        log.append(AT, some_records(1))
+    damages = (
+        "DELETE FROM batches WHERE first_offset = 2",
+        "UPDATE batches SET keys = x'' WHERE first_offset = 1",
+        "UPDATE batches SET schema_ids = x'00' WHERE first_offset = 0",
+        "DELETE FROM batches",
+    )
+    for damage in damages:
+        with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
+            other.execute(damage)
+        with pytest.raises(Failed) as caught:
+            log.read(AT, 0, 10)
+        assert caught.value.code == "log_corrupt"
     log.close()
     _file(tmp_path).write_bytes(b"something else " * 1_000)
     with pytest.raises(Failed) as caught:
