@@ -154,7 +154,7 @@ class EmbeddedLog:
             next_offset = before.next_offset
             for batch in batches:
                 try:
-                    batch.check_times(appended_ms, self._skew_limit_ms)
+                    batch.times.check(appended_ms, self._skew_limit_ms)
                 except AnewError as error:
                     outcomes.append(error)
                     continue

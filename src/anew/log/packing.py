@@ -44,28 +44,26 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class Appending:
-    """What one append is about to write.
+class Times:
+    """The write times of one append.
 
-    ``least_written_ms`` and ``most_written_ms`` bound the given times; None when none is given.
+    ``least_ms`` and ``most_ms`` bound those that are given; None when none is.
     """
 
-    count: int
-    packed: tuple[Packed, ...]
     written_ms: pa.Array[Any]
-    least_written_ms: int | None
-    most_written_ms: int | None
+    least_ms: int | None
+    most_ms: int | None
 
-    def check_times(self, appended_ms: int, skew_limit_ms: int) -> None:
+    def check(self, appended_ms: int, skew_limit_ms: int) -> None:
         """Raise unless every given time is in (0, append time + skew limit] (rule R6).
 
         Raises:
             InvalidRequest: ``written_at_out_of_range``, naming the first such row.
         """
         latest = appended_ms + skew_limit_ms
-        if self.least_written_ms is None or self.most_written_ms is None:
+        if self.least_ms is None or self.most_ms is None:
             return
-        if self.least_written_ms > 0 and self.most_written_ms <= latest:
+        if self.least_ms > 0 and self.most_ms <= latest:
             return
         times = self.written_ms.to_pylist()
         row, time = next((i, t) for i, t in enumerate(times) if t is not None and not 0 < t <= latest)
@@ -78,8 +76,28 @@ class Appending:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Appending:
+    """What one append is about to write."""
+
+    count: int
+    packed: tuple[Packed, ...]
+    times: Times
+
+
 def appending(records: pa.RecordBatch) -> Appending:
     """A batch as it is appended.
+
+    Raises:
+        InvalidRequest: As `times_of`.
+    """
+    times = times_of(records)
+    packed = tuple(_packed(portion) for portion in in_portions(records, PACKED_RECORDS, PACKED_BYTES))
+    return Appending(records.num_rows, packed, times)
+
+
+def times_of(records: pa.RecordBatch) -> Times:
+    """The write times of a batch that may be appended, if its times are right.
 
     Raises:
         InvalidRequest: ``bad_records``: other columns than `APPEND_RECORDS`, or nulls where none may be.
@@ -87,8 +105,7 @@ def appending(records: pa.RecordBatch) -> Appending:
     _check(records)
     written = records.column("written_ms")
     bounds: Any = pc.min_max(written).as_py()  # both None when no time is given
-    packed = tuple(_packed(portion) for portion in in_portions(records, PACKED_RECORDS, PACKED_BYTES))
-    return Appending(records.num_rows, packed, written, bounds["min"], bounds["max"])
+    return Times(written, bounds["min"], bounds["max"])
 
 
 def unpacked(rows: Sequence[Row]) -> pa.RecordBatch:

@@ -270,7 +270,8 @@ class Replica:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _apply_part(self, rows: pa.RecordBatch, at: FeedPartition, next_offset: int) -> tuple[int, list[int]]:
-        keys = list(dict.fromkeys(bytes_list(rows.column("key"))))
+        # In order, so that a block of the base is looked into once.
+        keys = sorted(set(bytes_list(rows.column("key"))))
         cells = self._cells(keys)
         held = {key: cell for key, cell in zip(keys, cells, strict=True) if cell is not None}
         outcome = outcome_of(rows, held, self._floors, self._compressor)

@@ -6,12 +6,14 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
 
 import pyarrow as pa
 
 from anew.core.errors import Failed, InvalidRequest, Refused
-from anew.log.interface import Appended, LogRead, Offsets, TopicPartition, TopicSpec
-from anew.log.rows import batch_of, columns_of
+from anew.log.interface import APPEND_RECORDS, LOG_RECORDS, Appended, LogRead, Offsets, TopicPartition, TopicSpec
+from anew.log.packing import NO_RECORDS, times_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
 
@@ -104,7 +106,7 @@ class MemoryLog:
 
     def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
         """See `Log.append`."""
-        columns = columns_of(records)
+        times = times_of(records)
         with self._topics.lock:
             partition = self._partition(at)
             if not self._topic(at.topic, at.uid).is_open:
@@ -113,11 +115,11 @@ class MemoryLog:
             if self._monotone and partition.last_ms > now_ms + self._skew_limit_ms:
                 raise Refused("clock_behind", "the clock is behind the last append", found=now_ms)
             appended_ms = max(now_ms, partition.last_ms) if self._monotone else now_ms
-            columns.check_times(appended_ms, self._skew_limit_ms)
+            times.check(appended_ms, self._skew_limit_ms)
             first = len(partition.rows)
-            lists = (columns.written_ms, columns.origin, columns.key, columns.schema_id, columns.value)
-            partition.rows += [(appended_ms, *row) for row in zip(*lists, strict=True)]
-            if columns.count:
+            lists: list[list[Any]] = [records.column(name).to_pylist() for name in APPEND_RECORDS.names]
+            partition.rows += zip(repeat(appended_ms, records.num_rows), *lists, strict=True)
+            if records.num_rows:
                 partition.last_ms = appended_ms
             return Appended(first, len(partition.rows), appended_ms)
 
@@ -133,7 +135,7 @@ class MemoryLog:
                     expected=f"{partition.begin} to {len(partition.rows)}",
                 )
             rows = partition.rows[offset : offset + max_records]
-        return LogRead(batch_of(offset, [rows]), offset + len(rows))
+        return LogRead(_batch(offset, rows), offset + len(rows))
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""
@@ -169,3 +171,14 @@ class MemoryLog:
         if not 0 <= at.partition < len(topic.partitions):
             raise InvalidRequest("unknown_partition", f"{at.topic} has no such partition", found=at.partition)
         return topic.partitions[at.partition]
+
+
+def _batch(first_offset: int, rows: list[Row]) -> pa.RecordBatch:
+    if not rows:
+        return NO_RECORDS
+    columns: list[list[Any]] = [
+        list(range(first_offset, first_offset + len(rows))),
+        *map(list, zip(*rows, strict=True)),
+    ]
+    arrays: list[pa.Array[Any]] = [pa.array(column, of) for column, of in zip(columns, LOG_RECORDS.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=LOG_RECORDS)
