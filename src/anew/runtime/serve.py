@@ -10,12 +10,15 @@ import signal
 import sys
 import threading
 
+import structlog
+
 from anew.runtime.clock import now_ms
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.logs import log_to_file
 from anew.runtime.security import check_server, cluster_credentials, keep_files_private, server_security
 from anew.runtime.settings import ProcessSettings, resolve
 
+_LOG = structlog.get_logger("anew.runtime")
 _PARENT_SECONDS = 0.5
 
 
@@ -29,6 +32,7 @@ def main(arguments: list[str]) -> int:
         raise SystemExit(f"no cluster was planned in {home.path}")
     name = "controller" if arguments[0] == "controller" else arguments[1]
     log_to_file(home.log_file(name), name, settings.text("log_level"))
+    end_with_any_thread()
     _end_with_parent()
     check_server(settings, cluster.bind)
     if arguments[0] == "controller":
@@ -65,6 +69,20 @@ def serve_node(settings: ProcessSettings, home: Home, cluster: ClusterFile, node
             credentials=cluster_credentials(settings, home),
         )
     )
+
+
+def end_with_any_thread() -> None:
+    """A thread that ends by an error takes the process along: half of a node that looks alive is worse than none.
+
+    Each thread handles what it expects, and logs what it does not; the supervisor starts the process again.
+    """
+
+    def end(ended: threading.ExceptHookArgs) -> None:
+        name = None if ended.thread is None else ended.thread.name
+        _LOG.critical("thread_ended", thread=name, exc_info=ended.exc_value)
+        os._exit(1)
+
+    threading.excepthook = end
 
 
 def _end_with_parent() -> None:
