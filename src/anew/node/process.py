@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import signal
 import sys
 import threading
@@ -181,7 +182,7 @@ class Node:
         registry = registry_of(self.engine, self.reads)
         faces = Faces(self.reads, verify, registry, lambda: self.engine.revision >= 0)
         security = settings.security
-        app = NodeApp(faces, Gate(security.tokens, settings.clock), security.limits)
+        app = NodeApp(faces, Gate(security.tokens, settings.clock))
         self._server = NodeServer(app, settings.address, settings.port, security)
         self._liaison = Liaison(controller, self.engine, settings)
 
@@ -223,6 +224,9 @@ def run_node(settings: NodeSettings) -> None:
         node = Node(settings, controller)
         try:
             node.start()
+            # What is there now stays: looking through it for garbage takes tens of milliseconds, in which nobody reads.
+            gc.collect()
+            gc.freeze()
             _log.info("node_started", node=settings.node, port=settings.port, directory=str(settings.directory))
             ended.wait()
         finally:

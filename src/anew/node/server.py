@@ -1,39 +1,39 @@
-"""The node's HTTP server: granian (RSGI) in the owner's process, on an event loop in a thread of its own."""
+"""The node's HTTP server: what it answers, and the socket that it listens on."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
 
+import structlog
 import uvloop
-from granian.constants import HTTPModes, Interfaces, SSLProtocols
-from granian.http import HTTP1Settings
-from granian.server.embed import Server
 from prometheus_client import CollectorRegistry
 
-from anew.api.bodies import read_body
 from anew.api.gate import Gate
 from anew.api.rights import NODE_RIGHTS
-from anew.api.security import HEAD_BYTES, OPEN_SERVER, RequestLimits, ServerSecurity
-from anew.core.errors import AnewError, Failed, NotFound
+from anew.api.security import OPEN_SERVER, ServerSecurity
+from anew.core.errors import Failed, NotFound
+from anew.node.http1 import App, Connection
 from anew.node.metrics import exposition
 from anew.node.reads import Answer, Reads, Request, error_answer
 from anew.node.verifyhttp import VerifyFace, is_verification
 
-_START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
-_UNAUTHORIZED = 401
+_CLOCK_SECONDS, _POLL_SECONDS = 0.25, 0.02
 _BACKLOG = 1_024
 """Connections that wait to be taken, in the kernel."""
 _STORES = "/v1/stores/"
 _STORE, _KIND = 3, 6
 """Which parts of ``/v1/stores/{store}/versions/{version}/{kind}/…``, split at the strokes, they are."""
+
+_log = structlog.get_logger("anew.node.http")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,47 +47,37 @@ class Faces:
 
 
 class NodeApp:
-    """The RSGI application: reads, verifications, health and metrics, for those whom the gate lets in."""
+    """Reads, verifications, health and metrics, for those whom the gate lets in."""
 
-    def __init__(self, faces: Faces, gate: Gate, limits: RequestLimits) -> None:
+    def __init__(self, faces: Faces, gate: Gate) -> None:
         self._reads, self._verify = faces.reads, faces.verify
         self._registry, self._ready = faces.registry, faces.ready
-        self._gate, self._limits = gate, limits
+        self._gate = gate
 
-    async def __rsgi__(self, scope: Any, protocol: Any) -> None:
-        """Answer one request."""
-        if scope.proto != "http":
-            protocol.close(1003)
-            return
-        try:
-            answer = await self._answer(scope, protocol)
-        except AnewError as error:
-            answer = error_answer(error, [("www-authenticate", "Bearer")] if error.http_status == _UNAUTHORIZED else [])
-        protocol.response_bytes(answer.status, answer.headers, answer.body)
+    def check(self, request: Request) -> None:
+        """See `anew.node.http1.App`: whether there is anything at the path, and whether the client may have it.
 
-    async def _answer(self, scope: Any, protocol: Any) -> Answer:
-        path: str = scope.path
-        if not path.startswith(_STORES):
-            self._admit(scope, path, None)
-            return self._other(path)
-        parts = path.split("/", _KIND + 1)
-        self._admit(scope, parts[_KIND] if len(parts) > _KIND else "", parts[_STORE])
-        body = b"" if scope.method == "GET" else await self._body(scope, protocol)
-        query = dict(parse_qsl(scope.query_string, keep_blank_values=True)) if scope.query_string else {}
-        request = Request(scope.method, path, query, scope.headers.get, body)
-        return await self._verify.answer(request) if is_verification(path) else self._reads.answer(request)
-
-    def _admit(self, scope: Any, kind: str, store: str | None) -> None:
+        Raises:
+            NotFound: ``unknown_path``.
+            AnewError: As `Gate.admit`.
+        """
+        path, store = request.path, None
+        kind = path
+        if path.startswith(_STORES):
+            parts = path.split("/", _KIND + 1)
+            kind, store = parts[_KIND] if len(parts) > _KIND else "", parts[_STORE]
         need = NODE_RIGHTS.get(kind)
         if need is None:
-            raise NotFound("unknown_path", "there is nothing at this path", found=scope.path)
+            raise NotFound("unknown_path", "there is nothing at this path", found=path)
         if self._gate.is_closed:
-            self._gate.admit(scope.headers.get("authorization"), need, store)
+            self._gate.admit(request.header("authorization"), need, store)
 
-    async def _body(self, scope: Any, protocol: Any) -> bytes:
-        declared = scope.headers.get("content-length")
-        # Of a declared length the server itself reads no more than that, at once.
-        return await read_body(protocol if declared is None else _whole(protocol), declared, self._limits)
+    def answer(self, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
+        """See `anew.node.http1.App`."""
+        path = request.path
+        if not path.startswith(_STORES):
+            return self._other(path)
+        return self._verify.answer(request) if is_verification(path) else self._reads.answer(request)
 
     def _other(self, path: str) -> Answer:
         if path == "/healthz":
@@ -101,19 +91,17 @@ class NodeApp:
         return error_answer(NotFound("unknown_path", "there is nothing at this path", found=path), [])
 
 
-async def _whole(protocol: Any) -> AsyncIterator[bytes]:
-    yield await protocol()
-
-
 class NodeServer:
-    """Serves an application until it is stopped."""
+    """Serves an application until it is stopped, on an event loop in a thread of its own."""
 
-    def __init__(self, app: NodeApp, address: str, port: int, security: ServerSecurity = OPEN_SERVER) -> None:
+    def __init__(self, app: App, address: str, port: int, security: ServerSecurity = OPEN_SERVER) -> None:
         self._app, self._address, self._port, self._security = app, address, port, security
-        self._server: Server | None = None
+        self._listener: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ended = threading.Event()
-        self._error: BaseException | None = None
+        self._tls = _tls_context(security)
+        self._ending = asyncio.Event()
+        self._beginning: set[asyncio.Task[None]] = set()
+        self._connections: set[Connection] = set()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
@@ -123,69 +111,94 @@ class NodeServer:
             Failed: ``cannot_listen``.
         """
         try:
-            # granian shares ports on purpose; a node must not.
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((self._address, self._port))
+            found = socket.getaddrinfo(self._address, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, *_, address = found[0]
+            self._listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
         except OSError as error:
-            raise self._cannot_listen(error) from None
+            raise Failed(
+                "cannot_listen",
+                "the node cannot serve at its address",
+                found=f"{self._address}:{self._port}: {error}",
+                expected="a free port",
+                hint="another process may have it",
+            ) from None
+        self._listener.setblocking(False)
         self._thread.start()
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._answers():
-            if time.monotonic() > deadline or not self._thread.is_alive():
-                raise self._cannot_listen(self._error)
-            self._ended.wait(0.01)
-
-    def _answers(self) -> bool:
-        try:
-            with socket.create_connection((self._address, self._port), timeout=1.0):
-                return True
-        except OSError:
-            return False
-
-    def _cannot_listen(self, error: BaseException | None) -> Failed:
-        return Failed(
-            "cannot_listen",
-            "the node cannot serve at its address",
-            found=f"{self._address}:{self._port}: {error}",
-            expected="a free port",
-            hint="another process may have it",
-        )
 
     def stop(self) -> None:
         """Finish what is under way and end."""
-        if self._loop is not None and self._server is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._server.stop)
+        if self._loop is not None and self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # it has ended in this moment
+                self._loop.call_soon_threadsafe(self._ending.set)
         if self._thread.ident is not None:
             self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._serve())
-        except (OSError, RuntimeError) as error:
-            self._error = error
-        finally:
-            self._ended.set()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
+        assert self._listener is not None
+        with self._listener as listener:
+            taking = self._loop.create_task(self._take_connections(listener))
+            while not self._ending.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), _CLOCK_SECONDS)
+                for connection in list(self._connections):
+                    connection.look_at_the_clock(self._loop.time())
+            taking.cancel()
+        await self._finish()
+
+    async def _take_connections(self, listener: socket.socket) -> None:
+        """Take a connection whenever fewer than the limit are there; further ones wait in the kernel."""
+        loop = asyncio.get_running_loop()
+        room = asyncio.Semaphore(self._security.limits.connections)
+        while True:
+            await room.acquire()
+            try:
+                client, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                # Out of descriptors, say: those that are there go on, and some will end.
+                room.release()
+                _log.warning("connection_not_taken", error=str(error))
+                await asyncio.sleep(_CLOCK_SECONDS)
+                continue
+            task = loop.create_task(self._begin(client, room))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, client: socket.socket, room: asyncio.Semaphore) -> None:
+        def ended() -> None:
+            self._connections.discard(connection)
+            room.release()
+
         limits = self._security.limits
-        self._server = Server(
-            self._app,
-            address=self._address,
-            port=self._port,
-            interface=Interfaces.RSGI,
-            log_enabled=False,
-            http=HTTPModes.http1,
-            websockets=False,
-            backlog=_BACKLOG,
-            backpressure=limits.connections,
-            http1_settings=HTTP1Settings(
-                header_read_timeout=int(limits.head_seconds * 1000), max_buffer_size=HEAD_BYTES
-            ),
-            ssl_cert=self._security.certificate,
-            ssl_key=self._security.key,
-            ssl_protocol_min=SSLProtocols.tls12,
-        )
-        await self._server.serve()
+        connection = Connection(self._app, limits, ended)
+        self._connections.add(connection)
+        patience = None if self._tls is None else limits.head_seconds
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection, client, ssl=self._tls, ssl_handshake_timeout=patience
+            )
+        except OSError:  # it has gone, or does not shake hands: nothing was asked yet
+            client.close()
+            ended()
+
+    async def _finish(self) -> None:
+        for connection in list(self._connections):
+            connection.finish()
+        deadline = time.monotonic() + _STOP_SECONDS / 2
+        while self._connections and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_SECONDS)
+        for connection in list(self._connections):
+            connection.abort()
+
+
+def _tls_context(security: ServerSecurity) -> ssl.SSLContext | None:
+    if security.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(security.certificate, security.key)
+    return context
