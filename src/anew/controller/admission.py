@@ -11,11 +11,11 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from anew.api.bodies import read_body
 from anew.api.gate import Gate
 from anew.api.models import ErrorAnswer
 from anew.api.rights import CONTROLLER_RIGHTS, Concerns, Need
 from anew.api.security import RequestLimits
+from anew.controller.bodies import read_body
 from anew.controller.context import Context
 
 _ERRORS = {

@@ -19,11 +19,11 @@ import structlog
 
 from anew.api.security import HEAD_BYTES, RequestLimits, too_large, too_slow
 from anew.core.errors import AnewError, Failed, InvalidRequest
+from anew.core.grants import Unauthorized
 from anew.node.reads import Answer, Request, error_answer
 
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
-_UNAUTHORIZED = 401
 _LINGER_SECONDS = 2.0
 """For so long what a refused client still sends is thrown away: else the refusal could be lost on its way."""
 
@@ -282,7 +282,7 @@ def _message(answer: Answer, *, goes_on: bool, bodiless: bool) -> bytes:
 
 def _failed(error: Exception) -> Answer:
     if isinstance(error, AnewError):
-        return error_answer(error, [("www-authenticate", "Bearer")] if error.http_status == _UNAUTHORIZED else [])
+        return error_answer(error, [("www-authenticate", "Bearer")] if isinstance(error, Unauthorized) else [])
     _log.error("request_crashed", exc_info=error)
     return error_answer(Failed("internal_error", "the node failed over the request", hint="see the node's log"), [])
 

@@ -7,7 +7,6 @@ import contextlib
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,7 @@ from anew.node.reads import Answer, Reads, Request, error_answer
 from anew.node.verifyhttp import VerifyFace, is_verification
 
 _STOP_SECONDS = 5.0
-_CLOCK_SECONDS, _POLL_SECONDS = 0.25, 0.02
+_CLOCK_SECONDS = 0.25
 _BACKLOG = 1_024
 """Connections that wait to be taken, in the kernel."""
 _STORES = "/v1/stores/"
@@ -102,6 +101,7 @@ class NodeServer:
         self._ending = asyncio.Event()
         self._beginning: set[asyncio.Task[None]] = set()
         self._connections: set[Connection] = set()
+        self._one_ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
@@ -171,6 +171,7 @@ class NodeServer:
     async def _begin(self, client: socket.socket, room: asyncio.Semaphore) -> None:
         def ended() -> None:
             self._connections.discard(connection)
+            self._one_ended.set()
             room.release()
 
         limits = self._security.limits
@@ -188,9 +189,11 @@ class NodeServer:
     async def _finish(self) -> None:
         for connection in list(self._connections):
             connection.finish()
-        deadline = time.monotonic() + _STOP_SECONDS / 2
-        while self._connections and time.monotonic() < deadline:
-            await asyncio.sleep(_POLL_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_SECONDS / 2):
+                while self._connections:
+                    self._one_ended.clear()
+                    await self._one_ended.wait()
         for connection in list(self._connections):
             connection.abort()
 

@@ -1,4 +1,4 @@
-"""Reading a request's body within a server's limits, whichever server it is."""
+"""Reading a request's body within the controller's limits."""
 
 from __future__ import annotations
 
