@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.account import under_load
-from tests.cluster.commands import wait_until
+from tests.cluster.commands import Anew, wait_until
 from tests.crash.crashing import Crashing
 from tests.crash.halts import COMMIT, DELETE, When
 
@@ -77,7 +77,8 @@ def test_a_controller_that_stood_still_harms_nothing(crashing: Crashing) -> None
     with under_load(crashing.anew, store, 1) as account:
         halt = crashing.halts.arm(COMMIT, "before", "'seal version'", f"'{store}'")
         done: list[Any] = []
-        driver = threading.Thread(target=lambda: done.append(crashing.anew.run_here("repush", store)))
+        impatient = Anew(crashing.anew.home, {**crashing.anew.extra, "ANEW_CONTROLLER_WAIT_SECONDS": "5"})
+        driver = threading.Thread(target=lambda: done.append(impatient.run_here("repush", store)))
         driver.start()
         halt.wait()
         driver.join(60)

@@ -92,6 +92,7 @@ class Scene:
             request_id=self.machines.new_id(),
             driver="driver",
             clock=lambda: int(self.world.now_ms),
+            patience_seconds=15.0,
             clock_seconds=self.machines.seconds,
             pause=lambda seconds: self.world.sleep(seconds * 1000),
             lease=lambda controller, rebuild_id, epoch: TaskLease(self.world, controller, rebuild_id, epoch),

@@ -173,6 +173,9 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
     version = lifecycle.existing(store, rebuild.version)
     if version.manifest == request.manifest and rebuild.stage not in DRIVEN_STAGES:
         return rebuild
+    now_ms = context.clock()
+    # Before the files are looked at: those of a rebuild that has ended may be gone by now.
+    advance(rebuild, Stage.SEAL, now_ms)
     _check_account(request)
     _check_quota(store, rebuild, request)
     start = _sealed_start(version, request)
@@ -181,7 +184,6 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
             raise Failed(
                 "file_missing", f"the manifest is not in the deep store of {fabric}", found=request.manifest.path
             )
-    now_ms = context.clock()
     account = {"ledger": request.ledger, "fingerprint": request.fingerprint, "records_per_s": request.records_per_s}
 
     def change(present: Store) -> tuple[Store, tuple[Put, ...]]:

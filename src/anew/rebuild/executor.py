@@ -30,10 +30,8 @@ from anew.segments.layout import manifest_path, version_path
 from anew.segments.manifest import Manifest
 
 _POLL_SECONDS = 0.3
-_PATIENCE_SECONDS = 15.0
-"""How long a controller may be away before its driver gives up waiting: one that died is started again in less."""
-
 _SEAL_UNKNOWN = "seal_unknown"
+_TURNED_AWAY = frozenset({"rebuild_ended", "epoch_outdated"})
 
 _Answer = TypeVar("_Answer")
 
@@ -49,6 +47,7 @@ class Run:
         request_id: The same id twice is the same rebuild.
         driver: Who runs it, for people.
         clock: The time in ms.
+        patience_seconds: How long the controller, or the deep store, may be away before the driver gives up waiting.
         clock_seconds: A monotonic clock.
         pause: Waits for so many seconds.
         lease: What gives signs of life beside the build.
@@ -60,6 +59,7 @@ class Run:
     request_id: str
     driver: str
     clock: Callable[[], int]
+    patience_seconds: float
     clock_seconds: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = wait_seconds
     lease: Callable[[ControllerClient, str, int], Lease] = Lease
@@ -146,10 +146,11 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
             run.observer.stage(Stage.SEAL)
             _seal(rebuild, building, outcome, run)
         except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, AnewError) and (lease.lost or error.code in _TURNED_AWAY):
+                # Whoever follows the rebuild is told how it ended.
+                return
             if not (isinstance(error, OutcomeUnknown) and error.code == _SEAL_UNKNOWN):
                 _give_up(rebuild, lease, error, run)
-            if isinstance(error, AnewError) and lease.lost:
-                return
             if isinstance(error, InvalidRequest | Refused | Unreachable):
                 # These promise that nothing was changed; by now a version was made, and it has failed.
                 raise _as_failed(error) from error
@@ -242,9 +243,9 @@ def _patiently(run: Run, ask: Callable[[], _Answer]) -> _Answer:
     """What the controller, or the deep store, answers to something that may be asked again.
 
     Raises:
-        Unreachable, OutcomeUnknown: There was no answer for `_PATIENCE_SECONDS`.
+        Unreachable, OutcomeUnknown: There was no answer for `Run.patience_seconds`.
     """
-    deadline = run.clock_seconds() + _PATIENCE_SECONDS
+    deadline = run.clock_seconds() + run.patience_seconds
     while True:
         try:
             return ask()

@@ -60,6 +60,7 @@ class Cluster:
         self._nodes = NodeClient(timeout, credentials=credentials)
         self._fabric = settings.optional("fabric")
         self._durable = settings.flag("log_durable")
+        self._controller_wait_seconds = float(settings.number("controller_wait_seconds"))
         self._executor_wait_seconds = float(settings.number("executor_wait_seconds"))
 
     def store(self, name: str) -> Store:
@@ -193,6 +194,7 @@ class Cluster:
             request_id=new_id() if request_id is None else request_id,
             driver=f"{_actor()}@{socket.gethostname()}:{os.getpid()}",
             clock=now_ms,
+            patience_seconds=self._controller_wait_seconds,
         )
 
     def close(self) -> None:

@@ -109,6 +109,15 @@ PROCESS_SETTINGS: dict[str, Setting] = {
         Setting("timeout_seconds", Takes.LIVE, Kind.SECONDS, 10, "how long one request may take", 1, 600),
         Setting("lease_seconds", Takes.LIVE, Kind.SECONDS, 120, "a silent driver counts as lost after it", 5, 3_600),
         Setting(
+            "controller_wait_seconds",
+            Takes.LIVE,
+            Kind.SECONDS,
+            120,
+            "how long a rebuild's driver waits for a controller that does not answer",
+            1,
+            _DAY_SECONDS,
+        ),
+        Setting(
             "executor_wait_seconds",
             Takes.LIVE,
             Kind.SECONDS,

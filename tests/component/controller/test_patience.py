@@ -54,6 +54,7 @@ def _run(cluster: Cluster, controller: Any) -> Run:
         request_id="r-1",
         driver="test",
         clock=cluster.clock,
+        patience_seconds=15.0,
         clock_seconds=lambda: seconds[0],
         pause=pause,
         lease=lambda *_: nullcontext(_NoLease()),  # type: ignore[arg-type]  # signs of life are another's
@@ -77,7 +78,7 @@ def test_what_was_not_answered_is_asked_again_and_done_once(cluster: Cluster, me
 
 @pytest.mark.parametrize("method", _ASKED)
 def test_a_driver_waits_only_so_long(cluster: Cluster, method: str) -> None:
-    """After a quarter of a minute it ends, and says what is known; a seal that was done goes on without it."""
+    """Its patience at an end it ends, and says what is known; a seal that was done goes on without it."""
     cluster.create()
     plan = cluster.empty_push_plan()
     with pytest.raises(AnewError) as caught:
@@ -87,6 +88,30 @@ def test_a_driver_waits_only_so_long(cluster: Cluster, method: str) -> None:
         assert cluster.store().versions == ()
     else:
         cluster.until(lambda: cluster.status(1) == "current")
+
+
+class _Asleep:
+    """A controller whose driver sleeps right before its seal, until what it made has been reclaimed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "seal":
+            for seconds in (21, 601):
+                self._cluster.pass_seconds(seconds)
+                self._cluster.settle()
+        return getattr(self._cluster.client, name)
+
+
+def test_a_driver_that_slept_past_its_lease_says_why_its_rebuild_ended(cluster: Cluster) -> None:
+    """Whether its sign of life or its seal is answered first: it is the lease, not the files that went since."""
+    cluster.create()
+    plan = cluster.empty_push_plan()
+    with pytest.raises(Failed) as caught:
+        run_plan(plan, _run(cluster, _Asleep(cluster)))
+    assert (caught.value.code, "lease" in str(caught.value.found)) == ("rebuild_failed", True)
+    assert cluster.status(1) == "reclaimed"
 
 
 def test_a_manifest_that_may_be_there_is_written_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
