@@ -153,6 +153,8 @@ def _median(phases: _Phases, name: str, of: Callable[[Answered], float]) -> floa
 def _all_phases(bed: _Bed, rate: int, phases: _Phases) -> None:
     node = bed.node
     paced = Load(_PACED_CONNECTIONS, rate, bed.seconds, bed.gets)
+    # The repetition before left a version to be dropped, and cells to be compacted.
+    node.await_quiet()
     _note(phases, "idle", node, lambda: bed.ask(paced))
     _note(phases, "closed loop", node, lambda: bed.ask(Load(_CLOSED_CONNECTIONS, 0, bed.seconds / 2, bed.gets)))
     batches = Load(_BATCH_CONNECTIONS, 0, bed.seconds / 2, bed.batches)

@@ -55,6 +55,7 @@ PREFIX_BYTES = 16
 """So many bytes at the start of a value stay the same whatever is written: by them an answer is checked."""
 PATIENCE_SECONDS = 60.0
 _POLL_SECONDS = 0.002
+_QUIET_SECONDS, _QUIET_SHARE = 0.5, 0.1
 _APPENDED_AT_ONCE = 50_000
 _NODE = "n1"
 
@@ -241,6 +242,21 @@ class ServingNode:
         """Of the node's process, without its loader's."""
         times = psutil.Process(self.pid).cpu_times()
         return float(times.user + times.system)
+
+    def await_quiet(self) -> None:
+        """Wait until the node holds the current version alone and does nothing more for it."""
+
+        def is_alone() -> bool:
+            report = self._wishes.report
+            return report is not None and {replica.version for replica in report.replicas} == {self._current}
+
+        def is_quiet() -> bool:
+            before = self.processor_seconds()
+            threading.Event().wait(_QUIET_SECONDS)
+            return self.processor_seconds() - before < _QUIET_SHARE * _QUIET_SECONDS
+
+        wait_until(is_alone)
+        wait_until(is_quiet)
 
     def client(self) -> httpx.Client:
         """A client of the node."""

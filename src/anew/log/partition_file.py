@@ -100,6 +100,7 @@ class PartitionFile:
         """
         self._path = opening.path
         self._inode = opening.path.stat().st_ino
+        self._end_seen = -1, -1
         with translated(self._path):
             self._connection = sqlite3.connect(
                 f"{self._path.absolute().as_uri()}?mode=rw",
@@ -130,11 +131,24 @@ class PartitionFile:
         except (FileNotFoundError, NotADirectoryError):
             return False
 
+    def still_ends_at(self, offset: int) -> bool:
+        """Whether this connection saw the end there before and no other one has committed since: a third of a read.
+
+        Its own commits do not count, and need not: the connections that read never move an end.
+        """
+        if offset != self._end_seen[0]:
+            return False
+        with translated(self._path):
+            return self._changes() == self._end_seen[1]
+
     @contextmanager
     def reading(self) -> Iterator[Meta]:
         """One snapshot: everything read inside the block is of the moment of its meta row."""
         with translated(self._path), self._transaction("BEGIN"):
-            yield self._meta()
+            meta = self._meta()
+            # In the transaction, whose snapshot is that of the meta row.
+            self._end_seen = meta.next_offset, self._changes()
+            yield meta
 
     @contextmanager
     def writing(self) -> Iterator[Meta]:
@@ -205,6 +219,10 @@ class PartitionFile:
         """Let go of the file."""
         self._inode = -1  # which may be given to another file from now on
         self._connection.close()
+
+    def _changes(self) -> int:
+        """Another number whenever another connection has committed."""
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def _meta(self) -> Meta:
         begin, next_offset, last_ms, is_open, epoch = self._connection.execute(_META).fetchone()
