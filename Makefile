@@ -17,7 +17,7 @@ help: ## this list
 
 setup: $(STAMP) ## make .venv with anew in it; again only when the pins have changed
 
-$(STAMP): pyproject.toml constraints.txt build-constraints.txt
+$(STAMP): pyproject.toml constraints.txt build-constraints.txt hatch_build.py src/anew/storage/rocks.c
 	@set -eu; \
 	if ! $(BIN)/python -c '$(PYTHON_FITS)' 2>/dev/null; then \
 	  found=; \
@@ -32,6 +32,8 @@ $(STAMP): pyproject.toml constraints.txt build-constraints.txt
 	  "$$found" -m venv --clear .venv || { \
 	    echo "setup: this Python cannot make environments; hint: on Debian and Ubuntu install python3-venv" >&2; exit 1; }; \
 	fi
+	@command -v "$${CC:-cc}" >/dev/null || { \
+	  echo "setup: there is no C compiler; hint: Debian, Ubuntu: apt-get install gcc libc6-dev" >&2; exit 1; }
 	@echo 'setup: installing the pinned packages into .venv'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from rocksdict import Rdict
+from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict
 
 from anew.codec.compression import compressor
 from anew.core.arrow import bytes_list
@@ -24,7 +24,7 @@ from anew.deepstore.open import open_deep_store
 from anew.segments.basefile import read_rows
 from anew.segments.manifest import BaseFile
 from anew.storage.applying import Floors
-from anew.storage.memory import NodeMemory
+from anew.storage.memory import MIB, NodeMemory
 from anew.storage.replica import Base, Replica
 from anew.storage.sst import Promised, build_sst
 from bench.measuring import Bench, Claim, Measured, Repeats, take_turns, timed, times_as_fast
@@ -103,8 +103,21 @@ def _serve(replica: Replica, file: BaseFile) -> None:
     replica.close()
 
 
-def _record_by_record(rows: Iterator[pa.RecordBatch], file: BaseFile, target: Path, memory: NodeMemory) -> None:
-    database = Rdict(str(target), memory.options())
+def _options() -> Options:
+    """What `anew.storage.memory` sets, in the words of the binding that this side uses."""
+    options, tables = Options(raw_mode=True), BlockBasedOptions()
+    tables.set_bloom_filter(10, False)
+    tables.set_format_version(5)
+    options.set_block_based_table_factory(tables)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_compression_options(-14, -10, 0, 0)
+    options.set_write_buffer_size(8 * MIB)
+    options.set_max_total_wal_size(32 * MIB)
+    return options
+
+
+def _record_by_record(rows: Iterator[pa.RecordBatch], file: BaseFile, target: Path, _memory: NodeMemory) -> None:
+    database = Rdict(str(target), _options())
     for batch in rows:
         # The loop runs in C, so that what is compared is RocksDB's own work.
         deque(map(database.__setitem__, bytes_list(batch.column("key")), bytes_list(encode_cells(batch))), maxlen=0)

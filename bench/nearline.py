@@ -19,7 +19,6 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 import structlog.testing
-from rocksdict import Rdict, WriteBatch
 
 from anew.api.models import LogLocation, ReplicaState
 from anew.core.arrow import bytes_list
@@ -31,6 +30,7 @@ from anew.node.engine import Engine, NodeIdentity, Workshop
 from anew.node.feeds import READ_RECORDS
 from anew.node.loader import Job
 from anew.storage.memory import NodeMemory
+from anew.storage.rocks import Database
 from anew.testing.builders import FABRIC
 from bench.measuring import Bench, Claim, Measured, Repeats, take_turns, timed
 from bench.serving import STORE, ServedStore, append_updates, make_served_store, now_ms
@@ -156,15 +156,16 @@ def _log_batches(store: ServedStore) -> Iterator[tuple[int, pa.RecordBatch]]:
 def _overwritten(store: ServedStore, records: int) -> float:
     """The seconds to put the log's records into empty databases, one per partition, in the batches they are read in."""
     target, memory = store.folder / "bare", NodeMemory()
-    databases = [Rdict(str(target / str(partition)), memory.options()) for partition in range(store.feed.partitions)]
+    target.mkdir()
+    databases = [
+        Database(str(target / str(partition)), memory.options(), memory.small_options())
+        for partition in range(store.feed.partitions)
+    ]
 
     def write() -> None:
         count = 0
         for partition, batch in _log_batches(store):
-            puts = WriteBatch(raw_mode=True)
-            for key, value in zip(bytes_list(batch.column("key")), bytes_list(batch.column("value")), strict=True):
-                puts[key] = value
-            databases[partition].write(puts)
+            databases[partition].write(bytes_list(batch.column("key")), bytes_list(batch.column("value")))
             count += batch.num_rows
         if count != records:
             raise AssertionError("the log does not hold what was appended")

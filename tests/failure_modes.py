@@ -36,11 +36,13 @@ def main() -> int:
     """Run all tests of the page so many times in a row; the first time that one fails ends it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=1)
-    times = parser.parse_args().times
+    parser.add_argument("--workers", type=int, default=0, help="processes that share the tests, whole files each")
+    arguments = parser.parse_args()
+    times, shared = arguments.times, ["-n", str(arguments.workers), "--dist", "loadfile", "--no-loadscope-reorder"]
     tests = list(dict.fromkeys(test for row in rows() for test in row.tests))
     for time in range(1, times + 1):
         print(f"run {time} of {times}: {len(tests)} tests", flush=True)
-        code = pytest.main(["-q", "--rootdir", str(_ROOT), *tests])
+        code = pytest.main(["-q", "--rootdir", str(_ROOT), *shared, *tests])
         if code != 0:
             return int(code)
     return 0

@@ -82,7 +82,8 @@ class SparkCluster:
         for host in gone:
             if host in self._workers:
                 self._workers[host].remove()
-            own = ("--cores", "2", "--memory", "2g", self.url)
+            # One more than a driver on each needs: those of a session that lost one worker may both be on the other.
+            own = ("--cores", "3", "--memory", "2g", self.url)
             self._workers[host] = _Server("worker", host, _WORKER, *own)
         for host in gone:
             self._workers[host].await_word("Successfully registered with master")

@@ -24,7 +24,6 @@ from anew.core.feed import NOWHERE, PositionMap
 from anew.core.store import VersionStatus
 from anew.node import feeds as node_feeds
 from anew.storage import applying, replica
-from anew.testing.memory.rocks import MemoryBatch
 from tests.simulation.disks import rebinding
 
 Plant = Callable[[], AbstractContextManager[Any]]
@@ -110,13 +109,9 @@ def _marker_first() -> Iterator[None]:
 def _position_first() -> Iterator[None]:
     write = replica.Replica._write
 
-    def apart(self: Any, batch: Any, moved: Any = NOWHERE) -> None:
-        if moved:
-            first: Any = MemoryBatch()
-            write(self, first, moved)
-            self._database.write(batch)
-        else:
-            write(self, batch, moved)
+    def apart(self: Any, keys: Any, cells: Any, moved: Any = NOWHERE) -> None:
+        write(self, [], [], moved)
+        self._database.write(keys, cells)
 
     with patch.object(replica.Replica, "_write", apart):
         yield

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from rocksdict import AccessType, Options, Rdict, ReadOptions
 
 from anew.codec.compression import Compressor
 from anew.core.admission import with_hashes
@@ -21,7 +19,8 @@ from anew.core.feed import PositionMap
 from anew.core.hashing import hash_binary, key_hashes
 from anew.core.rows import ROWS
 from anew.storage.memory import MIB, sst_options
-from anew.storage.replica import META, Base, read_base, read_position, told
+from anew.storage.replica import Base, read_base, read_position, told
+from anew.storage.rocks import Cursor, Database, Options
 
 BATCH_ROWS = 4_096
 _READAHEAD_BYTES = 4 * MIB
@@ -35,21 +34,20 @@ class CheckpointView:
 
     base: Base
     position: PositionMap
-    _database: Rdict
+    _database: Database
 
     def rows(self, codec: Compressor, after: bytes | None = None) -> Iterator[pa.RecordBatch]:
         """All cells behind a key, in key order: columns `anew.core.rows.ROWS`, values uncompressed, with hashes.
 
         A cell that nobody can read does not end the scan: its hash is that of its key and bytes, like no row's.
         """
-        reading = ReadOptions()
-        reading.set_readahead_size(_READAHEAD_BYTES)
-        items: Iterator[tuple[Any, Any]] = self._database.items(from_key=after, read_opt=reading)
-        while batch := _next_of(items):
-            if batch[0][0] == after:
-                del batch[0]
-            if batch:
-                yield _rows([key for key, _ in batch], [cell for _, cell in batch], codec)
+        with self._database.cursor(readahead_bytes=_READAHEAD_BYTES) as cursor:
+            cursor.seek(after)
+            while batch := _next_of(cursor):
+                if batch[0][0] == after:
+                    del batch[0]
+                if batch:
+                    yield _rows([key for key, _ in batch], [cell for _, cell in batch], codec)
 
 
 @contextmanager
@@ -59,10 +57,8 @@ def open_checkpoint(directory: Path) -> Iterator[CheckpointView]:
     Raises:
         Failed: ``storage_broken``.
     """
-    families = {"default": sst_options(), META: Options(raw_mode=True)}
     with told("RocksDB cannot open a checkpoint", directory, _HINT):
-        reading = AccessType.read_only(False)
-        database = Rdict(str(directory), sst_options(), column_families=families, access_type=reading)
+        database = Database(str(directory), sst_options(), Options(), may_write=False)
     try:
         base = read_base(database)
         if base is None:
@@ -72,9 +68,9 @@ def open_checkpoint(directory: Path) -> Iterator[CheckpointView]:
         database.close()
 
 
-def _next_of(items: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def _next_of(cursor: Cursor) -> list[tuple[bytes, bytes]]:
     with told("RocksDB cannot read a checkpoint", "its cells", _HINT):
-        return list(islice(items, BATCH_ROWS))
+        return cursor.take(BATCH_ROWS)
 
 
 def _rows(keys: Sequence[bytes], cells: Sequence[bytes], codec: Compressor) -> pa.RecordBatch:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import resource
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, WriteBufferManager
-
 from anew.core.errors import Failed
+from anew.storage.rocks import LZ4, Cache, Options, TableOptions, WriteBuffers
 
 MIB = 1024 * 1024
 FILES_PER_INSTANCE = 8
@@ -31,7 +30,7 @@ class NodeMemory:
 
     def __init__(self, cache_bytes: int = 256 * MIB, write_buffer_bytes: int = 64 * MIB) -> None:
         self._cache = Cache(cache_bytes)
-        self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(write_buffer_bytes, False, self._cache)
+        self._buffers = WriteBuffers(write_buffer_bytes, self._cache)
         self.instance_limit = _raise_file_limit()
 
     def check_room(self, instances: int) -> None:
@@ -50,49 +49,50 @@ class NodeMemory:
             )
 
     def options(self) -> Options:
-        """The options of an instance's default column family."""
-        options = Options(raw_mode=True)
-        options.set_block_based_table_factory(_tables(self._cache))
+        """The options of an instance, and of its cells."""
+        options = Options()
+        options.set_tables(_tables(self._cache))
         _compress(options)
-        options.set_write_buffer_manager(self._buffers)
-        options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
-        options.create_missing_column_families(True)
+        options.set("write_buffer_manager", self._buffers)
+        options.set("write_buffer_size", _WRITE_BUFFER_BYTES)
+        options.set("create_if_missing", True)
+        options.set("create_missing_column_families", True)
         # Data and positions must reach the disk together even when a power failure cuts the end of the log off (R5).
-        options.set_atomic_flush(True)
-        options.set_max_total_wal_size(_WAL_BYTES)
-        options.set_keep_log_file_num(2)
-        options.set_max_log_file_size(_INFO_LOG_BYTES)
-        options.set_stats_dump_period_sec(0)
+        options.set("atomic_flush", True)
+        options.set("max_total_wal_size", _WAL_BYTES)
+        options.set("keep_log_file_num", 2)
+        options.set("max_log_file_size", _INFO_LOG_BYTES)
+        options.set("stats_dump_period_sec", 0)
         return options
 
     def small_options(self) -> Options:
         """The options of a column family with a handful of keys."""
-        options = Options(raw_mode=True)
-        options.set_write_buffer_size(MIB)
+        options = Options()
+        options.set("write_buffer_size", MIB)
         return options
 
 
 def sst_options() -> Options:
     """The options of a sorted file made outside of any instance."""
-    options = Options(raw_mode=True)
-    options.set_block_based_table_factory(_tables(None))
+    options = Options()
+    options.set_tables(_tables(None))
     _compress(options)
     return options
 
 
 def _compress(options: Options) -> None:
-    options.set_compression_type(DBCompressionType.lz4())
+    options.set("compression", LZ4)
     # A negative level is LZ4's acceleration.
-    options.set_compression_options(_WINDOW_BITS, -_LZ4_ACCELERATION, 0, 0)
+    options.set("compression_options", _WINDOW_BITS, -_LZ4_ACCELERATION, 0, 0)
 
 
-def _tables(cache: Cache | None) -> BlockBasedOptions:
-    tables = BlockBasedOptions()
-    tables.set_bloom_filter(_BLOOM_BITS, False)
-    tables.set_format_version(5)
+def _tables(cache: Cache | None) -> TableOptions:
+    tables = TableOptions()
+    tables.set_bloom_filter(_BLOOM_BITS)
+    tables.set("format_version", 5)
     if cache is not None:
-        tables.set_block_cache(cache)
-        tables.set_cache_index_and_filter_blocks(True)
+        tables.set("block_cache", cache)
+        tables.set("cache_index_and_filter_blocks", True)
     return tables
 
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from rocksdict import Checkpoint, DbClosedError, IngestExternalFileOptions, Rdict, RdictIter, WriteBatch, WriteOptions
 
 from anew.codec.compression import Compressor
 from anew.core.arrow import bytes_list, in_portions
@@ -28,14 +27,12 @@ from anew.core.feed import NOWHERE, FeedPartition, PositionMap
 from anew.core.merge import Cell
 from anew.storage.applying import Floors, outcome_of
 from anew.storage.memory import NodeMemory
+from anew.storage.rocks import META, Database, DatabaseClosed, RocksError
 
 BATCH_RECORDS = 4_000
 BATCH_BYTES = 1024 * 1024
-_WRITE_CELLS = 500
-"""So many cells go into one write, for which rocksdict keeps the interpreter to itself: readers get their turn."""
 SCAN_EXAMINED = 20_000
-META = "meta"
-"""The column family of marker and positions."""
+_SCANNED_AT_ONCE = 256
 _MARKER = b"base"
 _POSITION = b"position/"
 _OFFSET = struct.Struct(">q")
@@ -88,11 +85,10 @@ class Applied:
 class Replica:
     """An open replica. Make one with `create` or `open_replica`, and `use` it with its codec before anything else."""
 
-    def __init__(self, directory: Path, database: Rdict, base: Base) -> None:
+    def __init__(self, directory: Path, database: Database, base: Base) -> None:
         self.directory = directory
         self.base = base
         self._database = database
-        self._meta_handle = database.get_column_family_handle(META)
         self._offsets = dict(read_position(database))
         self._unsaved: set[FeedPartition] = set()
         self._codec: Compressor | None = None
@@ -118,14 +114,7 @@ class Replica:
         except Failed:
             database.close()
             raise
-        meta = database.get_column_family_handle(META)
-        batch = WriteBatch(raw_mode=True)
-        for at, offset in base.start.items():
-            batch.put(_position_key(at), _OFFSET.pack(offset), meta)
-        batch.put(_MARKER, _marker(base), meta)
-        durably = WriteOptions()
-        durably.sync = True
-        database.write(batch, durably)
+        database.write([], [], [*_positions(base.start.items()), (_MARKER, _marker(base))], is_durable=True)
         return cls(directory, database, base)
 
     @classmethod
@@ -153,8 +142,8 @@ class Replica:
             Failed: ``replica_closed``.
         """
         try:
-            found: bytes | None = self._database.get(key)
-        except DbClosedError:
+            found = self._database.get(key)
+        except DatabaseClosed:
             raise self._closed() from None
         return self._live(found)
 
@@ -187,15 +176,19 @@ class Replica:
         Raises:
             Failed: ``replica_closed``.
         """
-        try:
-            iterator = self._database.iter()
-        except DbClosedError:
-            raise self._closed() from None
-        try:
-            return self._scanned(iterator, after, limit, max_bytes)
-        finally:
-            # An iterator that lives keeps the directory locked past close().
-            del iterator
+        items: list[tuple[bytes, Live]] = []
+        size_bytes = 0
+        last: bytes | None = None
+        with closing(self._after(after)) as pairs:
+            for examined, (key, cell) in enumerate(pairs):
+                if len(items) >= limit or size_bytes >= max_bytes or examined >= SCAN_EXAMINED:
+                    return Page(items, last)
+                live = self._live(cell)
+                if live is not None:
+                    items.append((key, live))
+                    size_bytes += len(key) + len(live.body)
+                last = key
+        return Page(items, None)
 
     @property
     def position(self) -> PositionMap:
@@ -238,93 +231,64 @@ class Replica:
     def save_positions(self) -> None:
         """Write positions that moved without records."""
         if self._unsaved:
-            self._write(WriteBatch(raw_mode=True))
+            self._write([], [])
 
     def checkpoint(self, directory: Path) -> None:
         """Keep data and position of this moment under a fresh directory, by hard links; nothing refers to it here.
 
-        What is still in memory is flushed: measured 75 ms for a full write buffer, in which no reader has its turn.
+        What is still in memory is flushed: measured 75 ms for a full write buffer.
 
         Raises:
             Failed: ``storage_broken``.
         """
         self.save_positions()
-        checkpoint = Checkpoint(self._database)
-        try:
-            with told("RocksDB cannot keep a checkpoint", directory, "free some space"):
-                checkpoint.create_checkpoint(str(directory))
-        finally:
-            # A checkpoint that lives keeps the directory locked past close().
-            del checkpoint
+        with told("RocksDB cannot keep a checkpoint", directory, "free some space"):
+            self._database.checkpoint(str(directory))
 
     def close(self) -> None:
         """Save positions and let go of the directory; reads that come later fail with ``replica_closed``."""
         self.save_positions()
-        del self._meta_handle
         self._database.close()
 
     def discard(self) -> None:
         """Close without saving, and remove the directory."""
-        del self._meta_handle
         self._database.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _apply_part(self, rows: pa.RecordBatch, at: FeedPartition, next_offset: int) -> tuple[int, list[int]]:
         # In order, so that a block of the base is looked into once.
         keys = sorted(set(bytes_list(rows.column("key"))))
-        cells = self._cells(keys)
+        cells = self._cells(keys, is_sorted=True)
         held = {key: cell for key, cell in zip(keys, cells, strict=True) if cell is not None}
         outcome = outcome_of(rows, held, self._floors, self._compressor)
-        batch = WriteBatch(raw_mode=True)
-        for number, (key, cell) in enumerate(zip(outcome.keys, outcome.cells, strict=True), 1):
-            batch[key] = cell
-            if number % _WRITE_CELLS == 0:
-                self._database.write(batch)
-                batch = WriteBatch(raw_mode=True)
-        # The position comes with the last write: what was written without it is written again, and changes nothing.
-        self._write(batch, {at: next_offset})
+        self._write(outcome.keys, outcome.cells, {at: next_offset})
         return len(outcome.keys), outcome.rejected
 
-    def _write(self, batch: WriteBatch, moved: Mapping[FeedPartition, int] = NOWHERE) -> None:
-        """Write a batch with the positions that moved, with it or before it (rule R5).
+    def _write(self, keys: list[bytes], cells: list[bytes], moved: Mapping[FeedPartition, int] = NOWHERE) -> None:
+        """Write cells with the positions that moved, with them or before them (rule R5).
 
         Others may read the position at any time: it never says that something was applied that is not there yet.
         """
         offsets = {at: self._offsets[at] for at in self._unsaved} | dict(moved)
-        for at, offset in offsets.items():
-            batch.put(_position_key(at), _OFFSET.pack(offset), self._meta_handle)
-        self._database.write(batch)
+        self._database.write(keys, cells, _positions(offsets.items()))
         self._offsets.update(moved)
         self._unsaved = set()
 
-    def _scanned(self, iterator: RdictIter, after: bytes | None, limit: int, max_bytes: int) -> Page:
-        if after is None:
-            iterator.seek_to_first()
-        else:
-            iterator.seek(after)
-        items: list[tuple[bytes, Live]] = []
-        size_bytes = examined = 0
-        last: bytes | None = None
-        while iterator.valid():
-            key: bytes = iterator.key()
-            if key != after:
-                if len(items) >= limit or size_bytes >= max_bytes or examined >= SCAN_EXAMINED:
-                    return Page(items, last)
-                live = self._live(iterator.value())
-                if live is not None:
-                    items.append((key, live))
-                    size_bytes += len(key) + len(live.body)
-                examined += 1
-                last = key
-            iterator.next()
-        return Page(items, None)
-
-    def _cells(self, keys: list[bytes]) -> list[bytes | None]:
+    def _after(self, key: bytes | None) -> Generator[tuple[bytes, bytes]]:
+        """Keys behind one, and their cells, in key order."""
         try:
-            found: list[bytes | None] = self._database.get(keys)  # type: ignore[arg-type, assignment]  # list is invariant
-        except DbClosedError:
+            with self._database.cursor() as cursor:
+                cursor.seek(key)
+                while items := cursor.take(_SCANNED_AT_ONCE):
+                    yield from (item for item in items if item[0] != key)
+        except DatabaseClosed:
             raise self._closed() from None
-        return found
+
+    def _cells(self, keys: list[bytes], *, is_sorted: bool = False) -> list[bytes | None]:
+        try:
+            return self._database.get_many(keys, is_sorted=is_sorted)
+        except DatabaseClosed:
+            raise self._closed() from None
 
     def _live(self, cell: bytes | None) -> Live | None:
         if cell is None:
@@ -346,21 +310,18 @@ class Replica:
         return Failed("replica_closed", "the replica was closed", found=str(self.directory), expected="an open one")
 
 
-def _open(directory: Path, memory: NodeMemory) -> Rdict:
-    families = {"default": memory.options(), META: memory.small_options()}
+def _open(directory: Path, memory: NodeMemory) -> Database:
     with told("RocksDB cannot open a replica", directory, "the node discards it and loads it again"):
-        return Rdict(str(directory), memory.options(), column_families=families)
+        return Database(str(directory), memory.options(), memory.small_options())
 
 
-def _ingest(database: Rdict, runs: Sequence[Sequence[str]], base: Base) -> None:
+def _ingest(database: Database, runs: Sequence[Sequence[str]], base: Base) -> None:
     """Take the sorted files in, and count what is there then."""
-    options = IngestExternalFileOptions()
-    options.set_move_files(True)
     for files in reversed(runs):
         if files:
             with told("RocksDB cannot take a sorted file in", files[0], "the node loads the replica again"):
-                database.ingest_external_file(list(files), options)
-    held: int = sum(file["num_entries"] for file in database.live_files())
+                database.ingest(files)
+    held = database.entries()
     # Of several runs that share keys a compaction, which may run already, keeps the newest.
     if held != base.rows + base.tombstones and len(runs) < 2:
         raise Failed(
@@ -381,7 +342,7 @@ def told(message: str, where: Path | str, hint: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:  # noqa: BLE001  # rocksdict raises nothing narrower
+    except RocksError as error:
         raise Failed(
             "storage_broken",
             message,
@@ -391,23 +352,26 @@ def told(message: str, where: Path | str, hint: str) -> Iterator[None]:
         ) from None
 
 
-def _position_key(at: FeedPartition) -> bytes:
-    return _POSITION + str(at).encode()
+def _positions(offsets: Iterable[tuple[FeedPartition, int]]) -> list[tuple[bytes, bytes]]:
+    """Offsets as entries beside the cells."""
+    return [(_POSITION + str(at).encode(), _OFFSET.pack(offset)) for at, offset in offsets]
 
 
-def read_position(database: Rdict) -> Iterator[tuple[FeedPartition, int]]:
+def read_position(database: Database) -> Iterator[tuple[FeedPartition, int]]:
     """The position that is saved in a replica's database."""
-    iterator = database.get_column_family(META).iter()
-    iterator.seek(_POSITION)
-    while iterator.valid() and iterator.key().startswith(_POSITION):
-        feed, _, partition = iterator.key()[len(_POSITION) :].decode().rpartition("/")
-        yield FeedPartition(feed, int(partition)), _OFFSET.unpack(iterator.value())[0]
-        iterator.next()
+    with database.cursor(META) as cursor:
+        cursor.seek(_POSITION)
+        while items := cursor.take(_SCANNED_AT_ONCE):
+            for key, value in items:
+                if not key.startswith(_POSITION):
+                    return
+                feed, _, partition = key[len(_POSITION) :].decode().rpartition("/")
+                yield FeedPartition(feed, int(partition)), _OFFSET.unpack(value)[0]
 
 
-def read_base(database: Rdict) -> Base | None:
+def read_base(database: Database) -> Base | None:
     """What a replica's database started from; None while its base is not complete."""
-    marker = database.get_column_family(META).get(_MARKER)
+    marker = database.get(_MARKER, META)
     return None if marker is None else _parse_marker(marker)
 
 

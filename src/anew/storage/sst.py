@@ -6,28 +6,23 @@ manifest says of the file is counted again from the rows that were written.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import repeat
-from operator import setitem
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from rocksdict import SstFileWriter
 
 from anew.core.arrow import bytes_list
 from anew.core.cell import encode_cells
 from anew.core.errors import Failed
 from anew.core.hashing import total
 from anew.storage.memory import sst_options
+from anew.storage.rocks import SortedFile
 
 _MODULUS = 1 << 64
-_ROWS_AT_ONCE = 4_096
-"""So many rows as Python objects stay in the processor's caches: a list of 32,768 takes twice as long per row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,35 +59,25 @@ def build_sst(
     Raises:
         Failed: ``unsorted_base_file`` (naming file and key; case G1), ``fingerprint_mismatch``.
     """
-    writer, opened = SstFileWriter(sst_options()), False
+    writer: SortedFile | None = None
     last, rows, tombstones, fingerprint = after, 0, 0, 0
     for batch in batches:
         if batch.num_rows == 0:
             continue
         _check_ascending(batch.column("key"), last, promised.path)
-        if not opened:
-            writer.open(str(target))
-            opened = True
-        last = _put(writer, batch.column("key"), encode_cells(batch))
+        if writer is None:
+            writer = SortedFile(str(target), sst_options())
+        keys: Any = batch.column("key")
+        writer.put(keys, encode_cells(batch))
+        last = keys[-1].as_py()
         tombstones += batch.column("value").null_count
         rows += batch.num_rows
         fingerprint = (fingerprint + total(np.ascontiguousarray(batch.column("hash").to_numpy()))) % _MODULUS
     _check_promise(promised, rows - tombstones, tombstones, fingerprint)
-    if not opened or last is None:
+    if writer is None or last is None:
         return None
     writer.finish()
     return SstFile(str(target), rows - tombstones, tombstones, last)
-
-
-def _put(writer: SstFileWriter, keys: pa.Array[Any], cells: pa.Array[Any]) -> bytes:
-    """Add keys, at least one, with their cells; returns the last key."""
-    file: Any = writer  # a mapping to Python, which its type does not say
-    part: list[bytes] = []
-    for first in range(0, len(keys), _ROWS_AT_ONCE):
-        part = bytes_list(keys.slice(first, _ROWS_AT_ONCE))
-        # The loop runs in C: RocksDB's own insert is most of what is left.
-        deque(map(setitem, repeat(file), part, bytes_list(cells.slice(first, _ROWS_AT_ONCE))), maxlen=0)
-    return part[-1]
 
 
 def _check_promise(promised: Promised, rows: int, tombstones: int, fingerprint: int) -> None:

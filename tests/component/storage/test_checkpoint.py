@@ -79,7 +79,7 @@ def test_a_scan_of_many_batches_has_each_row_once(replica: Replica, tmp_path: Pa
 def test_a_cell_that_nobody_can_read_is_a_row_like_no_other(replica: Replica, tmp_path: Path) -> None:
     """A broken cell does not end the scan: its row is there with a hash of its own, its neighbours are whole."""
     applied(replica, {b"a": b"one", b"b": b"two", b"c": b"three"}, 5)
-    replica._database[b"b"] = b"\x01\x00broken"
+    replica._database.write([b"b"], [b"\x01\x00broken"])
     replica.checkpoint(tmp_path / "c")
     replica.close()
     rows = rows_in(tmp_path / "c")

@@ -90,7 +90,7 @@ def fresh(folder: Path, memory: NodeMemory, floors: Floors, held: dict[bytes, Ce
     replica.use(ZSTD, floors)
     for key, cell in held.items():
         stored = Cell(cell.stamp, None if cell.value is None else ZSTD.compress(cell.value), cell.schema_id)
-        replica._database[key] = encode_cell(stored)
+        replica._database.write([key], [encode_cell(stored)])
     return replica
 
 
@@ -158,7 +158,7 @@ def _die_between_writes(replica: Replica, rows: pa.RecordBatch, cuts: Any) -> No
     outcome = outcome_of(rows, held, replica._floors, ZSTD)
     for key, cell in zip(outcome.keys, outcome.cells, strict=True):
         if cuts.draw(st.booleans()):
-            database[key] = cell
+            database.write([key], [cell])
 
 
 @pytest.mark.case("rules:R6", "rules:R18")

@@ -9,26 +9,26 @@ from __future__ import annotations
 import marshal
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
-from anew.storage import replica as replica_module
+import pyarrow as pa
+
+from anew.core.arrow import bytes_list
+from anew.storage.rocks import CELLS, META, DatabaseClosed, RocksError
 
 _NAME = "CURRENT"
-_CLOSED: type[Exception] = vars(replica_module)["DbClosedError"]
-DEFAULT = "default"
 
 Family = dict[bytes, bytes]
 
 
 @dataclass(slots=True)
 class Instance:
-    """The content of one directory, by column family, and who has it open."""
+    """The content of one directory, by family, and who has it open."""
 
-    families: dict[str, Family] = field(default_factory=dict)
+    families: dict[int, Family] = field(default_factory=lambda: {CELLS: {}, META: {}})
     open_in: MemoryRocks | None = None
 
 
@@ -46,153 +46,97 @@ class RocksDisk:
     point: Callable[[str], None] = lambda _what: None
     _made: int = 0
 
-    def at(self, directory: Path, families: Sequence[str]) -> Instance:
+    def at(self, directory: Path) -> Instance:
         """The instance of a directory; a fresh one where there is none."""
         name = directory / _NAME
         if not name.exists():
             directory.mkdir(parents=True, exist_ok=True)
             self._made += 1
             name.write_text(str(self._made), encoding="utf-8")
-            self.instances[str(self._made)] = Instance({family: {} for family in families})
+            self.instances[str(self._made)] = Instance()
         return self.instances[name.read_text(encoding="utf-8")]
 
 
-class MemoryBatch:
-    """Puts that happen together; see rocksdict's ``WriteBatch``."""
-
-    def __init__(self, *, raw_mode: bool = True) -> None:
-        """An empty batch."""
-        self.puts: list[tuple[str, bytes, bytes]] = []
-        self.used = False
-
-    def __setitem__(self, key: bytes, value: bytes) -> None:
-        """A put into the default family."""
-        self.puts.append((DEFAULT, bytes(key), bytes(value)))
-
-    def put(self, key: bytes, value: bytes, handle: str = DEFAULT) -> None:
-        """A put into a family."""
-        self.puts.append((handle, bytes(key), bytes(value)))
-
-
-class MemoryIterator:
-    """Goes through a family in key order; see rocksdict's ``RdictIter``."""
+class MemoryCursor:
+    """A place in a family; see `anew.storage.rocks.Cursor`."""
 
     def __init__(self, family: Family) -> None:
         """At no key yet."""
         self._items = sorted(family.items())
-        self._keys = [key for key, _ in self._items]
         self._at = len(self._items)
 
-    def seek_to_first(self) -> None:
-        """Go to the least key."""
-        self._at = 0
+    def seek(self, key: bytes | None) -> None:
+        """Go to the first key that is not below one."""
+        self._at = 0 if key is None else bisect_left(self._items, (key, b""))
 
-    def seek(self, key: bytes) -> None:
-        """Go to the least key that is not below ``key``."""
-        self._at = bisect_left(self._keys, key)
-
-    def valid(self) -> bool:
-        """Whether there is a key here."""
-        return self._at < len(self._items)
-
-    def key(self) -> bytes:
-        """The key here."""
-        return self._items[self._at][0]
-
-    def value(self) -> bytes:
-        """The value here."""
-        return self._items[self._at][1]
-
-    def next(self) -> None:
-        """Go one key on."""
-        self._at += 1
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryFamily:
-    """A column family as ``get_column_family`` gives it."""
-
-    content: Family
-
-    def iter(self) -> MemoryIterator:
-        """An iterator over it."""
-        return MemoryIterator(self.content)
-
-    def get(self, key: bytes) -> bytes | None:
-        """The value of a key."""
-        return self.content.get(key)
+    def take(self, most: int) -> list[tuple[bytes, bytes]]:
+        """The next pairs."""
+        taken = self._items[self._at : self._at + most]
+        self._at += len(taken)
+        return taken
 
 
 class MemoryRocks:
-    """An open instance; see rocksdict's ``Rdict``."""
+    """An open instance; see `anew.storage.rocks.Database`."""
 
-    def __init__(self, disk: RocksDisk, directory: str, families: dict[str, Any]) -> None:
+    def __init__(self, disk: RocksDisk, directory: str) -> None:
         """Open a directory.
 
         Raises:
-            OSError: It is open elsewhere.
+            RocksError: It is open elsewhere.
         """
         self._disk = disk
         self.directory = directory
-        self._instance = disk.at(Path(directory), list(families))
+        self._instance = disk.at(Path(directory))
         if self._instance.open_in is not None:
-            raise OSError(f"lock hold by another: {directory}")
+            raise RocksError(f"lock hold by another: {directory}")
         self._instance.open_in = self
         self._closed = False
 
-    def get(self, key: bytes | list[bytes]) -> Any:
-        """The value of a key, or those of several."""
-        family = self._family(DEFAULT)
-        return [family.get(one) for one in key] if isinstance(key, list) else family.get(key)
+    def get(self, key: bytes, family: int = CELLS) -> bytes | None:
+        """The value of a key."""
+        return self._family(family).get(key)
 
-    def __setitem__(self, key: bytes, value: bytes) -> None:
-        """Put one pair."""
-        batch = MemoryBatch()
-        batch[key] = value
-        self.write(batch)
+    def get_many(self, keys: list[bytes], *, is_sorted: bool = False) -> list[bytes | None]:
+        """The cells of keys."""
+        if is_sorted and keys != sorted(keys):
+            raise RocksError("the keys do not ascend")
+        return [self._family(CELLS).get(key) for key in keys]
 
-    def write(self, batch: MemoryBatch, _options: object = None) -> None:
-        """Put all of a batch at once."""
-        if batch.used:
-            raise ValueError("a write batch is used once")
+    def write(
+        self,
+        keys: list[bytes],
+        cells: list[bytes],
+        meta: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        is_durable: bool = False,  # everything is
+    ) -> None:
+        """Put all at once."""
         self._disk.writing.add(self.directory)
         try:
             self._disk.point("write")
-            batch.used = True
-            for family, key, value in batch.puts:
-                self._family(family)[key] = value
+            self._family(CELLS).update(zip(keys, cells, strict=True))
+            self._family(META).update(meta)
             self._disk.point("written")
         finally:
             self._disk.writing.discard(self.directory)
 
-    def ingest_external_file(self, paths: list[str], _options: object = None) -> None:
+    def ingest(self, paths: Sequence[str]) -> None:
         """Take sorted files in, and remove them."""
         self._disk.point("ingest")
         for path in paths:
-            self._family(DEFAULT).update(marshal.loads(Path(path).read_bytes()))  # noqa: S302 - made by `MemorySst`
+            self._family(CELLS).update(marshal.loads(Path(path).read_bytes()))  # noqa: S302 - made by `MemorySst`
             Path(path).unlink()
         self._disk.point("ingested")
 
-    def live_files(self) -> list[dict[str, int]]:
-        """One sorted file, with the number of its entries."""
-        return [{"num_entries": len(self._family(DEFAULT))}]
+    def entries(self) -> int:
+        """How many cells there are."""
+        return len(self._family(CELLS))
 
-    def iter(self) -> MemoryIterator:
-        """An iterator over the default family."""
-        return MemoryIterator(self._family(DEFAULT))
-
-    def items(self, from_key: bytes | None = None, read_opt: object = None) -> Iterator[tuple[bytes, bytes]]:
-        """The default family's pairs from a key on."""
-        family = self._family(DEFAULT)
-        return iter([(k, v) for k, v in sorted(family.items()) if from_key is None or k >= from_key])
-
-    def get_column_family(self, name: str) -> MemoryFamily:
-        """A family to read."""
-        return MemoryFamily(self._family(name))
-
-    def get_column_family_handle(self, name: str) -> str:
-        """What a batch names a family by."""
-        return name
+    @contextmanager
+    def cursor(self, family: int = CELLS, readahead_bytes: int = 0) -> Iterator[MemoryCursor]:
+        """Go through a family as it is now."""
+        yield MemoryCursor(self._family(family))
 
     def close(self) -> None:
         """Let others open the directory."""
@@ -200,44 +144,41 @@ class MemoryRocks:
         if self._instance.open_in is self:
             self._instance.open_in = None
 
-    def _family(self, name: str) -> Family:
+    def _family(self, number: int) -> Family:
         if self._closed:
-            raise _CLOSED("DB already closed")
-        return self._instance.families[name]
+            raise DatabaseClosed(self.directory)
+        return self._instance.families[number]
 
 
 class MemorySst:
-    """Writes a sorted file; see rocksdict's ``SstFileWriter``."""
+    """Writes a sorted file; see `anew.storage.rocks.SortedFile`."""
 
-    def __init__(self, _options: object = None) -> None:
-        """Nothing is open yet."""
-        self._path: Path | None = None
+    def __init__(self, path: str, _options: object) -> None:
+        """Begin a file."""
+        self._path = Path(path)
         self._pairs: Family = {}
         self._last: bytes | None = None
 
-    def open(self, path: str) -> None:
-        """Begin a file."""
-        self._path, self._pairs, self._last = Path(path), {}, None
-
-    def __setitem__(self, key: bytes, value: bytes) -> None:
-        """Add a pair.
+    def put(self, keys: pa.BinaryArray, cells: pa.BinaryArray) -> None:
+        """Add columns.
 
         Raises:
-            ValueError: The key is not above the one before it.
+            RocksError: A key is not above the one before it.
         """
-        if self._last is not None and key <= self._last:
-            raise ValueError("keys must be added in strict ascending order")
-        self._pairs[bytes(key)] = bytes(value)
-        self._last = key
+        for key, cell in zip(bytes_list(keys), bytes_list(cells), strict=True):
+            if self._last is not None and key <= self._last:
+                raise RocksError("keys must be added in strict ascending order")
+            self._pairs[key] = cell
+            self._last = key
 
     def finish(self) -> None:
         """Finish the file.
 
         Raises:
-            ValueError: It is empty.
+            RocksError: It is empty.
         """
-        if self._path is None or not self._pairs:
-            raise ValueError("cannot finish an empty file")
+        if not self._pairs:
+            raise RocksError("cannot finish an empty file")
         self._path.write_bytes(marshal.dumps(self._pairs))
 
 
@@ -245,12 +186,8 @@ class MemorySst:
 def rocks_in_memory(disk: RocksDisk) -> Iterator[None]:
     """Let `anew.storage` keep its replicas on a disk in memory."""
 
-    def opened(directory: str, _options: object, column_families: dict[str, Any]) -> MemoryRocks:
-        return MemoryRocks(disk, directory, column_families)
+    def opened(directory: str, _cells: object, _meta: object) -> MemoryRocks:
+        return MemoryRocks(disk, directory)
 
-    names = {"Rdict": opened, "WriteBatch": MemoryBatch}
-    with ExitStack() as stack:
-        for name, value in names.items():
-            stack.enter_context(patch.object(replica_module, name, value))
-        stack.enter_context(patch("anew.storage.sst.SstFileWriter", MemorySst))
+    with patch("anew.storage.replica.Database", opened), patch("anew.storage.sst.SortedFile", MemorySst):
         yield
