@@ -19,8 +19,8 @@ from anew.core.feed import PositionMap
 from anew.core.hashing import hash_binary, key_hashes
 from anew.core.rows import ROWS
 from anew.storage.memory import MIB, sst_options
-from anew.storage.replica import Base, read_base, read_position, told
-from anew.storage.rocks import Cursor, Database, Options
+from anew.storage.replica import Base, read_base, read_position
+from anew.storage.rocks import Cursor, Database, Options, told
 
 BATCH_ROWS = 4_096
 _READAHEAD_BYTES = 4 * MIB

@@ -13,7 +13,7 @@ import json
 import shutil
 import struct
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from anew.core.feed import NOWHERE, FeedPartition, PositionMap
 from anew.core.merge import Cell
 from anew.storage.applying import Floors, outcome_of
 from anew.storage.memory import NodeMemory
-from anew.storage.rocks import META, Database, DatabaseClosed, RocksError
+from anew.storage.rocks import META, Database, DatabaseClosed, told
 
 BATCH_RECORDS = 4_000
 BATCH_BYTES = 1024 * 1024
@@ -331,25 +331,6 @@ def _ingest(database: Database, runs: Sequence[Sequence[str]], base: Base) -> No
             expected=f"{base.rows} rows and {base.tombstones} tombstones",
             hint="the node loads the replica again",
         )
-
-
-@contextmanager
-def told(message: str, where: Path | str, hint: str) -> Iterator[None]:
-    """Raise what RocksDB raises inside as one of this project's errors.
-
-    Raises:
-        Failed: ``storage_broken``.
-    """
-    try:
-        yield
-    except RocksError as error:
-        raise Failed(
-            "storage_broken",
-            message,
-            found=f"{where}: {error}",
-            expected="an instance that no other process has open",
-            hint=hint,
-        ) from None
 
 
 def _positions(offsets: Iterable[tuple[FeedPartition, int]]) -> list[tuple[bytes, bytes]]:

@@ -35,6 +35,25 @@ class DatabaseClosed(Exception):
     """The database was closed, perhaps in this moment by another thread."""
 
 
+@contextmanager
+def told(message: str, where: Path | str, hint: str) -> Iterator[None]:
+    """Raise what RocksDB raises inside as one of this project's errors.
+
+    Raises:
+        Failed: ``storage_broken``.
+    """
+    try:
+        yield
+    except RocksError as error:
+        raise Failed(
+            "storage_broken",
+            message,
+            found=f"{where}: {error}",
+            expected="an instance that no other process has open",
+            hint=hint,
+        ) from None
+
+
 class Handle:
     """Something of RocksDB's with a name and an end; see `Options`, `TableOptions` and `Cache`."""
 

@@ -20,9 +20,10 @@ from anew.core.cell import encode_cells
 from anew.core.errors import Failed
 from anew.core.hashing import total
 from anew.storage.memory import sst_options
-from anew.storage.rocks import SortedFile
+from anew.storage.rocks import RocksError, SortedFile, told
 
 _MODULUS = 1 << 64
+_CANNOT_WRITE = "RocksDB cannot write a sorted file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +58,20 @@ def build_sst(
         after: The greatest key of the file before it in the same run.
 
     Raises:
-        Failed: ``unsorted_base_file`` (naming file and key; case G1), ``fingerprint_mismatch``.
+        Failed: ``unsorted_base_file`` (naming file and key; case G1), ``fingerprint_mismatch``, ``storage_broken``.
     """
     writer: SortedFile | None = None
     last, rows, tombstones, fingerprint = after, 0, 0, 0
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        _check_ascending(batch.column("key"), last, promised.path)
-        if writer is None:
-            writer = SortedFile(str(target), sst_options())
         keys: Any = batch.column("key")
-        writer.put(keys, encode_cells(batch))
+        if last is not None and keys[0].as_py() <= last:
+            raise _unsorted(keys, last, promised.path)
+        with told(_CANNOT_WRITE, target, "free some space"):
+            if writer is None:
+                writer = SortedFile(str(target), sst_options())
+            _write(writer, batch, promised.path)
         last = keys[-1].as_py()
         tombstones += batch.column("value").null_count
         rows += batch.num_rows
@@ -76,7 +79,8 @@ def build_sst(
     _check_promise(promised, rows - tombstones, tombstones, fingerprint)
     if writer is None or last is None:
         return None
-    writer.finish()
+    with told(_CANNOT_WRITE, target, "free some space"):
+        writer.finish()
     return SstFile(str(target), rows - tombstones, tombstones, last)
 
 
@@ -91,16 +95,29 @@ def _check_promise(promised: Promised, rows: int, tombstones: int, fingerprint: 
         )
 
 
-def _check_ascending(keys: pa.Array[Any], last: bytes | None, path: str) -> None:
-    first: Any = keys[0].as_py()
-    if (last is None or first > last) and pc.all(pc.greater(keys[1:], keys[:-1])).as_py() is not False:
-        return
+def _write(file: SortedFile, batch: pa.RecordBatch, path: str) -> None:
+    """Add rows; RocksDB compares each key with the one before it, so that this happens once.
+
+    Raises:
+        Failed: ``unsorted_base_file``.
+        RocksError: The file cannot be written.
+    """
+    keys: Any = batch.column("key")
+    try:
+        file.put(keys, encode_cells(batch))
+    except RocksError:
+        if pc.all(pc.greater(keys[1:], keys[:-1])).as_py() is False:
+            raise _unsorted(keys, None, path) from None
+        raise
+
+
+def _unsorted(keys: pa.Array[Any], last: bytes | None, path: str) -> Failed:
     before = last
     for key in bytes_list(keys):
         if before is not None and key <= before:
             break
         before = key
-    raise Failed(
+    return Failed(
         "unsorted_base_file",
         f"{path} is marked sorted but is not",
         found=f"key {key.hex()} after {'nothing' if before is None else before.hex()}",
