@@ -60,7 +60,9 @@ class Handle:
     def __init__(self, kind: str, *given: int | float | Handle, made_by: str = "create") -> None:
         """Make one by ``rocksdb_KIND_create``."""
         self._kind = kind
-        self.value: ctypes.c_void_p = _void(f"rocksdb_{kind}_{made_by}", *given)
+        # Looked up now: at the interpreter's end the library's name may be gone before this object.
+        self._destroy: Any = _function(None, f"rocksdb_{kind}_destroy")
+        self.value = ctypes.c_void_p(_called(ctypes.c_void_p, f"rocksdb_{kind}_{made_by}", *given))
 
     def set(self, what: str, *given: int | float | Handle) -> None:
         """Call ``rocksdb_KIND_set_WHAT``."""
@@ -68,7 +70,7 @@ class Handle:
 
     def __del__(self) -> None:
         if getattr(self, "value", None):
-            _called(None, f"rocksdb_{self._kind}_destroy", self)
+            self._destroy(self.value)
 
 
 class Cache(Handle):
@@ -276,15 +278,16 @@ def _places(column: pa.BinaryArray) -> tuple[int, int]:
 # -- calls ---------------------------------------------------------------------------------------------------------
 
 
-def _void(name: str, *given: int | float | Handle) -> ctypes.c_void_p:
-    return ctypes.c_void_p(_called(ctypes.c_void_p, name, *given))
-
-
 def _called(result: Any, name: str, *given: int | float | Handle) -> Any:
     """Call one of RocksDB's own functions that neither fails nor waits."""
-    function = getattr(_rocksdb(), name)
+    return _function(result, name)(*map(_argument, given))
+
+
+def _function(result: Any, name: str) -> Any:
+    # Each look-up by index makes an object of its own, whose type of result is nobody else's.
+    function = _rocksdb()[name]
     function.restype = result
-    return function(*map(_argument, given))
+    return function
 
 
 def _argument(given: int | float | Handle) -> Any:
