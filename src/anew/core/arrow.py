@@ -40,7 +40,9 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def in_portions(rows: pa.RecordBatch, most_records: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """The rows in order, so many and so many bytes of their ``key`` and ``value`` at once at most, or one row."""
-    if rows.num_rows == 0:
+    if rows.num_rows <= most_records and rows.nbytes <= most_bytes:
+        if rows.num_rows > 0:
+            yield rows
         return
     sizes = np.cumsum(binary_lengths(rows.column("value")).astype(np.int64) + binary_lengths(rows.column("key")))
     first = 0

@@ -64,11 +64,13 @@ def outcome_of(rows: pa.RecordBatch, held: dict[bytes, bytes], floors: Floors, c
         late_keys = {keys[row] for row in won.rows[late].tolist()}
         rejected = [row for row, key in enumerate(keys) if key in late_keys]
         won = _Won(won.rows[~late], won.times[~late])
-    winning = replaced(take(rows, won.rows), "time", pa.array(won.times))
+    changed, winning = keys, rows
+    if rejected or not clear.all():
+        changed = [keys[row] for row in won.rows.tolist()]
+        winning = replaced(take(rows, won.rows), "time", pa.array(won.times))
     winning = buried(winning, expired_among(winning, floors.ttl_floor_ms))
     stored = replaced(winning, "value", codec.compress_array(winning.column("value")))
-    changed, cells = [keys[row] for row in won.rows.tolist()], bytes_list(encode_cells(stored))
-    return Outcome([*changed, *raised], [*cells, *raised.values()], rejected)
+    return Outcome([*changed, *raised], [*bytes_list(encode_cells(stored)), *raised.values()], rejected)
 
 
 @dataclass(frozen=True, slots=True)
