@@ -106,6 +106,7 @@ _WEIGHTED: list[tuple[int, SearchStrategy[Step]]] = [
     (14, _step("repush", _OPTIONS)),
     (3, _step("configure", _CHANGES)),
     (8, _step("reconfigure", _CHANGES)),
+    (3, _step("convert", _KEYS)),
     (3, _step("roll_back")),
     (3, _step("swap", _FEW)),
     (2, _step("kill")),

@@ -108,6 +108,8 @@ class Invariants:
         for number in known - {version.number for version in store.versions}:
             self.breach("history is kept", f"version {number} is not in the catalog any more")
         before, now = old.current.get(FABRIC, 0), store.current.get(FABRIC, 0)
+        if before and before != now:
+            self._check_given_up(old, before, now)
         if before != now and operation.actor == "controller":
             self._check_swap(store, lifecycle.existing(store, now), before)
         for version in old.versions:
@@ -121,6 +123,15 @@ class Invariants:
                 moved = [name for name in frozen if getattr(version, name) != getattr(after, name)]
                 if moved and after.statuses.get(FABRIC) in SERVABLE:
                     self.breach("frozen", f"{moved} of version {version.number} changed")
+
+    def _check_given_up(self, old: Store, before: int, now: int) -> None:
+        """What comes into service applies all that what goes out of it applied, and no less far."""
+        past, present = lifecycle.existing(old, before), lifecycle.existing(old, now)
+        kept_closed = present.closing and present.statuses.get(FABRIC) is VersionStatus.READY
+        ends_early = present.stop is not None and past.stop is None and not kept_closed
+        given_up = set(past.feeds) if ends_early else set(past.feeds) - set(present.feeds)
+        if given_up:
+            self.breach("a swap gives nothing up", f"{before} → {now} of {old.name}: {given_up} (R9)")
 
     def _check_swap(self, store: Store, version: Version, before: int) -> None:
         planned = version.swap_from.get(FABRIC, 0)

@@ -24,6 +24,8 @@ from tests.simulation.parts import SimulatedClient, store_client
 from tests.simulation.scene import KEY, STORE, VALUE, NothingThere, Scene
 
 _STEP_BACK_MS = 500
+_CONVERTED_AFTER = 8
+"""So many seconds a conversion may take; usually it is half as long."""
 _ASLEEP_MS = 4_450
 _TAKEN_AFTER_MS = 4_350
 """A driver may be taken over when it was silent for half a lease, and is still asleep then."""
@@ -168,6 +170,19 @@ class Steps(Scene):
         """A setting, and the repush that makes it so."""
         self.configure(change)
         self.repush("")
+
+    def convert(self, keys: tuple[str, ...]) -> None:
+        """Nearline writes begin, or end, with the next version; who began them wants to go back at once (rule R9)."""
+        before = self._store()
+        self.reconfigure(("hybrid", not before.config.hybrid))
+        for _ in range(_CONVERTED_AFTER):
+            if self._store().current != before.current:
+                break
+            self.world.sleep(1_000)
+        if before.config.hybrid:
+            return
+        self.write(keys, None)
+        self.roll_back()
 
     def resume(self) -> None:
         """Somebody takes a rebuild over."""

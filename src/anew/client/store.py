@@ -258,7 +258,7 @@ class Store:
     def _avoid_silent(self, node: str) -> None:
         """Ask others in the node's stead, longer each time: one that hangs costs a reader the time of a request."""
         silences = self._silences[node] = self._silences.get(node, 0) + 1
-        self._avoid(node, (None,), min(_SUSPECT_SECONDS * 2 ** (silences - 1), _LONGEST_SUSPECT_SECONDS))
+        self._avoid(node, (None,), min(_SUSPECT_SECONDS * 2 ** min(silences - 1, 10), _LONGEST_SUSPECT_SECONDS))
 
     def _avoid(self, node: str, partitions: Collection[int | None], seconds: float = _SUSPECT_SECONDS) -> None:
         """Ask others of these partitions for a while; None stands for all that the node holds."""

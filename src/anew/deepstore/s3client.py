@@ -174,7 +174,7 @@ class Attempts:
         self._failures = 0
 
     def _pause_seconds(self) -> float:
-        longest = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**self._failures)
+        longest = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(self._failures, 10))
         self._failures += 1
         # Tasks that were turned away together do not come back together.
         spread = zlib.crc32(f"{self.path} {os.getpid()} {self._failures}".encode()) / 2**32

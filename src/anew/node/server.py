@@ -127,7 +127,9 @@ class NodeServer:
 
     def stop(self) -> None:
         """Finish what is under way and end."""
-        if self._loop is not None and self._thread.is_alive():
+        if self._loop is None:
+            self._ending.set()  # nobody waits for it yet: the loop looks before it does
+        else:
             with contextlib.suppress(RuntimeError):  # it has ended in this moment
                 self._loop.call_soon_threadsafe(self._ending.set)
         if self._thread.ident is not None:

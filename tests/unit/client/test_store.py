@@ -123,6 +123,21 @@ def test_without_any_replica_a_read_ends_in_time(fleet: Fleet) -> None:
     assert (caught.value.code, "http://node-" in caught.value.found) == ("node_unreachable", True)
 
 
+def test_a_reader_outlasts_a_long_outage(fleet: Fleet) -> None:
+    """However often nobody answered, a read says so, and works again soon after one does."""
+    for node in fleet.nodes.values():
+        node.down = True
+    fleet.seconds.tick = 20
+    store = fleet.store()
+    # Of a number of failures such as this two to its power is greater than any float.
+    for _ in range(2_500):
+        with pytest.raises(Unreachable):
+            store.get("key-0")
+    for node in fleet.nodes.values():
+        node.down = False
+    assert store.get("key-0") is not None
+
+
 def test_reads_go_on_without_the_controller(fleet: Fleet) -> None:
     """With routing known, neither the controller's absence nor a node's failure on top of it stops a read."""
     store = fleet.store()
