@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl
@@ -200,7 +199,7 @@ class Connection(asyncio.Protocol):
         self._in_body = False
         self._head_bytes = 0
         self._wait()
-        request = replace(self._request, body=b"".join(self._body)) if self._body else self._request
+        request = self._request._replace(body=b"".join(self._body)) if self._body else self._request
         self._waiting.append(_Asked(request, self._parser.should_keep_alive(), self._refusal))
         self._answer_waiting()
 

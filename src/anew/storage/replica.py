@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -57,8 +58,7 @@ class Base:
     dictionary: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(NamedTuple):
     """A value that a key holds: which schema wrote it, when (ms, 0: with the base), and its uncompressed body."""
 
     schema_id: int
