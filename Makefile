@@ -17,6 +17,11 @@ help: ## this list
 
 setup: $(STAMP) ## make .venv with anew in it; again only when the pins have changed
 
+# What is compiled lies among the sources: a tree that was cleaned needs it again, however new the environment is.
+ifeq (,$(wildcard src/anew/storage/_rocks.so))
+.PHONY: $(STAMP)
+endif
+
 $(STAMP): pyproject.toml constraints.txt build-constraints.txt hatch_build.py src/anew/storage/rocks.c
 	@set -eu; \
 	if ! $(BIN)/python -c '$(PYTHON_FITS)' 2>/dev/null; then \
