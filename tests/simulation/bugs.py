@@ -15,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
+from anew.client.store import Store
 from anew.controller import rebuilds, reconcile
 from anew.controller import reclaim as reclaiming
 from anew.controller.reconcile import next_assignment
@@ -23,7 +24,10 @@ from anew.core.assignment import assign
 from anew.core.feed import NOWHERE, PositionMap
 from anew.core.store import VersionStatus
 from anew.node import feeds as node_feeds
+from anew.node.holding import keys_of
 from anew.storage import applying, replica
+from anew.testing.memory import catalog as memory_catalog
+from anew.testing.memory.log import MemoryLog
 from tests.simulation.disks import rebinding
 
 Plant = Callable[[], AbstractContextManager[Any]]
@@ -142,6 +146,16 @@ def _anywhere() -> AbstractContextManager[Any]:
 @bug("R9: a swap does not ask for the feeds that it gives up", "a swap gives nothing up", seed=5)
 def _swap_forgets_feeds() -> AbstractContextManager[Any]:
     return patch.object(lifecycle, "missing_feeds", lambda *_: [])
+
+
+@bug("R9: a new version forgets the feeds", "every version has every feed")
+def _feeds_forgotten() -> AbstractContextManager[Any]:
+    begin = lifecycle.begin
+
+    def begun(store: Any, plan: Any, made: Any, now_ms: int) -> Any:
+        return begin(store, plan, made.model_copy(update={"feeds": ()}), now_ms)
+
+    return patch.object(lifecycle, "begin", begun)
 
 
 @bug("R10: the swap does not wait for the end of writes", "closed before the swap", "everything arrives", seed=5)
@@ -295,3 +309,115 @@ def _takes_along() -> AbstractContextManager[Any]:
 @bug("7.1: a client that is told to ask elsewhere gives up", "reads do not fail", seed=6)
 def _gives_up() -> AbstractContextManager[Any]:
     return patch("anew.client.store._MOVED", frozenset())
+
+
+# -- what no rule is about -------------------------------------------------------------------------------------------
+
+
+@bug("frozen: a swap cuts the tombstones of what it replaces", "frozen")
+def _thaw() -> AbstractContextManager[Any]:
+    swap = lifecycle._swap
+
+    def swapped(store: Any, number: int, fabric: str, out: Any, now_ms: int) -> Any:
+        after, before = swap(store, number, fabric, out, now_ms), store.current.get(fabric, 0)
+        cut = [
+            version.model_copy(update={"tombstone_floor_ms": now_ms}) if version.number == before else version
+            for version in after.versions
+        ]
+        return after.model_copy(update={"versions": tuple(cut)})
+
+    return patch.object(lifecycle, "_swap", swapped)
+
+
+@bug("history: a reclaimed version is forgotten", "history is kept")
+def _forget() -> AbstractContextManager[Any]:
+    def reclaimed(store: Any, number: int, _now_ms: int) -> Any:
+        kept = tuple(version for version in store.versions if version.number != number)
+        return store.model_copy(update={"versions": kept})
+
+    return patch.object(lifecycle, "reclaimed", reclaimed)
+
+
+@bug("revisions: the catalog leaves one out", "revisions")
+def _skip_revision() -> AbstractContextManager[Any]:
+    following = memory_catalog._next
+    return patch.object(memory_catalog, "_next", lambda fence: following(fence) + (fence == 2))
+
+
+@bug("7.2: the log acknowledges a record that it loses", "acknowledged writes are in the log")
+def _lose_acknowledged() -> AbstractContextManager[Any]:
+    append = MemoryLog.append
+
+    def lost(self: Any, at: Any, records: Any) -> Any:
+        appended = append(self, at, records)
+        self._partition(at).rows.pop()
+        return appended
+
+    return patch.object(MemoryLog, "append", lost)
+
+
+@bug("7.1: a batch is answered in another order", "reads see what was")
+def _turned_round() -> AbstractContextManager[Any]:
+    get_many = replica.Replica.get_many
+    return patch.object(replica.Replica, "get_many", lambda self, keys: get_many(self, keys)[::-1])
+
+
+@bug("7.1: a batch is read key by key", "a read is of one version")
+def _one_by_one() -> AbstractContextManager[Any]:
+    get_many = Store.get_many
+
+    def each(self: Any, keys: Any, *, version: int | None = None) -> Any:
+        found = []
+        for key in keys:
+            found += get_many(self, [key], version=version)
+            self._pause(0.2)
+        return found
+
+    return patch.object(Store, "get_many", each)
+
+
+@bug("manifests: a node does not look which one a replica is of", "replicas are of the manifest")
+def _any_manifest() -> AbstractContextManager[Any]:
+    def keys(store: Any, version: Any) -> Any:
+        return [replace(key, manifest="0" * 8) for key in keys_of(store, version)]
+
+    return patch("anew.node.engine.keys_of", keys)
+
+
+@bug("starts: a repush of a repush applies its feeds from their beginning", "starts do not go back", seed=2)
+def _from_the_beginning() -> AbstractContextManager[Any]:
+    begin = lifecycle.begin
+
+    def begun(store: Any, plan: Any, made: Any, now_ms: int) -> Any:
+        source = None if made.source_version is None else store.version(made.source_version)
+        again = source is not None and source.source_version is not None
+        start = PositionMap(dict.fromkeys(made.start, 0)) if again else made.start
+        return begin(store, plan, made.model_copy(update={"start": start}), now_ms)
+
+    return patch.object(lifecycle, "begin", begun)
+
+
+@bug("7.5: a deleted store leaves its files and topics", "nothing is left behind")
+def _litter() -> AbstractContextManager[Any]:
+    return patch("anew.controller.stores.all_of", lambda *_: [])
+
+
+@bug("errors: an estimate divides by the records of an empty log", "nothing unexpected is raised")
+def _divide() -> AbstractContextManager[Any]:
+    estimate = planning.estimate
+
+    def divided(snapshot: Any, version: Any, ranges: Any) -> Any:
+        assert sum(split.end - split.begin for split in ranges), "no records"
+        return estimate(snapshot, version, ranges)
+
+    return patch.object(planning, "estimate", divided)
+
+
+@bug("7.7: nobody is told that a version has caught up", "the beginning works")
+def _never_ready() -> AbstractContextManager[Any]:
+    return patch.object(lifecycle, "caught_up", lambda store, *_: store)
+
+
+@bug("7.7: a driver asks again without a pause", "histories end")
+def _restless() -> AbstractContextManager[Any]:
+    return patch("anew.rebuild.executor._POLL_SECONDS", 0.0)

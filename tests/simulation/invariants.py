@@ -88,7 +88,7 @@ class Invariants:
             if version.statuses.get(FABRIC) in _GONE or not version.config.hybrid or version.stop is not None:
                 continue
             lacking = {feed.id for feed in store.feeds} - set(version.feeds)
-            if lacking and version.feeds:
+            if lacking:
                 self.breach("every version has every feed", f"{version.name_in(store.name)} lacks {lacking} (R9)")
             for feed in store.feeds_of(version):
                 for at, mark in zip(feed.feed_partitions(), feed.low_water, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,14 @@ def test_a_planted_bug_is_found(bug: Bug) -> None:
     assert found.outcome is not None, f"{PORTION * PORTIONS} histories, and nobody noticed: {bug.name}"
     names = {name for name, _ in found.outcome.breaches}
     assert names & bug.found_by, report(found)
+
+
+def test_every_invariant_has_a_planted_bug() -> None:
+    """What no bug was ever found by may be an invariant that holds of anything."""
+    sources = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.py"))
+    checked = set(re.findall(r'\.breach\(\s*"([^"]+)"', sources))
+    assert len(checked) > 30
+    assert checked == frozenset().union(*(bug.found_by for bug in BUGS))
 
 
 def test_a_history_runs_the_same_way_again() -> None:
