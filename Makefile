@@ -18,11 +18,11 @@ help: ## this list
 setup: $(STAMP) ## make .venv with anew in it; again only when the pins have changed
 
 # What is compiled lies among the sources: a tree that was cleaned needs it again, however new the environment is.
-ifeq (,$(wildcard src/anew/storage/_rocks.so))
+ifneq (2,$(words $(wildcard src/anew/storage/_rocks.so src/anew/log/kafka/_kafka.so)))
 .PHONY: $(STAMP)
 endif
 
-$(STAMP): pyproject.toml constraints.txt build-constraints.txt hatch_build.py src/anew/storage/rocks.c
+$(STAMP): pyproject.toml constraints.txt build-constraints.txt hatch_build.py src/anew/storage/rocks.c src/anew/log/kafka/kafka.c
 	@set -eu; \
 	if ! $(BIN)/python -c '$(PYTHON_FITS)' 2>/dev/null; then \
 	  found=; \
@@ -52,8 +52,9 @@ java:
 	    "hint: install a Java 17 runtime (Debian, Ubuntu: openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; \
 	fi
 
-demo: java setup ## a guided tour: build a store, repush it, swap, roll back
+demo: java setup ## a guided tour: repush a store and roll back; refresh a table's segments under queries
 	@$(BIN)/anew demo stores
+	@$(BIN)/anew demo tables
 
 WORKERS ?= 2
 

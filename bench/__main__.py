@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import deepstore, freshness, hotkey, load, memory, nearline, plan, push, read, repush
+from anew.core.errors import AnewError
+from bench import (
+    deepstore,
+    freshness,
+    hotkey,
+    kafkascan,
+    load,
+    memory,
+    nearline,
+    nearlinekafka,
+    plan,
+    push,
+    read,
+    repush,
+    repushkafka,
+    transport,
+)
 from bench.machine import machine
 from bench.measuring import QUICK, THOROUGH, Bench, Outcome, Repeats
 
-BENCHES: dict[str, Bench] = {
-    bench.name: bench
-    for module in (repush, push, hotkey, memory, load, nearline, freshness, read, plan, deepstore)
-    for bench in module.BENCHES
-}
+_MODULES = (
+    repush,
+    push,
+    hotkey,
+    memory,
+    load,
+    nearline,
+    freshness,
+    read,
+    plan,
+    deepstore,
+    kafkascan,
+    repushkafka,
+    nearlinekafka,
+    transport,
+)
+BENCHES: dict[str, Bench] = {bench.name: bench for module in _MODULES for bench in module.BENCHES}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,6 +72,14 @@ def main(arguments: Sequence[str]) -> int:
     if given.repetitions is not None:
         repeats = Repeats(repeats.warm_ups, given.repetitions)
     for bench in BENCHES.values() if given.name == "all" else [BENCHES[given.name]]:
+        try:
+            bench.check()
+        except AnewError as error:
+            lacking = " ".join(str(error).split())
+            print(f"{bench.name}: skipped, because something is missing: {lacking}", file=sys.stderr, flush=True)
+            if given.name != "all":
+                return error.exit_code
+            continue
         sizes = given.sizes or (bench.quick_sizes if given.quick else bench.sizes)
         with tempfile.TemporaryDirectory(prefix="anew-bench-", dir=given.folder) as folder:
             measured = bench.run(Path(folder), sizes, repeats)
@@ -68,4 +105,6 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 if __name__ == "__main__":
+    # So that whoever ends a bench does not leave its brokers and clusters behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main(sys.argv[1:]))

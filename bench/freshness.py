@@ -25,9 +25,9 @@ import httpx
 import numpy as np
 import pyarrow as pa
 
+from anew.api.models import LogLocation
 from anew.api.node_wire import decode_answer, encode_keys
-from anew.log.embedded import EmbeddedLog
-from anew.log.interface import TopicPartition
+from anew.log.interface import Log, TopicPartition
 from bench.measuring import Bench, Claim, Measured, Repeats
 from bench.serving import STORE, ServingNode, make_served_store, serving_node, updates_of
 from bench.synthetic import KEY_BYTES, SEED, VALUE_BYTES
@@ -39,7 +39,8 @@ _POLL_SECONDS = 0.002
 _IDLE_SECONDS = 0.05
 _ASKED_AT_ONCE = 1_000
 _PATIENCE_SECONDS = 30.0
-_P99 = "acknowledged → readable, p99 ms"
+P99 = "acknowledged → readable, p99 ms"
+"""The value that the bench is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,12 @@ class _Found:
     written_per_second: float
 
 
-def run(folder: Path, sizes: Sequence[int], repeats: Repeats) -> list[Measured]:
-    """Measure at so many writes per second, on one node."""
+def run(folder: Path, sizes: Sequence[int], repeats: Repeats, log: LogLocation | None = None) -> list[Measured]:
+    """Measure at so many writes per second, on one node; None: through an embedded log."""
     quick = max(sizes) <= _QUICK_WRITES
     seconds = _QUICK_SECONDS if quick else _SECONDS
     keys = max(2 * int(max(sizes) * seconds), 1_000)
-    store = make_served_store(folder / "store", keys)
+    store = make_served_store(folder / "store", keys, log)
     with serving_node(store) as node, _reader(node.port) as reading:
         found = [_measure(_Run(node, reading, size, seconds), repeats) for size in sizes]
     shutil.rmtree(folder / "store")
@@ -94,7 +95,7 @@ def _measure(run: _Run, repeats: Repeats) -> Measured:
 
     values = {
         "acknowledged → readable, p50 ms": median("fresh_ms", 0.5),
-        _P99: median("fresh_ms", 0.99),
+        P99: median("fresh_ms", 0.99),
         "due → acknowledged, p50 ms": median("append_ms", 0.5),
         "due → acknowledged, p99 ms": median("append_ms", 0.99),
     }
@@ -140,7 +141,7 @@ def _once(run: _Run, seed: int) -> _Found:
 
 
 def _written(
-    log: EmbeddedLog, at: TopicPartition, records: pa.RecordBatch, when: tuple[float, float]
+    log: Log, at: TopicPartition, records: pa.RecordBatch, when: tuple[float, float]
 ) -> Iterator[tuple[_Sample, float]]:
     """Append records at an even pace, ``when`` is begin and seconds; each append's last, and ms since it was due."""
     begin, seconds = when
@@ -212,7 +213,7 @@ BENCHES = (
         "writes/s",
         (2_500, 5_000, 10_000),
         (250, 500, 1_000),
-        (Claim(_P99, lambda found: found[-1].values[_P99], most=150.0),),
+        (Claim(P99, lambda found: found[-1].values[P99], most=150.0),),
         run,
         SEED,
     ),

@@ -22,6 +22,7 @@ from anew.codec.compression import compressor
 from anew.core.rows import ROWS
 from anew.spark.frames import Kind, as_scanned
 from anew.spark.mergewrite import MergeTask, _Merge
+from anew.spark.outputs import BaseTarget
 from anew.spark.shuffle import Destination, packed
 from anew.testing.builders import FABRIC, ORIGIN, a_config
 from bench.machine import peak_rss_bytes
@@ -92,7 +93,7 @@ def _worker(deep_store: str) -> None:
     """The process that is measured."""
     plain = compressor("none")
     config = a_config(partitions=1).frozen
-    task = MergeTask(deep_store, "v2", config, plain, plain, {1: f"{FABRIC}/flights_rt#1"})
+    task = MergeTask(BaseTarget(deep_store, "v2"), config, plain, plain, {1: f"{FABRIC}/flights_rt#1"})
     reports = []
     source: Any = sys.stdin.buffer
     with pa.ipc.open_stream(source) as batches:

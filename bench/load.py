@@ -103,7 +103,7 @@ def _serve(replica: Replica, file: BaseFile) -> None:
     replica.close()
 
 
-def _options() -> Options:
+def rocksdict_options() -> Options:
     """What `anew.storage.memory` sets, in the words of the binding that this side uses."""
     options, tables = Options(raw_mode=True), BlockBasedOptions()
     tables.set_bloom_filter(10, False)
@@ -117,7 +117,7 @@ def _options() -> Options:
 
 
 def _record_by_record(rows: Iterator[pa.RecordBatch], file: BaseFile, target: Path, _memory: NodeMemory) -> None:
-    database = Rdict(str(target), _options())
+    database = Rdict(str(target), rocksdict_options())
     for batch in rows:
         # The loop runs in C, so that what is compared is RocksDB's own work.
         deque(map(database.__setitem__, bytes_list(batch.column("key")), bytes_list(encode_cells(batch))), maxlen=0)

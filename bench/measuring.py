@@ -96,6 +96,7 @@ class Bench:
         claims: Its numbers and targets.
         run: Measures with each size, below an empty folder.
         seed: Of its data.
+        check: Raises an ``AnewError`` where the machine lacks what the bench needs; it is then skipped.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Bench:
     claims: tuple[Claim, ...]
     run: Callable[[Path, Sequence[int], Repeats], list[Measured]]
     seed: int
+    check: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

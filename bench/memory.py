@@ -18,6 +18,7 @@ from typing import Any
 
 from anew.codec.compression import compressor
 from anew.spark.build import Codecs, Place, build_repush
+from anew.spark.outputs import BaseTarget
 from anew.spark.session import session_for_queries, spark_session
 from bench.machine import forget_peak, peak_rss_bytes
 from bench.measuring import Bench, Claim, Measured, Repeats, timed
@@ -51,13 +52,13 @@ def _repush_each(stores: Sequence[Path]) -> None:
         spark = session_for_queries(started)
         for path in stores:
             bench: BenchStore = pickle.loads(path.read_bytes())
-            place = Place(bench.deep_store, bench.log, bench.deep_store, "v2")
+            place = Place(bench.deep_store, bench.log, BaseTarget(bench.deep_store, "v2"))
             plan, codec, written = bench.plan("general", PARTITIONS), compressor("none"), list[int]()
             for process in _family():
                 forget_peak(process)
 
             def build() -> None:
-                built = build_repush(spark, plan, place, Codecs(codec, codec), bench.manifest, bench.store.feeds)  # noqa: B023  # called at once
+                built = build_repush(spark, plan, place, Codecs(codec, codec), bench.manifest, bench.feeds)  # noqa: B023  # called at once
                 written.append(built.ledger.written.count)  # noqa: B023  # called at once
 
             took = timed(build)

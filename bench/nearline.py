@@ -24,7 +24,6 @@ from anew.api.models import LogLocation, ReplicaState
 from anew.core.arrow import bytes_list
 from anew.core.errors import AnewError
 from anew.core.feed import PositionMap
-from anew.log.embedded import EmbeddedLog
 from anew.log.interface import Log
 from anew.node.engine import Engine, NodeIdentity, Workshop
 from anew.node.feeds import READ_RECORDS
@@ -55,15 +54,15 @@ class _Here:
         return future
 
 
-def run(folder: Path, sizes: Sequence[int], repeats: Repeats) -> list[Measured]:
-    """Measure with so many records in the log."""
+def run(folder: Path, sizes: Sequence[int], repeats: Repeats, log: LogLocation | None = None) -> list[Measured]:
+    """Measure with so many records in the log; None: in an embedded one."""
     with structlog.testing.capture_logs():
-        return [_measure(folder / str(size), size, repeats) for size in sizes]
+        return [_measure(folder / str(size), size, repeats, log) for size in sizes]
 
 
-def _measure(folder: Path, records: int, repeats: Repeats) -> Measured:
-    store = make_served_store(folder, max(records // _BASE_SHARE, 1))
-    with contextlib.closing(EmbeddedLog(store.log_directory, clock=now_ms, durable=False)) as log:
+def _measure(folder: Path, records: int, repeats: Repeats, location: LogLocation | None) -> Measured:
+    store = make_served_store(folder, max(records // _BASE_SHARE, 1), location)
+    with contextlib.closing(store.open_log(durable=False)) as log:
         append_updates(store, log, records, np.random.default_rng(SEED))
     sides: dict[str, Callable[[], float]] = {
         "applied": lambda: _applied(store, records),
@@ -102,7 +101,7 @@ def _engine(store: ServedStore) -> Iterator[Engine]:
     identity = NodeIdentity("n1", FABRIC, "http://x", store.folder / "node", 1)
 
     def opened(_location: LogLocation) -> Log:
-        return EmbeddedLog(store.log_directory, clock=now_ms, durable=False)
+        return store.open_log(durable=False)
 
     engine = Engine(identity, Workshop(NodeMemory(), _Here(), opened, now_ms))
     version = store.version(1, PositionMap(dict.fromkeys(store.feed.feed_partitions(), 0)))
@@ -130,7 +129,7 @@ def _check_last(store: ServedStore, engine: Engine) -> None:
 def _last_records(store: ServedStore) -> Iterator[tuple[bytes, bytes]]:
     with contextlib.closing(store.open_log()) as log:
         for at, end in store.ends().items():
-            records = log.read(store.topic(at.partition), end - 1, 1).records
+            records = log.read(store.topic(at.partition), end - 1, 1, end).records
             yield records.column("key")[0].as_py(), records.column("value")[0].as_py()
 
 
@@ -148,7 +147,9 @@ def _log_batches(store: ServedStore) -> Iterator[tuple[int, pa.RecordBatch]]:
     with contextlib.closing(store.open_log()) as log:
         for partition in range(store.feed.partitions):
             at, offset = store.topic(partition), 0
-            while (read := log.read(at, offset, READ_RECORDS)).records.num_rows:
+            end = log.offsets(at).end
+            while offset < end:
+                read = log.read(at, offset, READ_RECORDS, end)
                 offset = read.next_offset
                 yield partition, read.records
 

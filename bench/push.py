@@ -31,6 +31,7 @@ from anew.rebuild.inputs import PushRequest, find_input
 from anew.segments.basefile import read_rows
 from anew.segments.manifest import SubPartition
 from anew.spark.build import Codecs, Place, build_push
+from anew.spark.outputs import BaseTarget
 from anew.spark.pushscan import input_columns
 from anew.spark.session import session_for_queries, spark_session
 from anew.testing.builders import a_config, a_store
@@ -74,7 +75,7 @@ class _Sides:
         plan = plan_push(Snapshot(self._store, {}, {}, {}, None, NOON_MS), found.push, found.bytes, NOWHERE)
         uris = {Path(path).as_uri(): number for number, path in enumerate(sorted(found.push.paths))}
         deep_store, directory = str(self._folder / "deep"), f"v{next(_NUMBERS)}"
-        place = Place(deep_store, LogLocation(kind="embedded", address=""), deep_store, directory)
+        place = Place(deep_store, LogLocation(kind="embedded", address=""), BaseTarget(deep_store, directory))
         parts: list[SubPartition] = []
 
         def build() -> None:

@@ -28,6 +28,7 @@ from anew.core.rows import ROWS, SORT_COLUMNS
 from anew.deepstore.open import open_deep_store
 from anew.spark.build import Codecs, Place, build_repush
 from anew.spark.frames import spark_schema
+from anew.spark.outputs import BaseTarget
 from anew.spark.session import session_for_queries, spark_session
 from bench.measuring import Bench, Measured, Repeats, take_turns, timed, times_as_fast
 from bench.synthetic import (
@@ -64,12 +65,12 @@ class Sides:
     def ours(self, path: Literal["general", "copartitioned"], partitions: int) -> float:
         """Seconds of a repush's build stage."""
         bench, directory = self._bench, f"v2-{next(_NUMBERS)}"
-        place = Place(bench.deep_store, bench.log, bench.deep_store, directory)
+        place = Place(bench.deep_store, bench.log, BaseTarget(bench.deep_store, directory))
         plan, codec = bench.plan(path, partitions), compressor("none")
         began: list[Ledger] = []
 
         def build() -> None:
-            built = build_repush(self._spark, plan, place, Codecs(codec, codec), bench.manifest, bench.store.feeds)
+            built = build_repush(self._spark, plan, place, Codecs(codec, codec), bench.manifest, bench.feeds)
             began.append(built.ledger)
 
         took = timed(build)

@@ -32,9 +32,10 @@ from anew.core.arrow import join_binary, take
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.partition import XxHash64Partitioner
 from anew.deepstore.open import open_deep_store
-from anew.log.embedded import EmbeddedLog
-from anew.log.interface import APPEND_RECORDS, TopicPartition, TopicSpec
+from anew.log.interface import APPEND_RECORDS, Log, TopicPartition, TopicSpec
+from anew.log.open import open_log
 from anew.node.process import NodeSettings, run_node
+from anew.runtime.clock import new_id
 from anew.segments.basefile import read_rows
 from anew.segments.layout import manifest_path
 from anew.segments.manifest import Manifest
@@ -70,24 +71,21 @@ class ServedStore:
     """A store with one base and one feed, and desired states of it.
 
     Attributes:
+        log: Where the feed is.
         keys: All keys, binary of shape (n,).
         values: Their values in the base.
     """
 
     folder: Path
+    log: LogLocation
     manifest: Manifest
     feed: Feed
     keys: pa.BinaryArray
     values: pa.BinaryArray
 
-    @property
-    def log_directory(self) -> Path:
-        """Where the log is."""
-        return self.folder / "log"
-
-    def open_log(self) -> EmbeddedLog:
-        """The log, durable."""
-        return EmbeddedLog(self.log_directory, clock=now_ms)
+    def open_log(self, *, durable: bool = True) -> Log:
+        """The log; Kafka is as durable as its topics are."""
+        return open_log(self.log, clock=now_ms, durable=durable)
 
     def ends(self) -> PositionMap:
         """Where the feed ends now."""
@@ -128,28 +126,36 @@ class ServedStore:
         return DesiredState(
             revision=revision,
             fabric=FABRIC,
-            log=LogLocation(kind="embedded", address=str(self.log_directory)),
+            log=self.log,
             deep_store=str(self.folder / "deep"),
             stores=(store,),
         )
 
 
-def make_served_store(folder: Path, records: int) -> ServedStore:
-    """Make a base of so many records below a fresh folder, and an empty feed with as many partitions as the base."""
+def make_served_store(folder: Path, records: int, log: LogLocation | None = None) -> ServedStore:
+    """Make a base of so many records below a fresh folder, and an empty feed with as many partitions as the base.
+
+    Args:
+        folder: It is made.
+        records: How many the base has.
+        log: Where the feed is to be; None: in an embedded log below the folder.
+    """
     folder.mkdir()
     partitions = partitions_for(records)
     random = np.random.default_rng(SEED)
     keys = random_bytes(random, records, KEY_BYTES)
     deep_store = open_deep_store(str(folder / "deep"))
     manifest = write_base(deep_store, keys, random, bench_config(partitions))
-    feed = a_feed(STORE, partitions=partitions)
-    with contextlib.closing(EmbeddedLog(folder / "log", clock=now_ms)) as log:
-        log.create_topic(TopicSpec(feed.topic, feed.topic_uid, feed.partitions))
+    location = LogLocation(kind="embedded", address=str(folder / "log")) if log is None else log
+    with contextlib.closing(open_log(location, clock=now_ms)) as opened:
+        # A name of its own: stores of several sizes may share brokers.
+        made = opened.create_topic(TopicSpec(f"{STORE}-{new_id()}_rt", new_id(), partitions))
+    feed = a_feed(STORE, partitions=partitions, topic=made.name, topic_uid=made.uid)
     rows = pa.Table.from_batches(
         batch.select(["key", "value"]) for file in manifest.files for batch in read_rows(f"{folder}/deep/{file.path}")
     ).combine_chunks()
     columns: list[Any] = [rows.column(name).chunk(0) for name in ("key", "value")]
-    return ServedStore(folder, manifest, feed, *columns)
+    return ServedStore(folder, location, manifest, feed, *columns)
 
 
 def updates_of(
@@ -172,7 +178,7 @@ def updates_of(
     return {partition: take(records, mine) for partition, mine in parts.items() if mine.size}
 
 
-def append_updates(store: ServedStore, log: EmbeddedLog, count: int, random: np.random.Generator) -> None:
+def append_updates(store: ServedStore, log: Log, count: int, random: np.random.Generator) -> None:
     """Append so many updates of random keys."""
     for first in range(0, count, _APPENDED_AT_ONCE):
         chosen = random.integers(0, len(store.keys), min(_APPENDED_AT_ONCE, count - first))

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from anew.api.models import LogLocation
 from anew.core.admission import admit, with_hashes
-from anew.core.arrow import bytes_list
-from anew.core.feed import Feed, PositionMap
+from anew.core.arrow import bytes_list, replaced
+from anew.core.feed import Feed, Feeds, PositionMap
 from anew.core.ledger import Entry, Ledger
 from anew.core.partition import XxHash64Partitioner
 from anew.core.plan import Plan
@@ -26,7 +26,7 @@ from anew.core.store import RebuildKind, Store, StoreConfig
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
-from anew.log.interface import TopicPartition, TopicSpec
+from anew.log.interface import APPEND_RECORDS, Log, TopicSpec, topic_partition
 from anew.segments.basefile import BaseFileWriter
 from anew.segments.layout import attempt_path, manifest_path
 from anew.segments.manifest import Manifest, SubPartition
@@ -61,6 +61,11 @@ class BenchStore:
     def feed(self) -> Feed:
         """The store's one feed."""
         return self.store.feeds[0]
+
+    @property
+    def feeds(self) -> Feeds:
+        """Its feed with the schemas of its values."""
+        return Feeds(self.store.feeds, tuple(self.store.schemas))
 
     def plan(self, path: Literal["general", "copartitioned"], partitions: int) -> Plan:
         """The plan of a repush of everything into so many partitions, on the path that is named."""
@@ -171,15 +176,18 @@ def batch_rows(keys: pa.BinaryArray, values: pa.BinaryArray) -> pa.RecordBatch:
     return with_hashes(pa.RecordBatch.from_pydict(columns, schema=ROWS))
 
 
-def append_all(log: EmbeddedLog, feed: Feed, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
-    """Append records to the feed partitions that their keys belong to, in order."""
+def append_all(log: Log, feed: Feed, keys: pa.BinaryArray, values: pa.BinaryArray, schema_id: int = 1) -> None:
+    """Append records to the feed partitions that their keys belong to, in order, as the feed's own fabric would."""
+    origin, field = pa.scalar(bytes.fromhex(feed.origin), pa.binary()), APPEND_RECORDS.field("origin")
     partitions = XxHash64Partitioner(feed.partitions).of_all(keys)
     for partition in range(feed.partitions):
         mine = (partitions == partition).nonzero()[0]
         for first in range(0, mine.size, _STEP_RECORDS):
             chosen = mine[first : first + _STEP_RECORDS]
             records = append_records(bytes_list(taken(keys, chosen)), bytes_list(taken(values, chosen)))
-            log.append(topic_partition(feed, partition), records)
+            records = records.set_column(1, field, pa.repeat(origin, records.num_rows))
+            schemas: pa.Array[Any] = pa.array(np.full(chosen.size, schema_id, np.int32))
+            log.append(topic_partition(feed, partition), replaced(records, "schema_id", schemas))
 
 
 def taken(column: pa.BinaryArray, indices: npt.NDArray[np.int64]) -> pa.BinaryArray:
@@ -187,11 +195,6 @@ def taken(column: pa.BinaryArray, indices: npt.NDArray[np.int64]) -> pa.BinaryAr
     taken: Any = column.take(indices)
     result: pa.BinaryArray = taken
     return result
-
-
-def topic_partition(feed: Feed, partition: int) -> TopicPartition:
-    """A partition of the feed's topic."""
-    return TopicPartition(feed.topic, feed.topic_uid, partition)
 
 
 def feed_rows(bench: BenchStore) -> Iterator[pa.RecordBatch]:
@@ -203,5 +206,5 @@ def feed_rows(bench: BenchStore) -> Iterator[pa.RecordBatch]:
         while offset < end:
             read = log.read(at, offset, _STEP_RECORDS)
             offset = read.next_offset
-            yield with_hashes(admit(bench.feed, partition, 0, read.records).rows)
+            yield with_hashes(admit(bench.feed, partition, 0, read.records, bench.store.schemas).rows)
     log.close()

@@ -11,14 +11,17 @@ import pytest
 import structlog
 from pyspark.sql import SparkSession
 
+from anew.brokers.cluster import Brokers
+from anew.brokers.configuration import BrokerSettings
+from tests.brokers import running_brokers
 from tests.java import options
 from tests.minio import MinioServer, running_minio
 from tests.postgresql import PostgresServer, running_server
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", options())
 
-TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster", "crash")
-_WITH_PROCESSES, _LONGEST_SECONDS = ("cluster", "crash"), 300
+TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster", "crash", "kafka")
+_WITH_PROCESSES, _LONGEST_SECONDS = ("cluster", "crash", "kafka"), 300
 """A command starts an interpreter, and often a JVM: on a slow machine half a dozen of them take minutes."""
 _HERE = Path(__file__).parent
 
@@ -82,3 +85,17 @@ def minio() -> Iterator[MinioServer]:
     """The one S3 server of a test run; each test makes buckets of its own on it."""
     with running_minio() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def brokers() -> Iterator[Brokers]:
+    """The one Kafka broker of a test run; each test makes topics of its own on it, and leaves it running."""
+    with running_brokers() as running:
+        yield running.cluster
+
+
+@pytest.fixture
+def three_brokers() -> Iterator[Brokers]:
+    """Three Kafka brokers of the test's own, which it may kill."""
+    with running_brokers(BrokerSettings(3)) as running:
+        yield running.cluster

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 from tests import server_guard
 
 _START_SECONDS = 60.0
@@ -80,6 +82,12 @@ class PortServer(Guarded, ABC):
     """A server that listens on a free port of this machine, and keeps it when it starts again."""
 
     port = 0
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        (server,) = psutil.Process(self.guard_pid).children()
+        return int(server.pid)
 
     def start(self) -> None:
         """Start the server and wait until it answers.

@@ -17,7 +17,7 @@ import pyspark
 
 from tests.needs import cache_folder
 
-_BRIEFLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+BRIEFLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that ends before its second compiler has paid off takes half the processor time without it."""
 _QUIETLY = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """What an archive does not fit is run without it: that is not worth a word among a command's."""
@@ -26,7 +26,7 @@ _MAKING_SECONDS = 300
 
 def options() -> str:
     """The options of every JVM of the tests; they are good, although slower, while there is no archive."""
-    return f"{_BRIEFLY} {_QUIETLY} -XX:SharedArchiveFile={_archive()}"
+    return f"{BRIEFLY} {_QUIETLY} -XX:SharedArchiveFile={_archive()}"
 
 
 def make_archive() -> str:
@@ -37,7 +37,7 @@ def make_archive() -> str:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         made = Path(folder) / archive.name
-        noting = f"{_BRIEFLY} {_QUIETLY} -XX:ArchiveClassesAtExit={made}"
+        noting = f"{BRIEFLY} {_QUIETLY} -XX:ArchiveClassesAtExit={made}"
         done = subprocess.run(
             [sys.executable, "-m", "tests.spark.loading", folder],
             env={**os.environ, "SPARK_SUBMIT_OPTS": noting},
@@ -59,7 +59,7 @@ def _archive() -> Path:
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     binary = Path(java or "java").resolve()
     when = binary.stat().st_mtime_ns if java else 0
-    made_for = f"{binary} {when} {pyspark.__file__} {pyspark.__version__} {_BRIEFLY}"
+    made_for = f"{binary} {when} {pyspark.__file__} {pyspark.__version__} {BRIEFLY}"
     return cache_folder() / f"classes-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}.jsa"
 
 

@@ -5,26 +5,23 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 import secrets
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import botocore.session
-import psutil
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.guarded import PortServer
-from tests.needs import cache_folder, missing
+from tests.needs import cache_folder, made_once, missing
 
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 _MODULE = f"github.com/minio/minio@{VERSION}"
@@ -49,12 +46,6 @@ class MinioServer(PortServer):
     def url(self) -> str:
         """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """The process id of the server."""
-        (server,) = psutil.Process(self.guard_pid).children()
-        return int(server.pid)
 
     def environment(self, url: str | None = None) -> dict[str, str]:
         """What a process needs in its environment to use the server, or another way to it."""
@@ -113,30 +104,28 @@ def build() -> str:
     go = shutil.which("go")
     if go is None:
         return f"install {_GO}"
-    binary.parent.mkdir(parents=True, exist_ok=True)
-    with (binary.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if binary.exists():
-            return ""
-        with tempfile.TemporaryDirectory(dir=binary.parent) as folder:
-            environment = {**os.environ, "CGO_ENABLED": "0", "GOBIN": folder, "GOFLAGS": "-mod=mod"}
-            try:
-                done = subprocess.run(
-                    [go, "install", "-trimpath", "-ldflags", "-s -w", _MODULE],
-                    env=environment,
-                    cwd=folder,
-                    capture_output=True,
-                    text=True,
-                    timeout=_BUILD_SECONDS,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return f"it was not built within {_BUILD_SECONDS} s"
-            if done.returncode != 0:
-                lines = done.stderr.strip().splitlines()
-                return f"it cannot be built with {_GO}: {lines[-1] if lines else 'go says nothing'}"
-            (Path(folder) / "minio").replace(binary)
-    return ""
+
+    def compile_in(folder: Path) -> str:
+        environment = {**os.environ, "CGO_ENABLED": "0", "GOBIN": str(folder), "GOFLAGS": "-mod=mod"}
+        try:
+            done = subprocess.run(
+                [go, "install", "-trimpath", "-ldflags", "-s -w", _MODULE],
+                env=environment,
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=_BUILD_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"it was not built within {_BUILD_SECONDS} s"
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines()
+            return f"it cannot be built with {_GO}: {lines[-1] if lines else 'go says nothing'}"
+        (folder / "minio").rename(folder / "made")
+        return ""
+
+    return made_once(binary, compile_in)
 
 
 @contextmanager

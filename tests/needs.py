@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +21,28 @@ def missing(what: str, hint: str) -> NoReturn:
     if "true" in (os.environ.get(COMPLETE), os.environ.get("CI")):
         pytest.fail(f"{line}; no test may be skipped, because {COMPLETE} or CI is true", pytrace=False)
     pytest.skip(line)
+
+
+def made_once(target: Path, make: Callable[[Path], str]) -> str:
+    """Make something for this machine, unless it is there; any number of processes may ask at once.
+
+    Args:
+        target: Where it is to be.
+        make: Makes it as ``made`` in a folder that it is given; returns why that cannot be, in a line, or nothing.
+
+    Returns:
+        What ``make`` says.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.exists():
+            return ""
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            said = make(Path(folder))
+            if not said:
+                (Path(folder) / "made").rename(target)
+            return said
 
 
 def cache_folder() -> Path:

@@ -5,10 +5,25 @@ from __future__ import annotations
 import os
 
 _FIRST = 7810
-_OF_ONE_WORKER = 100
+_OF_ONE_WORKER = 160
 _OF_ONE_CLUSTER = 10
 """The controller's port, and those after it for the nodes."""
-_CLUSTERS = ("shared", "lone", "docs", "security", "demo", "crashing", "full", "never started")
+_CLUSTERS = (
+    "shared",
+    "lone",
+    "docs",
+    "security",
+    "demo",
+    "crashing",
+    "full",
+    "never started",
+    "kafka",
+    "kafka demo",
+    "kafka faults",
+    "kafka registry",
+    "tables demo",
+    "tables crashing",
+)
 
 
 def port_of(cluster: str) -> int:

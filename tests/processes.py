@@ -9,6 +9,14 @@ import psutil
 _GONE_SECONDS = 30
 
 
+def gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has waited for yet has."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def kill_family(pid: int) -> None:
     """SIGKILL to a process and everything that it started; nothing when it is gone."""
     with suppress(psutil.NoSuchProcess):

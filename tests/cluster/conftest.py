@@ -23,7 +23,7 @@ def anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anew]:
     """A running cluster of two nodes, shared by the tier; each test makes stores of its own."""
     home = tmp_path_factory.mktemp("cluster") / "home"
     anew = Anew(
-        home, {"ANEW_PORT": str(port_of("shared")), "ANEW_LEASE_SECONDS": "6", "ANEW_RECLAIM_GRACE_SECONDS": "2"}
+        home, {"ANEW_PORT": str(port_of("shared")), "ANEW_LEASE_SECONDS": "15", "ANEW_RECLAIM_GRACE_SECONDS": "2"}
     )
     anew.done("up", "--detach", "--nodes", "2")
     try:

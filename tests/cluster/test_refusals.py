@@ -30,7 +30,7 @@ def store(anew: Anew) -> str:
         (("store", "create", "other", "--key-schema", "@no.avsc", "--value-schema", "int"), 2, "no_schema_file"),
         (("store", "update", "refusing", "--set", "partitons=2"), 2, "unknown_setting"),
         (("store", "update", "refusing", "--set", "partitions=many"), 2, "bad_setting"),
-        (("store", "update", "refusing", "--set", "transport=log"), 2, "not_supported_yet"),
+        (("store", "update", "refusing", "--set", "active_fabric=dc-0"), 2, "not_supported_yet"),
         (("store", "update", "refusing", "--set", "amplification_factor=0"), 2, "bad_setting"),
         (("store", "update", "refusing", "--set", "amplification_factor=65"), 2, "bad_setting"),
         (("store", "update", "refusing", "--set", "partitioner=no.such.module:Placing"), 2, "bad_partitioner"),

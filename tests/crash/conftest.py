@@ -37,7 +37,7 @@ def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashing]:
     halts = Halts(tmp_path_factory.mktemp("halts"))
     settings = {
         "ANEW_PORT": str(_PORT),
-        "ANEW_LEASE_SECONDS": "6",
+        "ANEW_LEASE_SECONDS": "10",
         "ANEW_NODE_ALIVE_SECONDS": "3",
         "ANEW_NODE_LOST_SECONDS": "8",
         "ANEW_RECLAIM_GRACE_SECONDS": "1",

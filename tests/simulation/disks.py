@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +11,17 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim
+from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize
+from anew.core.admission import Rejection
 from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.segment import Segment, StaleSegment
+from anew.core.tables.table import Table
 from anew.deepstore.interface import DeepStore, StoredFile
-from anew.log.interface import Appended, Log, LogRead, Offsets, TopicPartition, TopicSpec
+from anew.log.interface import Appended, Log, LogRead, Offsets, SetAside, TopicPartition, TopicSpec
 from anew.testing.memory.catalog import MemoryCatalog
 from tests.simulation.network import THE_LOG, Called, Network
 from tests.simulation.world import ProcessDied
@@ -46,9 +51,9 @@ class FarLog:
         """Reach a log."""
         self._network, self._log, self._watch = network, log, watch
 
-    def create_topic(self, spec: TopicSpec) -> None:
+    def create_topic(self, spec: TopicSpec) -> TopicSpec:
         """See `Log.create_topic`."""
-        self._act(lambda: self._log.create_topic(spec))
+        return self._act(lambda: self._log.create_topic(spec))
 
     def set_open(self, spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
         """See `Log.set_open`."""
@@ -68,9 +73,9 @@ class FarLog:
         self._watch.acknowledged(at, appended, records)
         return appended
 
-    def read(self, at: TopicPartition, offset: int, max_records: int) -> LogRead:
+    def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
         """See `Log.read`."""
-        return self._network.outside(_LOG_READ, lambda: self._log.read(at, offset, max_records))
+        return self._network.outside(_LOG_READ, lambda: self._log.read(at, offset, max_records, end))
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""
@@ -89,13 +94,17 @@ class FarLog:
 
         self._act(act)
 
+    def set_aside(self, at: TopicPartition, letters: Sequence[SetAside], to: TopicPartition) -> int:
+        """See `Log.set_aside`."""
+        return self._network.outside(_LOG_ACT, lambda: self._log.set_aside(at, letters, to))
+
     def close(self) -> None:
         """See `Log.close`."""
 
-    def _act(self, act: Callable[[], None]) -> None:
+    def _act(self, act: Callable[[], _T]) -> _T:
         # Only an append can have an unknown outcome; all else is done again by whoever wants it.
         try:
-            self._network.outside(_LOG_ACT, act)
+            return self._network.outside(_LOG_ACT, act)
         except OutcomeUnknown as error:
             raise Unreachable("log_unreachable", error.message) from error
 
@@ -275,13 +284,69 @@ class FarCatalog:
         """See `Catalog.flags`."""
         return self._read(self._catalog.flags)
 
-    def dead_letter_counts(self) -> dict[str, int]:
+    def dead_letter_counts(self, *, waiting: bool = False) -> dict[str, int]:
         """See `Catalog.dead_letter_counts`."""
-        return self._read(self._catalog.dead_letter_counts)
+        return self._read(lambda: self._catalog.dead_letter_counts(waiting=waiting))
+
+    def waiting_dead_letters(self, store_uid: str, limit: int) -> list[Rejection]:
+        """See `Catalog.waiting_dead_letters`."""
+        return self._read(lambda: self._catalog.waiting_dead_letters(store_uid, limit))
 
     def history(self, subject: str | None, limit: int) -> list[Operation]:
         """See `Catalog.history`."""
         return self._read(lambda: self._catalog.history(subject, limit))
+
+    def put_table_rebuild(self, rebuild: TableRebuild, fence: int) -> None:
+        """See `Catalog.put_table_rebuild`."""
+        self._network.outside(_COMMIT, lambda: self._catalog.put_table_rebuild(rebuild, fence))
+
+    def table(self, name: str) -> Table | None:
+        """See `Catalog.table`."""
+        return self._read(lambda: self._catalog.table(name))
+
+    def table_by_uid(self, uid: str) -> Table | None:
+        """See `Catalog.table_by_uid`."""
+        return self._read(lambda: self._catalog.table_by_uid(uid))
+
+    def tables(self) -> list[Table]:
+        """See `Catalog.tables`."""
+        return self._read(self._catalog.tables)
+
+    def deleted_tables(self) -> list[Table]:
+        """See `Catalog.deleted_tables`."""
+        return self._read(self._catalog.deleted_tables)
+
+    def table_config(self, config_hash: str) -> SegmentConfig | None:
+        """See `Catalog.table_config`."""
+        return self._read(lambda: self._catalog.table_config(config_hash))
+
+    def segment(self, table_uid: str, name: str) -> Segment | None:
+        """See `Catalog.segment`."""
+        return self._read(lambda: self._catalog.segment(table_uid, name))
+
+    def segments(self, table_uid: str, names: Collection[str] | None = None) -> list[Segment]:
+        """See `Catalog.segments`."""
+        return self._read(lambda: self._catalog.segments(table_uid, names))
+
+    def stale_segments(self, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
+        """See `Catalog.stale_segments`."""
+        return iter(self._read(lambda: list(self._catalog.stale_segments(table_uid, wanted))))
+
+    def table_size(self, table_uid: str) -> TableSize:
+        """See `Catalog.table_size`."""
+        return self._read(lambda: self._catalog.table_size(table_uid))
+
+    def table_rebuild(self, rebuild_id: str) -> TableRebuild | None:
+        """See `Catalog.table_rebuild`."""
+        return self._read(lambda: self._catalog.table_rebuild(rebuild_id))
+
+    def table_rebuilds(self, *, table_uid: str | None, running_only: bool) -> list[TableRebuild]:
+        """See `Catalog.table_rebuilds`."""
+        return self._read(lambda: self._catalog.table_rebuilds(table_uid=table_uid, running_only=running_only))
+
+    def segments_done(self, rebuild_id: str) -> list[Done]:
+        """See `Catalog.segments_done`."""
+        return self._read(lambda: self._catalog.segments_done(rebuild_id))
 
     def close(self) -> None:
         """See `Catalog.close`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 
@@ -20,11 +21,13 @@ from anew.core.partition import sub_partitions_of
 from anew.core.rebuild import Rebuild, RebuildStatus
 from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus
 from anew.log.interface import Appended, TopicPartition
-from anew.segments.basefile import read_rows
+from anew.log.open import no_clock
+from anew.segments.base import BaseReader
 from anew.segments.layout import version_path
 from anew.segments.manifest import parse_manifest
 from anew.testing.builders import FABRIC, VALUE_SCHEMA
 from anew.testing.memory.catalog import Tables
+from anew.testing.memory.log import MemoryLog
 from tests.simulation.oracle import Account, Oracle
 from tests.simulation.parts import SKEW_LIMIT_MS, Machines, NodePart
 
@@ -277,6 +280,8 @@ class Invariants:
             if version.statuses.get(FABRIC) not in SERVABLE or version.manifest is None:
                 continue
             missing = [path for path in self._files(version) if self.machines.real_deep_store.stat(path) is None]
+            present = {topic.spec.uid for topic in self.machines.topics.present.values()}
+            missing += [topic.name for topic in version.topics.values() if topic.uid not in present]
             if missing:
                 self.breach("files are there", f"{version.name_in(store.name)} lacks {missing} (R15)")
             elif (store.uid, version.number) not in self._checked_bases:
@@ -284,18 +289,17 @@ class Invariants:
                 self._check_base(store, version)
 
     def _check_base(self, store: Store, version: Version) -> None:
-        """The sealed files hold just what they must, time by time (2.2, R6, R11, R12, R19)."""
+        """The sealed base holds just what it must, time by time (2.2, R6, R11, R12, R19, R23)."""
         assert version.manifest is not None
         real = self.machines.real_deep_store
         manifest = parse_manifest(real.get(version.manifest.path), version.manifest)
         found: dict[bytes, tuple[int, bool]] = {}
-        for file in manifest.files:
-            with real.open(file.path) as opened:
-                for rows in read_rows(opened):
-                    for row in rows.select(["key", "time", "value"]).to_pylist():
-                        if row["key"] in found:
-                            self.breach("base", f"{row['key']!r} twice in {version.name_in(store.name)}")
-                        found[row["key"]] = (row["time"], row["value"] is None)
+        base = BaseReader(real, lambda: MemoryLog(self.machines.topics, clock=no_clock))
+        for rows in chain.from_iterable(base.rows(part) for part in manifest.parts):
+            for row in rows.select(["key", "time", "value"]).to_pylist():
+                if row["key"] in found:
+                    self.breach("base", f"{row['key']!r} twice in {version.name_in(store.name)}")
+                found[row["key"]] = (row["time"], row["value"] is None)
         cells = self.oracle.base(store.uid, version.number)
         expected = {key: (cell.stamp.time_ms, cell.tombstone) for key, cell in cells.items()}
         if found != expected:
@@ -459,7 +463,12 @@ class Invariants:
         left = [stored.path for stored in self.machines.real_deep_store.list("stores") if stored.path not in owned]
         if left:
             self.breach("nothing is left behind", f"{left[:4]}")
-        live = {f.topic_uid for s in tables.stores.values() if s.deleted_at_ms is None for f in s.feeds}
+        stores = [store for store in tables.stores.values() if store.deleted_at_ms is None]
+        live = {feed.topic_uid for store in stores for feed in store.feeds}
+        made = {f"dead_letter_topic/{store.uid}/{FABRIC}" for store in stores}
+        live |= {uid for flag, uid in tables.flags.items() if flag in made}
+        kept = [v for store in stores for v in store.versions if v.statuses.get(FABRIC) in SERVABLE]
+        live |= {topic.uid for version in kept for topic in version.topics.values()}
         lost = [topic.spec.name for topic in self.machines.topics.present.values() if topic.spec.uid not in live]
         if lost:
             self.breach("nothing is left behind", f"topics {lost}")

@@ -140,7 +140,7 @@ class Machines:
         def deep_store(_root_uri: str) -> FarDeepStore:
             return FarDeepStore(self.network, self.real_deep_store, self.on_delete)
 
-        def log(_kind: str, _address: str, *, clock: Callable[[], int], **_options: Any) -> FarLog:
+        def log(_location: object, *, clock: Callable[[], int], **_options: Any) -> FarLog:
             return self.log(clock)
 
         return {open_deep_store: deep_store, open_log: log}

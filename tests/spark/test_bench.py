@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from anew.core.errors import AnewError, Unreachable
 from anew.spark.session import SparkSession
 from bench.__main__ import BENCHES, main
 from bench.measuring import Claim, exponent
+from tests.needs import missing
 
 
 @pytest.mark.parametrize("name", BENCHES)
@@ -20,6 +23,10 @@ def test_a_bench_ends_with_its_outcome(
     """With ``--json`` the last line holds the machine, versions, date, seed, repetitions, each size's figures, how they
     grow, and each claim with its target; nothing is left behind."""
     assert spark_started is not None  # the benches use the session that runs
+    try:
+        BENCHES[name].check()
+    except AnewError as error:
+        missing("Kafka", " ".join(str(error).split()))
     assert main([name, "--quick", "--json", "--folder", str(tmp_path)]) == 0
     outcome = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (outcome["bench"], outcome["seed"] > 0) == (name, True)
@@ -43,6 +50,22 @@ def _check_size(found: dict[str, Any]) -> None:
         assert 0 < side["min_seconds"] <= side["median_seconds"] <= side["max_seconds"]
         assert side["per_second"] > 0
     assert all(value > 0 for value in found["values"].values())
+
+
+def test_a_bench_that_the_machine_lacks_something_for_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line names the bench and what is missing; of several benches the others run."""
+
+    def lacks() -> None:
+        raise Unreachable("maven_missing", "there is no Maven", found="no mvn on the PATH", expected="Maven")
+
+    monkeypatch.setitem(BENCHES, "kafka-scan", replace(BENCHES["kafka-scan"], check=lacks))
+    assert main(["kafka-scan", "--quick"]) == Unreachable.exit_code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("kafka-scan: skipped, because something is missing: there is no Maven;")
+    assert len(said.err.splitlines()) == 1
 
 
 def test_benches_are_listed_with_their_targets(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,13 +11,16 @@ import pyarrow as pa
 import pytest
 
 from anew.codec.compression import compressor
-from anew.core.copartition import MOST_RECORDS_OF_A_TASK, feed_splits, groups_of
+from anew.core.copartition import feed_splits, groups_of
 from anew.core.errors import Failed
+from anew.core.feed import Feeds
 from anew.core.plan import LogSplit
+from anew.log import through
 from anew.log.interface import LOG_RECORDS, LogRead
-from anew.spark import logsource
 from anew.spark.frames import SCANNED, Kind
+from anew.spark.logsource import scan_split
 from anew.spark.mergewrite import MergeTask, _Merge
+from anew.spark.outputs import BaseTarget
 from anew.spark.shuffle import Destination, packed
 from anew.testing.builders import FABRIC, ORIGIN, a_config, a_feed
 
@@ -53,7 +56,7 @@ def test_a_hot_key_costs_no_memory(tmp_path: Path) -> None:
     plain, peak_bytes = compressor("none"), []
     for count in (100_000, 1_000_000):
         config = a_config(partitions=1).frozen
-        task = MergeTask(str(tmp_path), f"d{count}", config, plain, plain, {1: f"{FABRIC}/flights_rt#1"})
+        task = MergeTask(BaseTarget(str(tmp_path), f"d{count}"), config, plain, plain, {1: f"{FABRIC}/flights_rt#1"})
         before, peaks = pa.total_allocated_bytes(), list[int]()
         report = _Merge(task, 0, "t0").run(_updates(count, peaks))
         assert (report.ledger.read.count, report.ledger.superseded.count) == (count, count - 1)
@@ -61,30 +64,30 @@ def test_a_hot_key_costs_no_memory(tmp_path: Path) -> None:
     assert peak_bytes[1] <= peak_bytes[0] * 1.1 + 1_000_000
 
 
-@pytest.mark.case("stores:C7")
-def test_a_task_sorts_only_so_many_feed_records_itself() -> None:
-    """Beyond the limit the records of a hot feed partition are shuffled, where Spark's sort may spill."""
+@pytest.mark.case("stores:B7")
+def test_a_task_reads_only_so_many_feed_records_itself() -> None:
+    """Beyond the plan's limit the records of a hot feed partition are shuffled, read by several tasks."""
     feed, config = a_feed(partitions=4), a_config(partitions=4).frozen
     groups = groups_of(config, config)
-    for count, alone in ((MOST_RECORDS_OF_A_TASK, True), (MOST_RECORDS_OF_A_TASK + 1, False)):
+    for count, alone in ((1_000, True), (1_001, False)):
         ranges = [LogSplit(feed=feed.id, partition=1, begin=0, end=count)]
-        assert (feed_splits(groups, config, (feed,), ranges) is not None) == alone
+        assert (feed_splits(groups, config, (feed,), ranges, 1_000) is not None) == alone
 
 
 class _StalledLog:
     """A log that has nothing to give although its end was said to lie further on."""
 
-    def read(self, _at: Any, offset: int, _max_records: int) -> LogRead:
+    def read(self, _at: Any, offset: int, _max_records: int, _end: int | None = None) -> LogRead:
         return LogRead(pa.RecordBatch.from_pylist([], schema=LOG_RECORDS), offset)
 
 
 @pytest.mark.case("stores:B6", "stores:B4")
 def test_a_log_that_gives_nothing_is_an_error_and_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan that gets nothing before its end fails after the deadline; a missing answer is never read as empty."""
-    monkeypatch.setattr(logsource, "_STALL_SECONDS", 0.2)
+    monkeypatch.setattr(through, "_STALL_SECONDS", 0.2)
     feed = a_feed()
     split = LogSplit(feed=feed.id, partition=0, begin=5, end=9)
     log: Any = _StalledLog()
     with pytest.raises(Failed, match="cannot be read to its end") as caught:
-        list(logsource.scan_split(log, feed, split, 0))
+        list(scan_split(log, Feeds((feed,), (1,)), split, 0))
     assert (caught.value.code, caught.value.expected) == ("log_stalled", "records up to 9")

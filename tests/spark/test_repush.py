@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from anew.core.errors import Failed
 from anew.core.feed import PositionMap
 from anew.core.hashing import row_hashes, total
 from anew.core.merge import Cell
@@ -102,7 +103,7 @@ def test_no_task_reads_more_than_it_may(make_world: Callable[..., World], max_re
     plan = world.repush_plan(max_records)
     assert len(plan.splits.ranges) == splits
     source = world.place("x").source_log
-    scan = plan_scan(plan, world.deep_store, source, None, world.store.feeds, cores=2)
+    scan = plan_scan(plan, world.deep_store, source, None, world.feeds, cores=2)
     counts = _scanned(scan)
     assert sum(counts) == 1_006
     assert max(counts) <= max_records
@@ -118,7 +119,16 @@ def test_a_task_reads_about_the_limit_of_the_base(make_world: Callable[..., Worl
     location = world.place("x").source_log
     for limit, fewest, most, tasks in ((1_000, 3, 1_000, 6), (1, 6, 600, 6)):
         plan = world.repush_plan(limit)
-        counts = _scanned(plan_scan(plan, world.deep_store, location, manifest, world.store.feeds, cores=2))
+        counts = _scanned(
+            plan_scan(
+                plan,
+                world.deep_store,
+                location,
+                manifest,
+                world.feeds,
+                cores=2,
+            )
+        )
         assert sum(counts) == 3_000
         assert fewest <= len(counts) <= tasks
         assert max(counts) <= most
@@ -234,3 +244,17 @@ def test_another_partition_count_moves_every_key(make_world: Callable[..., World
         assert {XxHash64Partitioner(8).of(key) for key, _ in pairs} == {partition}
         assert [key for key, _ in pairs] == sorted(key for key, _ in pairs)
     assert world.cells(manifest) == base
+
+
+@pytest.mark.case("rules:R21")
+def test_a_value_of_an_unknown_schema_waits_to_be_decided(make_world: Callable[..., World]) -> None:
+    """A scan that meets one fails and says so; once it was decided against, it is skipped and counted."""
+    world = make_world(rt_partitions=1)
+    world.base({_K: _batch(b"base")})
+    offset = world.write(_K, b"unknown", schema_id=77)
+    with pytest.raises(Failed, match=f"names a schema that is not known; found: schema id 77 at offset {offset}"):
+        world.repush()
+    settled = world.store.feeds[0].with_settled(0, offset + 1, world.store.newest_schema_id)
+    world.store = world.store.model_copy(update={"feeds": (settled,)})
+    manifest = world.repush()
+    assert (world.values(manifest), manifest.ledger.skipped.count) == ({_K: b"base"}, 1)

@@ -26,8 +26,8 @@ from anew.deepstore.open import open_deep_store
 from anew.segments.basefile import BaseFileWriter, read_rows
 from anew.spark import build, shuffle
 from anew.spark.frames import Kind, report_row
-from anew.spark.mergewrite import merge_and_write
 from anew.spark.shuffle import Destination, packed
+from tests.spark.dying import dying_once
 from tests.spark.world import World
 
 Fault = Callable[[pa.RecordBatch], list[pa.RecordBatch]]
@@ -189,24 +189,11 @@ def test_a_retried_task_counts_once(
 ) -> None:
     """A task that dies after it has written is tried again: its first file is an orphan, its result counts once."""
     world = _filled(make_world)
-    flag = str(tmp_path / "died")
-
-    def dying_once(task: Any) -> Any:
-        whole = merge_and_write(task)
-
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            reports = list(whole(batches))
-            if not Path(flag).exists():
-                Path(flag).touch()
-                raise OSError("the executor is gone")
-            yield from reports
-
-        return run
-
-    monkeypatch.setattr(build, "merge_and_write", dying_once)
+    flag = tmp_path / "died"
+    monkeypatch.setattr(build, "merge_and_write", dying_once(flag))
     plan = world.repush_plan()
     built, directory = world.build_repush(plan)
-    assert Path(flag).exists()
+    assert flag.exists()
     assert built.ledger.counts()["written"] == 80
     named = {file.path for part in built.sub_partitions for file in part.files}
     assert len(set(world.files(directory)) - named) >= 1

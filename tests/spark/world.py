@@ -17,7 +17,7 @@ from anew.api.http import ControllerClient
 from anew.api.models import ClusterInfo, LogLocation
 from anew.core.admission import admit, with_hashes
 from anew.core.arrow import replaced
-from anew.core.feed import NOWHERE, FeedPartition, PositionMap
+from anew.core.feed import NOWHERE, FeedPartition, Feeds, PositionMap
 from anew.core.ledger import Entry, Ledger
 from anew.core.merge import Cell
 from anew.core.partition import XxHash64Partitioner
@@ -26,7 +26,7 @@ from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush
 from anew.core.properties import RepushProperties
 from anew.core.reduce import sort_rows
 from anew.core.rows import ROWS
-from anew.core.store import RebuildKind, Store, VersionStatus
+from anew.core.store import RebuildKind, Store, VersionStatus, VersionTopic
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import TopicPartition, TopicSpec
@@ -35,11 +35,13 @@ from anew.rebuild.codecs import write_dictionary
 from anew.rebuild.inputs import PushRequest, find_input
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import LogObserver
-from anew.segments.basefile import BaseFileWriter, read_rows
+from anew.segments.base import BaseReader
+from anew.segments.basefile import BaseFileWriter
 from anew.segments.dictionary import codec_of
 from anew.segments.layout import attempt_path, manifest_path
 from anew.segments.manifest import BaseFile, Manifest, SubPartition
 from anew.spark.build import Built, Place
+from anew.spark.outputs import BaseTarget
 from anew.spark.session import SparkSession
 from anew.testing.builders import FABRIC, a_config, a_feed, a_store, a_version, append_records, cells_of
 from anew.testing.clock import NOON_MS, ManualClock
@@ -66,11 +68,20 @@ class World:
     # -- the log -----------------------------------------------------------------------------------------------------
 
     def write(
-        self, key: bytes, value: bytes | None, written_ms: int | None = None, partition: int | None = None
+        self,
+        key: bytes,
+        value: bytes | None,
+        written_ms: int | None = None,
+        partition: int | None = None,
+        schema_id: int = 1,
     ) -> int:
         """Append one record where its key belongs, or where it is told to; its offset."""
         at = XxHash64Partitioner(self.feed.partitions).of(key) if partition is None else partition
-        return self.log.append(self.topic_partition(at), append_records([key], [value], [written_ms])).first_offset
+        records = append_records([key], [value], [written_ms])
+        if value is not None:
+            schemas: Any = pa.array([schema_id], pa.int32())
+            records = replaced(records, "schema_id", schemas)
+        return self.log.append(self.topic_partition(at), records).first_offset
 
     def tamper(self, partition: int, column: str, values: Mapping[int, int]) -> None:
         """Put times into records (by offset) that the embedded log itself would refuse, as another log may hold."""
@@ -87,6 +98,11 @@ class World:
         """A partition of the feed's topic."""
         return TopicPartition(self.feed.topic, self.feed.topic_uid, partition)
 
+    @property
+    def feeds(self) -> Feeds:
+        """The store's feeds with the schemas of its values."""
+        return Feeds(self.store.feeds, tuple(self.store.schemas))
+
     def ends(self) -> dict[FeedPartition, int]:
         """Where each feed partition ends now."""
         return {at: self.log.offsets(self.topic_partition(at.partition)).end for at in self.feed.feed_partitions()}
@@ -98,7 +114,7 @@ class World:
             first = start.get(at, 0)
             if stop > first:
                 read = self.log.read(self.topic_partition(at.partition), first, stop - first)
-                found += cells_of(admit(self.feed, at.partition, first, read.records).rows)
+                found += cells_of(admit(self.feed, at.partition, first, read.records, self.store.schemas).rows)
         return found
 
     # -- making versions ---------------------------------------------------------------------------------------------
@@ -117,7 +133,7 @@ class World:
     def build_repush(self, plan: Plan) -> tuple[Built, str]:
         """Run a repush's Spark stage; what it built and in which directory."""
         directory = f"d{next(self._directories)}"
-        building = Building(plan, self.store, self.cluster(), self.cluster(), directory)
+        building = self.building(plan, directory)
         return build(self.spark, building, self.lease(), LogObserver()).built, directory
 
     def repush(self, max_records: int = 5_000_000, path: str | None = None, **asked: Any) -> Manifest:
@@ -133,7 +149,7 @@ class World:
             Snapshot(self.store, self.ends(), {}, {}, None, self.clock()), found.push, found.bytes, NOWHERE
         )
         directory = f"d{next(self._directories)}"
-        building = Building(plan, self.store, self.cluster(), self.cluster(), directory)
+        building = self.building(plan, directory)
         return plan, build(self.spark, building, self.lease(), LogObserver()).built, directory
 
     def cluster(self) -> ClusterInfo:
@@ -149,10 +165,24 @@ class World:
         """Run and seal a full push; the new version becomes current."""
         return self.seal(*self.build_push(*inputs, key=key, **options))
 
+    def building(self, plan: Plan, directory: str) -> Building:
+        """What a plan's build works on, with the version topic where its base goes through one."""
+        topic = None
+        config = plan.target.config
+        if config.transport == "log":
+            name = f"{self.store.name}_v{plan.target.version}"
+            made = self.log.create_topic(TopicSpec(name, f"uid of {name}", config.sub_partitions))
+            topic = VersionTopic(name=name, uid=made.uid, ready=True)
+        return Building(plan, self.store, self.cluster(), self.cluster(), directory, topic)
+
+    def base_reader(self) -> BaseReader:
+        """Reads bases."""
+        return BaseReader(open_deep_store(self.deep_store), lambda: self.log)
+
     def place(self, directory: str) -> Place:
         """Source and target of a build."""
         location = LogLocation(kind="embedded", address=str(self.folder / "log"))
-        return Place(self.deep_store, location, self.deep_store, directory)
+        return Place(self.deep_store, location, BaseTarget(self.deep_store, directory))
 
     def base(
         self,
@@ -232,30 +262,27 @@ class World:
 
     def stored(self, manifest: Manifest) -> dict[int, list[tuple[bytes, Cell]]]:
         """Each partition's cells in the order of its files, values as they are stored."""
-        store = open_deep_store(self.deep_store)
+        base = self.base_reader()
         return {
-            part.partition: [
-                cell for file in part.files for rows in read_rows(store.absolute(file.path)) for cell in cells_of(rows)
-            ]
-            for part in manifest.sub_partitions
+            sub.partition: [cell for part in sub.parts for rows in base.rows(part) for cell in cells_of(rows)]
+            for sub in manifest.sub_partitions
         }
 
     def units(self, manifest: Manifest) -> dict[tuple[int, int], list[dict[str, Any]]]:
         """Each sub-partition's rows in the order of its files, as they lie there: hashes too."""
-        store = open_deep_store(self.deep_store)
+        base = self.base_reader()
         return {
-            (part.partition, part.sub_partition): [
-                row for file in part.files for rows in read_rows(store.absolute(file.path)) for row in rows.to_pylist()
+            (sub.partition, sub.sub_partition): [
+                row for part in sub.parts for rows in base.rows(part) for row in rows.to_pylist()
             ]
-            for part in manifest.sub_partitions
+            for sub in manifest.sub_partitions
         }
 
     def cells(self, manifest: Manifest) -> dict[bytes, Cell]:
         """All cells of a version, values decoded; no key comes twice."""
         codec = codec_of(open_deep_store(self.deep_store), manifest)
-        store = open_deep_store(self.deep_store)
-        paths = [store.absolute(file.path) for file in manifest.files]
-        pairs = [pair for path in paths for rows in read_rows(path) for pair in cells_of(rows)]
+        base = self.base_reader()
+        pairs = [pair for part in manifest.parts for rows in base.rows(part) for pair in cells_of(rows)]
         found = {key: _decoded(cell, codec.decompress) for key, cell in pairs}
         assert len(found) == len(pairs)
         return found

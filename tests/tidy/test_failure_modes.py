@@ -13,20 +13,23 @@ _CONTRACTS = _ROOT / "src" / "anew" / "testing"
 
 def _tests_of(path: Path) -> set[str]:
     """The tests of a file: functions, and ``Class::method`` for those of its classes, of a contract or their own."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    inherited = {
-        node.name: {f.name for f in node.body if isinstance(f, ast.FunctionDef)}
-        for file in _CONTRACTS.glob("*_contract.py")
-        for node in ast.parse(file.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    }
-    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            names = {f.name for f in node.body if isinstance(f, ast.FunctionDef)}
-            bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
-            found |= {f"{node.name}::{name}" for name in names.union(*(inherited.get(base, set()) for base in bases))}
-    return found
+    contracts = [node for file in _CONTRACTS.glob("*_contract.py") for node in _classes(file)]
+    methods: dict[str, set[str]] = {}
+    # A class comes after those that it builds on.
+    for node in [*contracts, *_classes(path)]:
+        bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+        own = {f.name for f in node.body if isinstance(f, ast.FunctionDef)}
+        methods[node.name] = own.union(*(methods.get(base, set()) for base in bases))
+    functions = {node.name for node in _tree(path).body if isinstance(node, ast.FunctionDef)}
+    return functions | {f"{node.name}::{name}" for node in _classes(path) for name in methods[node.name]}
+
+
+def _classes(path: Path) -> list[ast.ClassDef]:
+    return [node for node in _tree(path).body if isinstance(node, ast.ClassDef)]
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_each_failure_mode_has_its_test() -> None:

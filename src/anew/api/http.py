@@ -38,8 +38,25 @@ from anew.api.models import (
     UpdateStore,
 )
 from anew.api.security import NOBODY, Credentials
+from anew.api.tables import (
+    BeginTableRebuild,
+    CommitLoad,
+    CommitSegment,
+    CreateTable,
+    DropSegments,
+    FinishRebuild,
+    PlanRefresh,
+    ReadSegments,
+    ReloadTable,
+    TableSnapshot,
+    UpdateTable,
+)
 from anew.core.feed import PositionMap
 from anew.core.rebuild import Rebuild
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.plan import TablePlan
+from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.segment import Segment
 
 _KEEP_ALIVE_SECONDS = 2.0
 """Shorter than a server's own, so that a request is not sent on a connection that the server is just closing."""
@@ -146,15 +163,86 @@ class ControllerClient:
         """Go back to a version."""
         return self._row(_Call("POST", _path("stores", name, "rollback"), request, look_up=f"anew store show {name}"))
 
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def create_table(self, request: CreateTable) -> _Row:
+        """Make a table; its view."""
+        return self._row(_Call("POST", "/v1/tables", request, look_up=f"anew table show {request.name}"))
+
+    def tables(self) -> list[_Row]:
+        """The views of all tables."""
+        return self._rows(_Call("GET", "/v1/tables"))
+
+    def table(self, name: str) -> _Row:
+        """The view of one table."""
+        return self._row(_Call("GET", _path("tables", name)))
+
+    def update_table(self, name: str, request: UpdateTable) -> _Row:
+        """Change columns or settings; the table's view."""
+        return self._row(_Call("PATCH", _path("tables", name), request, look_up=f"anew table show {name}"))
+
+    def delete_table(self, name: str) -> _Row:
+        """Delete a table."""
+        return self._row(_Call("DELETE", _path("tables", name), look_up="anew table list"))
+
+    def segments(self, name: str, *, stale: bool = False) -> list[_Row]:
+        """The segments of a table, why they are stale, and who serves them."""
+        return self._rows(_Call("GET", _path("tables", name, "segments"), query={"stale": stale}))
+
+    def drop_segments(self, name: str, request: DropSegments) -> _Row:
+        """Take segments out of a table; its view."""
+        call = _Call("POST", _path("tables", name, "segments:delete"), request, look_up=f"anew table segments {name}")
+        return self._row(call)
+
+    def table_snapshot(self, name: str, *, segments: bool = False) -> TableSnapshot:
+        """A table as planners and readers need it."""
+        return self._as(TableSnapshot, _Call("GET", _path("tables", name, "snapshot"), query={"segments": segments}))
+
+    def reload_table(self, name: str, request: ReloadTable) -> _Row:
+        """Let nodes make their copies again; the table's view."""
+        return self._row(_Call("POST", _path("tables", name, "reload"), request, look_up=f"anew table segments {name}"))
+
+    def plan_refresh(self, name: str, request: PlanRefresh) -> TablePlan:
+        """What a refresh would do now."""
+        return self._as(TablePlan, _Call("POST", _path("tables", name, "refresh:plan"), request))
+
+    def config(self, config_hash: str) -> SegmentConfig:
+        """The configuration of a hash."""
+        return self._as(SegmentConfig, _Call("GET", _path("table-configs", config_hash)))
+
+    def begin_table_rebuild(self, request: BeginTableRebuild) -> TableRebuild:
+        """Begin what a plan of a table says."""
+        return self._as(TableRebuild, _Call("POST", "/v1/table-rebuilds", request, look_up="anew rebuild list"))
+
+    def resume_table_rebuild(self, rebuild_id: str, request: ResumeRebuild) -> TableRebuild:
+        """Take a rebuild of a table over whose driver is gone."""
+        return self._as(TableRebuild, self._of_rebuild(rebuild_id, "resume", request))
+
+    def read_segments(self, rebuild_id: str, request: ReadSegments) -> list[Segment]:
+        """What is there now of some segments of a rebuild's table."""
+        return self._as(list[Segment], self._of_rebuild(rebuild_id, "segments:read", request))
+
+    def commit_segment(self, rebuild_id: str, request: CommitSegment) -> Done:
+        """Say what became of a segment; repeating the same is the same."""
+        return self._as(Done, self._of_rebuild(rebuild_id, "segments:commit", request))
+
+    def commit_load(self, rebuild_id: str, request: CommitLoad) -> _Row:
+        """Make all segments of a load visible; repeating the same is the same."""
+        return self._row(self._of_rebuild(rebuild_id, "load", request))
+
+    def finish_rebuild(self, rebuild_id: str, request: FinishRebuild) -> _Row:
+        """End a refresh that is done with its segments; repeating the same is the same."""
+        return self._row(self._of_rebuild(rebuild_id, "finish", request))
+
     # -- rebuilds ----------------------------------------------------------------------------------------------------
 
     def begin_rebuild(self, request: BeginRebuild) -> Rebuild:
         """Begin what a plan says."""
         return self._as(Rebuild, _Call("POST", "/v1/rebuilds", request, look_up="anew rebuild list"))
 
-    def rebuilds(self, store: str | None = None, *, running: bool = False) -> list[_Row]:
+    def rebuilds(self, store: str | None = None, *, table: str | None = None, running: bool = False) -> list[_Row]:
         """The views of rebuilds, newest first."""
-        return self._rows(_Call("GET", "/v1/rebuilds", query={"store": store, "running": running}))
+        return self._rows(_Call("GET", "/v1/rebuilds", query={"store": store, "table": table, "running": running}))
 
     def rebuild(self, rebuild_id: str) -> _Row:
         """The view of one rebuild."""

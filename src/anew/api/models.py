@@ -5,8 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from anew.api.segments import DesiredTable, SegmentReport
+from anew.api.wire import Request, Wire, example
 from anew.core.feed import NOWHERE, Feed, Position, PositionMap
 from anew.core.ledger import Ledger
 from anew.core.plan import Plan
@@ -14,23 +16,6 @@ from anew.core.rebuild import Fingerprints, Progress, Stage
 from anew.core.store import Frozen, ManifestRef, Store
 
 MAX_HOLD_SECONDS = 600
-
-
-class Wire(BaseModel):
-    """The root of all wire models: immutable, and unknown fields are passed over so that fields may be added."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Request(BaseModel):
-    """The root of all requests: immutable, and unknown fields are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def _example(**fields: Any) -> ConfigDict:
-    """An example for the OpenAPI document."""
-    return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
 class ErrorDetail(Wire):
@@ -46,7 +31,7 @@ class ErrorDetail(Wire):
 class ErrorAnswer(Wire):
     """What every request that is not carried out is answered with."""
 
-    model_config = _example(
+    model_config = example(
         error={
             "code": "unknown_store",
             "message": "there is no store flihgts",
@@ -65,7 +50,7 @@ class ErrorAnswer(Wire):
 class CreateStore(Request):
     """Make a store. Schemas are Avro texts; the same ``request_id`` with the same body is the same store."""
 
-    model_config = _example(
+    model_config = example(
         name="flights",
         key_schema='"string"',
         value_schema='{"type": "record", "name": "Flight", "fields": [{"name": "delay", "type": "int"}]}',
@@ -76,7 +61,7 @@ class CreateStore(Request):
     name: str
     key_schema: str
     value_schema: str
-    settings: dict[str, str | int | bool | None] = {}
+    settings: dict[str, str | int | bool | None] = Field(default_factory=dict)
     partitioner_source: str | None = None
     request_id: str | None = None
 
@@ -84,9 +69,9 @@ class CreateStore(Request):
 class UpdateStore(Request):
     """Change settings, or add a value schema; with a partitioner of one's own goes the source of its module."""
 
-    model_config = _example(settings={"compression": "zstd", "owner": "data-platform"})
+    model_config = example(settings={"compression": "zstd", "owner": "data-platform"})
 
-    settings: dict[str, str | int | bool | None] = {}
+    settings: dict[str, str | int | bool | None] = Field(default_factory=dict)
     partitioner_source: str | None = None
     value_schema: str | None = None
 
@@ -94,7 +79,7 @@ class UpdateStore(Request):
 class Swap(Request):
     """Make a version current; no fabrics means all of the store's."""
 
-    model_config = _example(version=8, fabrics=["dc-0"], dry_run=True)
+    model_config = example(version=8, fabrics=["dc-0"], dry_run=True)
 
     version: int
     fabrics: tuple[str, ...] = ()
@@ -104,7 +89,7 @@ class Swap(Request):
 class RollBack(Request):
     """Go back to a version; None means the newest backup."""
 
-    model_config = _example(to=7, dry_run=False)
+    model_config = example(to=7, dry_run=False)
 
     to: int | None = None
     fabrics: tuple[str, ...] = ()
@@ -114,7 +99,7 @@ class RollBack(Request):
 class Pause(Request):
     """Pause a store, or everything for None, or let it go on."""
 
-    model_config = _example(store="flights")
+    model_config = example(store="flights")
 
     store: str | None = None
 
@@ -122,7 +107,7 @@ class Pause(Request):
 class Collect(Request):
     """Collect what nobody needs, of a store or of all for None."""
 
-    model_config = _example(store="flights", dry_run=True)
+    model_config = example(store="flights", dry_run=True)
 
     store: str | None = None
     dry_run: bool = False
@@ -131,7 +116,7 @@ class Collect(Request):
 class RestoreCatalog(Request):
     """Make a lost catalog again from what lies in the deep stores; the same ``request_id`` is the same restore."""
 
-    model_config = _example(dry_run=True, request_id="restore-1")
+    model_config = example(dry_run=True, request_id="restore-1")
 
     dry_run: bool = False
     request_id: str | None = None
@@ -140,7 +125,7 @@ class RestoreCatalog(Request):
 class DrainNode(Request):
     """Let a node's replicas move to others, or (``undo``) let it be used again."""
 
-    model_config = _example(undo=False)
+    model_config = example(undo=False)
 
     undo: bool = False
 
@@ -148,7 +133,7 @@ class DrainNode(Request):
 class HoldVersion(Request):
     """Keep a version for a long read: for so long from now, at most `MAX_HOLD_SECONDS` at a time; renew it to go on."""
 
-    model_config = _example(version=7, seconds=120)
+    model_config = example(version=7, seconds=120)
 
     version: int
     seconds: int = Field(ge=1, le=MAX_HOLD_SECONDS)
@@ -160,8 +145,8 @@ class SnapshotView(Wire):
     store: Store
     ends: Position = NOWHERE
     at_time: Position = NOWHERE
-    unreachable: dict[str, str] = {}
-    base_files: dict[int, int] = {}
+    unreachable: dict[str, str] = Field(default_factory=dict)
+    base_files: dict[int, int] = Field(default_factory=dict)
     records_per_second: float | None = None
     now_ms: int
     read_until_ms: int = 0
@@ -177,10 +162,19 @@ class RoutedVersion(Wire):
 
 
 class LogLocation(Wire):
-    """Where a fabric's log is: ``embedded`` with a directory."""
+    """Where a fabric's log is: ``embedded`` with a directory, or ``kafka`` with addresses of brokers.
+
+    Attributes:
+        properties_file: Where whoever opens it finds settings of TLS and SASL, unless its own settings say otherwise.
+    """
 
     kind: str
     address: str
+    properties_file: str | None = None
+
+    def through(self, brokers: str) -> LogLocation:
+        """The same log as other brokers, or other listeners, of its cluster give it (case A9)."""
+        return LogLocation(kind="kafka", address=brokers, properties_file=self.properties_file)
 
 
 class Routing(Wire):
@@ -216,7 +210,7 @@ class BeginRebuild(Request):
 class ResumeRebuild(Request):
     """Take a rebuild over whose driver is gone."""
 
-    model_config = _example(driver="ops@host:4711")
+    model_config = example(driver="ops@host:4711")
 
     driver: str = ""
 
@@ -224,7 +218,7 @@ class ResumeRebuild(Request):
 class Heartbeat(Request):
     """A driver's sign of life; its stage only moves forward."""
 
-    model_config = _example(
+    model_config = example(
         epoch=1, stage="build", progress={"done": 3, "total": 24, "unit": "tasks", "records": 1_500_000}
     )
 
@@ -254,7 +248,7 @@ class Seal(Request):
 class EndRebuild(Request):
     """The driver gives up (``error``), or somebody asks for the rebuild to be killed (error None)."""
 
-    model_config = _example(epoch=1, error="the input file has no column key")
+    model_config = example(epoch=1, error="the input file has no column key")
 
     epoch: int | None = None
     error: str | None = None
@@ -321,6 +315,16 @@ class DeadLetter(Wire):
     reason: str
 
 
+class UnknownSchema(Wire):
+    """A record that a node waits at, because it does not know the schema of its value (rule R21)."""
+
+    store_uid: str
+    feed: str
+    partition: int
+    offset: int
+    schema_id: int
+
+
 class NodeReport(Wire):
     """What a node holds: the whole of it each time."""
 
@@ -330,6 +334,8 @@ class NodeReport(Wire):
     started_at_ms: int
     replicas: tuple[ReplicaReport, ...]
     dead_letters: tuple[DeadLetter, ...] = ()
+    unknown_schemas: tuple[UnknownSchema, ...] = ()
+    segments: tuple[SegmentReport, ...] = ()
 
 
 class DesiredVersion(Wire):
@@ -368,6 +374,7 @@ class DesiredState(Wire):
     log: LogLocation
     deep_store: str
     stores: tuple[DesiredStore, ...]
+    tables: tuple[DesiredTable, ...] = ()
 
 
 class NodeView(Wire):
@@ -411,4 +418,5 @@ class StatusView(Wire):
     controller: dict[str, Any]
     nodes: tuple[NodeView, ...]
     stores: tuple[dict[str, Any], ...]
+    tables: tuple[dict[str, Any], ...] = ()
     rebuilds: tuple[dict[str, Any], ...]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -22,6 +25,7 @@ from anew.api.node_wire import (
     decode_page,
     encode_keys,
 )
+from anew.api.query_wire import ARROW_TYPE, HEADER_READS, AskQuery
 from anew.api.security import NOBODY, Credentials
 from anew.api.verifying import AimVerify, EntriesPage, VerifyStage, VerifyView
 from anew.core.errors import Failed, Refused, Unreachable, error_from_json
@@ -128,6 +132,22 @@ class NodeClient:
         _check(answer)
         return body
 
+    def query(self, url: str, sql: str, timeout_seconds: float) -> tuple[bytes, list[str]]:
+        """The answer to a query over tables, as an Arrow IPC stream, and what was read for it.
+
+        Raises:
+            InvalidRequest: ``not_a_query``, ``bad_query``, or a limit.
+            NotFound: ``unknown_table``.
+        """
+        headers = {"accept": ARROW_TYPE, "content-type": "application/json"}
+        content = AskQuery(sql=sql).model_dump_json()
+        with _translated(url):
+            answer = self._http.request(
+                "POST", f"{url}/v1/query", headers=headers, content=content, timeout=timeout_seconds
+            )
+        _check(answer)
+        return answer.content, list(json.loads(answer.headers.get(HEADER_READS, "[]")))
+
     # -- verifications: see `anew.api.verifying` ---------------------------------------------------------------------
 
     def begin_verify(self, url: str, address: Address) -> VerifyView:
@@ -188,12 +208,18 @@ class NodeClient:
 
     def _send(self, method: str, url: str, path: str, address: Address, **request: Any) -> httpx.Response:
         headers = {HEADER_STORE_UID: address.uid, "accept": AVRO_TYPE}
-        try:
+        with _translated(url):
             return self._http.request(method, url + path, headers=headers, **request)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            found = f"{url}: {type(error).__name__}: {error}"
-            untrusted = tls_error(error, found)
-            raise (_unreachable(found) if untrusted is None else untrusted) from error
+
+
+@contextmanager
+def _translated(url: str) -> Iterator[None]:
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        found = f"{url}: {type(error).__name__}: {error}"
+        untrusted = tls_error(error, found)
+        raise (_unreachable(found) if untrusted is None else untrusted) from error
 
 
 def _path(address: Address) -> str:

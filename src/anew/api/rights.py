@@ -12,7 +12,7 @@ from anew.core.grants import Right
 
 
 class Concerns(StrEnum):
-    """Which store a request concerns, or where it says so; a token for some stores is enough for these alone."""
+    """Which store, or table, a request concerns, or where it says so; a token for some is enough for these alone."""
 
     CLUSTER = "the whole cluster"
     NO_STORE = "no store in particular"
@@ -53,6 +53,22 @@ CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
     ("POST", "/v1/stores/{name}/hold"): _READ,
     ("POST", "/v1/stores/{name}/swap"): _OPERATE,
     ("POST", "/v1/stores/{name}/rollback"): _OPERATE,
+    ("POST", "/v1/tables"): _OPERATE_BODY,
+    ("GET", "/v1/tables"): _READ_ALL,
+    ("GET", "/v1/tables/{name}"): _READ,
+    ("PATCH", "/v1/tables/{name}"): _OPERATE,
+    ("DELETE", "/v1/tables/{name}"): _OPERATE,
+    ("GET", "/v1/tables/{name}/segments"): _READ,
+    ("POST", "/v1/tables/{name}/segments:delete"): _OPERATE,
+    ("GET", "/v1/tables/{name}/snapshot"): _READ,
+    ("POST", "/v1/tables/{name}/reload"): _OPERATE,
+    ("POST", "/v1/tables/{name}/refresh:plan"): _READ,
+    ("GET", "/v1/table-configs/{config_hash}"): _READ_ANY,
+    ("POST", "/v1/table-rebuilds"): Need(Right.WRITE, Concerns.PLAN),
+    ("POST", "/v1/rebuilds/{rebuild_id}/segments:read"): _REBUILD,
+    ("POST", "/v1/rebuilds/{rebuild_id}/segments:commit"): _REBUILD,
+    ("POST", "/v1/rebuilds/{rebuild_id}/load"): _REBUILD,
+    ("POST", "/v1/rebuilds/{rebuild_id}/finish"): _REBUILD,
     ("POST", "/v1/rebuilds"): Need(Right.WRITE, Concerns.PLAN),
     ("GET", "/v1/rebuilds"): _READ_QUERY,
     ("GET", "/v1/rebuilds/{rebuild_id}"): Need(Right.READ, Concerns.REBUILD),
@@ -85,6 +101,7 @@ NODE_RIGHTS: dict[str, Need] = {
     "keys:batch": _READ,
     "partitions": _READ,
     "verify": _OPERATE,
+    "/v1/query": _READ_ANY,
     "/metrics": _READ_ALL,
     "/healthz": OPEN,
     "/readyz": OPEN,

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from anew.api.models import Request, Wire
+from anew.api.wire import Request, Wire
 from anew.core.feed import NOWHERE, Position
 
 MAX_ENTRIES = 10_000

@@ -8,6 +8,10 @@ from typing import Any
 from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.segment import Segment
+from anew.core.tables.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,13 @@ class PutDeadLetters:
 
 
 @dataclass(frozen=True, slots=True)
+class PutSetAside:
+    """Note that dead letters were copied to their store's dead-letter topic, or cannot be."""
+
+    rejections: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PutFlag:
     """Set a flag, or take it away (``value`` None)."""
 
@@ -112,6 +123,54 @@ class RaiseCounter:
     at_least: int
 
 
+@dataclass(frozen=True, slots=True)
+class PutTable:
+    """Insert a table (``fence`` None) or replace it, if its revision is still ``fence``."""
+
+    table: Table
+    fence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutConfig:
+    """Keep a configuration of segments under its hash; one that is known stays as it is."""
+
+    config: SegmentConfig
+
+
+@dataclass(frozen=True, slots=True)
+class PutSegment:
+    """Insert a segment (``fence`` None) or replace it, if its revision is still ``fence``."""
+
+    segment: Segment
+    fence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DropSegment:
+    """Take a segment out, if its revision is still ``fence``."""
+
+    table_uid: str
+    name: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutTableRebuild:
+    """Insert a table's rebuild (``fence`` None) or replace all but its plan, if its revision is still ``fence``."""
+
+    rebuild: TableRebuild
+    fence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutDone:
+    """Note what became of a segment of a rebuild; what was noted before is replaced."""
+
+    rebuild: str
+    done: Done
+
+
 Put = (
     PutStore
     | PutRebuild
@@ -119,10 +178,17 @@ Put = (
     | PutReclaim
     | DropReclaim
     | PutDeadLetters
+    | PutSetAside
     | PutFlag
     | CheckEmpty
     | PutRestored
     | RaiseCounter
+    | PutTable
+    | PutConfig
+    | PutSegment
+    | DropSegment
+    | PutTableRebuild
+    | PutDone
 )
 
 
@@ -151,3 +217,12 @@ class NodeRecord:
     last_seen_ms: int
     report: str
     removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """How many segments, rows and bytes a table has."""
+
+    segments: int
+    rows: int
+    bytes: int

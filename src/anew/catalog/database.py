@@ -5,34 +5,61 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from anew.catalog import segmentrows
 from anew.catalog.change import (
     Change,
     CheckEmpty,
     DropReclaim,
+    DropSegment,
     KnownRequest,
     NodeRecord,
     Operation,
+    PutConfig,
     PutDeadLetters,
+    PutDone,
     PutFlag,
     PutRebuild,
     PutReclaim,
     PutRequest,
     PutRestored,
+    PutSegment,
+    PutSetAside,
     PutStore,
+    PutTable,
+    PutTableRebuild,
     RaiseCounter,
     Reclaim,
+    TableSize,
 )
+from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
-from anew.catalog.tables import COUNTERS, DEAD_LETTERS, FLAGS, HISTORY, NODES, REBUILDS, RECLAIMS, REQUESTS, STORES
+from anew.catalog.tables import (
+    COUNTERS,
+    DEAD_LETTERS,
+    FLAGS,
+    HISTORY,
+    NODES,
+    REBUILDS,
+    RECLAIMS,
+    REQUESTS,
+    STORES,
+    TABLE_REBUILDS,
+    TABLES,
+)
+from anew.core.admission import Rejection
 from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.segment import Segment, StaleSegment
+from anew.core.tables.table import Table
 
 _REVISION = "revision"
 _LOOK_SECONDS = 0.2
@@ -160,10 +187,20 @@ class DatabaseCatalog:
         """See `Catalog.flags`."""
         return {str(name): str(value) for name, value in self._rows(sa.select(FLAGS))}
 
-    def dead_letter_counts(self) -> dict[str, int]:
+    def dead_letter_counts(self, *, waiting: bool = False) -> dict[str, int]:
         """See `Catalog.dead_letter_counts`."""
         query = sa.select(DEAD_LETTERS.c.store_uid, sa.func.count()).group_by(DEAD_LETTERS.c.store_uid)
+        if waiting:
+            query = query.where(~DEAD_LETTERS.c.set_aside)
         return {str(uid): int(count) for uid, count in self._rows(query)}
+
+    def waiting_dead_letters(self, store_uid: str, limit: int) -> list[Rejection]:
+        """See `Catalog.waiting_dead_letters`."""
+        row = DEAD_LETTERS.c
+        query = sa.select(row.feed, row.partition, row.offset, row.reason)
+        query = query.where(row.store_uid == store_uid, ~row.set_aside)
+        query = query.order_by(row.feed, row.partition, row.offset).limit(limit)
+        return [Rejection(*found) for found in self._rows(query)]
 
     def history(self, subject: str | None, limit: int) -> list[Operation]:
         """See `Catalog.history`."""
@@ -180,9 +217,68 @@ class DatabaseCatalog:
             query = query.where(HISTORY.c.subject == subject)
         return [_operation(row) for row in self._rows(query)]
 
+    def put_table_rebuild(self, rebuild: TableRebuild, fence: int) -> None:
+        """See `Catalog.put_table_rebuild`."""
+        self._database.write(lambda connection: segmentrows.put_rebuild(connection, PutTableRebuild(rebuild, fence)))
+
+    def table(self, name: str) -> Table | None:
+        """See `Catalog.table`."""
+        return next(iter(self._tables(TABLES.c.live_name == name)), None)
+
+    def table_by_uid(self, uid: str) -> Table | None:
+        """See `Catalog.table_by_uid`."""
+        return next(iter(self._tables(TABLES.c.uid == uid)), None)
+
+    def tables(self) -> list[Table]:
+        """See `Catalog.tables`."""
+        return self._tables(TABLES.c.live_name.is_not(None))
+
+    def deleted_tables(self) -> list[Table]:
+        """See `Catalog.deleted_tables`."""
+        return self._tables(TABLES.c.live_name.is_(None))
+
+    def table_config(self, config_hash: str) -> SegmentConfig | None:
+        """See `Catalog.table_config`."""
+        return self._database.read(lambda connection: segmentrows.find_config(connection, config_hash))
+
+    def segment(self, table_uid: str, name: str) -> Segment | None:
+        """See `Catalog.segment`."""
+        return next(iter(self.segments(table_uid, (name,))), None)
+
+    def segments(self, table_uid: str, names: Collection[str] | None = None) -> list[Segment]:
+        """See `Catalog.segments`."""
+        return self._database.read(lambda connection: segmentrows.find_segments(connection, table_uid, names))
+
+    def stale_segments(self, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
+        """See `Catalog.stale_segments`."""
+        return segmentrows.pages(self._database.read, table_uid, wanted)
+
+    def table_size(self, table_uid: str) -> TableSize:
+        """See `Catalog.table_size`."""
+        return self._database.read(lambda connection: segmentrows.size_of(connection, table_uid))
+
+    def table_rebuild(self, rebuild_id: str) -> TableRebuild | None:
+        """See `Catalog.table_rebuild`."""
+        return next(iter(self._table_rebuilds(TABLE_REBUILDS.c.id == rebuild_id)), None)
+
+    def table_rebuilds(self, *, table_uid: str | None, running_only: bool) -> list[TableRebuild]:
+        """See `Catalog.table_rebuilds`."""
+        conditions = [] if table_uid is None else [TABLE_REBUILDS.c.table_uid == table_uid]
+        return self._table_rebuilds(*conditions, *([TABLE_REBUILDS.c.running] if running_only else []))
+
+    def segments_done(self, rebuild_id: str) -> list[Done]:
+        """See `Catalog.segments_done`."""
+        return self._database.read(lambda connection: segmentrows.find_done(connection, rebuild_id))
+
     def close(self) -> None:
         """See `Catalog.close`."""
         self._database.close()
+
+    def _tables(self, condition: sa.ColumnElement[bool]) -> list[Table]:
+        return self._database.read(lambda connection: segmentrows.find_tables(connection, condition))
+
+    def _table_rebuilds(self, *conditions: sa.ColumnElement[bool]) -> list[TableRebuild]:
+        return self._database.read(lambda connection: segmentrows.find_rebuilds(connection, *conditions))
 
     def _rows(self, query: sa.Select[Any]) -> list[Any]:
         return self._database.read(lambda connection: list(connection.execute(query)))
@@ -240,6 +336,10 @@ def _apply(connection: sa.Connection, put: object) -> None:
             connection.execute(sa.delete(RECLAIMS).where(RECLAIMS.c.id == reclaim_id))
         case PutDeadLetters():
             _put_dead_letters(connection, put)
+        case PutSetAside(rejections=rejections):
+            for rejection in rejections:
+                update = sa.update(DEAD_LETTERS).where(_is_of(rejection)).values(set_aside=True)
+                connection.execute(update)
         case PutFlag(name=name, value=value):
             connection.execute(sa.delete(FLAGS).where(FLAGS.c.name == name))
             if value is not None:
@@ -250,6 +350,8 @@ def _apply(connection: sa.Connection, put: object) -> None:
             _insert_store(connection, store)
         case RaiseCounter():
             _raise_counter(connection, put)
+        case PutTable() | PutConfig() | PutSegment() | DropSegment() | PutTableRebuild() | PutDone():
+            segmentrows.apply(connection, put)
         case _:
             raise TypeError(f"not a change of the catalog: {put!r}")
 
@@ -265,7 +367,7 @@ def _put_store(connection: sa.Connection, put: PutStore) -> None:
     row = _store_row(store.model_copy(update={"revision": put.fence + 1}))
     update = sa.update(STORES).where(STORES.c.uid == store.uid, STORES.c.revision == put.fence)
     changed = connection.execute(update.values(**row))
-    _check_swapped(changed.rowcount, f"the store {store.name}", put.fence)
+    check_swapped(changed.rowcount, f"the store {store.name}", put.fence)
 
 
 def _insert_store(connection: sa.Connection, store: Store) -> None:
@@ -285,14 +387,14 @@ def _store_row(store: Store) -> dict[str, Any]:
 def _check_empty(connection: sa.Connection) -> None:
     held = {
         table.name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
-        for table in (STORES, REBUILDS)
+        for table in (STORES, REBUILDS, TABLES)
     }
     if any(held.values()):
         raise Refused(
             "catalog_not_empty",
             "the catalog holds something already",
             found=", ".join(f"{count} {name}" for name, count in held.items()),
-            expected="a catalog without stores and rebuilds",
+            expected="a catalog without stores, tables and rebuilds",
             hint="a restore is for a catalog that was lost: name an empty one in ANEW_CATALOG",
         )
 
@@ -325,17 +427,7 @@ def _put_rebuild(connection: sa.Connection, put: PutRebuild) -> None:
     document = rebuild.model_copy(update={"revision": put.fence + 1}).model_dump_json()
     update = sa.update(REBUILDS).where(REBUILDS.c.id == rebuild.id, REBUILDS.c.revision == put.fence)
     changed = connection.execute(update.values(revision=put.fence + 1, document=document, **row))
-    _check_swapped(changed.rowcount, f"the rebuild {rebuild.id}", put.fence)
-
-
-def _check_swapped(row_count: int, what: str, fence: int) -> None:
-    if row_count != 1:
-        raise Refused(
-            "revision_conflict",
-            f"{what} was changed by somebody else meanwhile",
-            expected=f"revision {fence}",
-            hint="try again",
-        )
+    check_swapped(changed.rowcount, f"the rebuild {rebuild.id}", put.fence)
 
 
 def _put_request(connection: sa.Connection, put: PutRequest) -> None:
@@ -351,14 +443,14 @@ def _put_request(connection: sa.Connection, put: PutRequest) -> None:
     connection.execute(sa.insert(REQUESTS).values(**row))
 
 
+def _is_of(rejection: Rejection) -> sa.ColumnElement[bool]:
+    row = DEAD_LETTERS.c
+    return (row.feed == rejection.feed) & (row.partition == rejection.partition) & (row.offset == rejection.offset)
+
+
 def _put_dead_letters(connection: sa.Connection, put: PutDeadLetters) -> None:
     for rejection in put.rejections:
-        at = (
-            (DEAD_LETTERS.c.feed == rejection.feed)
-            & (DEAD_LETTERS.c.partition == rejection.partition)
-            & (DEAD_LETTERS.c.offset == rejection.offset)
-        )
-        if connection.execute(sa.select(DEAD_LETTERS.c.offset).where(at)).first() is None:
+        if connection.execute(sa.select(DEAD_LETTERS.c.offset).where(_is_of(rejection))).first() is None:
             row = {
                 "feed": rejection.feed,
                 "partition": rejection.partition,

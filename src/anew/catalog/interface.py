@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
-from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim
+from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize
+from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.segment import Segment, StaleSegment
+from anew.core.tables.table import Table
 
 
 class Catalog(Protocol):
@@ -79,11 +85,57 @@ class Catalog(Protocol):
     def flags(self) -> dict[str, str]:
         """All flags that are set: name → value."""
 
-    def dead_letter_counts(self) -> dict[str, int]:
-        """How many dead letters each store (uid) has."""
+    def dead_letter_counts(self, *, waiting: bool = False) -> dict[str, int]:
+        """How many dead letters each store (uid) has; with ``waiting``: that were not set aside yet, none left out."""
+
+    def waiting_dead_letters(self, store_uid: str, limit: int) -> list[Rejection]:
+        """A store's dead letters that were not set aside yet, by feed, partition and offset."""
 
     def history(self, subject: str | None, limit: int) -> list[Operation]:
         """The last operations, newest first."""
+
+    def put_table_rebuild(self, rebuild: TableRebuild, fence: int) -> None:
+        """Replace a table's rebuild without a line of history: signs of life and progress.
+
+        Raises:
+            Refused: ``revision_conflict``.
+        """
+
+    def table(self, name: str) -> Table | None:
+        """The live table of that name."""
+
+    def table_by_uid(self, uid: str) -> Table | None:
+        """The table of that identity, deleted or not."""
+
+    def tables(self) -> list[Table]:
+        """All live tables by name."""
+
+    def deleted_tables(self) -> list[Table]:
+        """Tables that were deleted, by name."""
+
+    def table_config(self, config_hash: str) -> SegmentConfig | None:
+        """The configuration of that hash."""
+
+    def segment(self, table_uid: str, name: str) -> Segment | None:
+        """The segment of that name."""
+
+    def segments(self, table_uid: str, names: Collection[str] | None = None) -> list[Segment]:
+        """A table's segments by name; only those named, as far as they are there, unless None."""
+
+    def stale_segments(self, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
+        """The segments whose hash is missing or not the wanted one, in any order, without holding them all."""
+
+    def table_size(self, table_uid: str) -> TableSize:
+        """How much a table's segments hold together."""
+
+    def table_rebuild(self, rebuild_id: str) -> TableRebuild | None:
+        """The table's rebuild of that id."""
+
+    def table_rebuilds(self, *, table_uid: str | None, running_only: bool) -> list[TableRebuild]:
+        """Rebuilds of tables, newest first; of one table, or of all for None."""
+
+    def segments_done(self, rebuild_id: str) -> list[Done]:
+        """What became of the segments of a rebuild so far, by name."""
 
     def close(self) -> None:
         """Let go of connections."""

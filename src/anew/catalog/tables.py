@@ -93,4 +93,61 @@ DEAD_LETTERS = sa.Table(
     sa.Column("offset", sa.BigInteger, primary_key=True),
     sa.Column("store_uid", sa.String(64), nullable=False, index=True),
     sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("set_aside", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Index("ix_dead_letters_waiting", "set_aside", "store_uid"),
+)
+
+TABLES = sa.Table(
+    "tables",
+    METADATA,
+    sa.Column("uid", sa.String(64), primary_key=True),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("live_name", sa.String(64), nullable=True, unique=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("document", sa.Text, nullable=False),
+)
+
+TABLE_CONFIGS = sa.Table(
+    "table_configs",
+    METADATA,
+    sa.Column("hash", sa.String(64), primary_key=True),
+    sa.Column("document", sa.Text, nullable=False),
+)
+"""Every configuration that a segment was ever built with, or that was wanted, by its hash (case A9)."""
+
+SEGMENTS = sa.Table(
+    "segments",
+    METADATA,
+    sa.Column("table_uid", sa.String(64), primary_key=True),
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("build", sa.String(64), nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("config_hash", sa.String(64), nullable=True),
+    sa.Column("slot", sa.Integer, nullable=False),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("failed_hash", sa.String(64), nullable=True),
+    sa.Column("document", sa.Text, nullable=False),
+)
+
+TABLE_REBUILDS = sa.Table(
+    "table_rebuilds",
+    METADATA,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("table_uid", sa.String(64), nullable=False, index=True),
+    sa.Column("running", sa.Boolean, nullable=False, index=True),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("document", sa.Text, nullable=False),
+    sa.Column("plan", sa.Text, nullable=False),
+)
+"""``document`` is all but the plan, which may be long and never changes."""
+
+SEGMENT_OUTCOMES = sa.Table(
+    "segment_outcomes",
+    METADATA,
+    sa.Column("rebuild", sa.String(64), primary_key=True),
+    sa.Column("segment", sa.String(200), primary_key=True),
+    sa.Column("document", sa.Text, nullable=False),
 )

@@ -13,6 +13,7 @@ from anew.cli.output import err
 from anew.core.plan import Plan
 from anew.core.rebuild import Progress as Measure
 from anew.core.rebuild import Stage
+from anew.core.tables.plan import TablePlan
 
 _WHAT = {
     Stage.BEGIN: "begin: create the version",
@@ -22,6 +23,9 @@ _WHAT = {
     Stage.SWAP: "swap: put into service",
     Stage.DONE: "done",
 }
+
+_LEFT = ("superseded", "deleted", "expired", "filtered", "skipped", "written")
+"""What became of the rows that were read, of stores and of tables."""
 
 
 class TerminalObserver:
@@ -55,8 +59,11 @@ class TerminalObserver:
         if self._live is not None:
             self._live.stop()
 
-    def planned(self, plan: Plan) -> None:
+    def planned(self, plan: Plan | TablePlan) -> None:
         """See `Observer.planned`."""
+        if isinstance(plan, TablePlan):
+            self._planned_of_table(plan)
+            return
         source = plan.source.topic if plan.source.topic is not None else "files"
         records = f"about {plan.estimate.records} records, " if plan.source.input is None else ""
         self._console.print(
@@ -65,9 +72,19 @@ class TerminalObserver:
         for why in plan.why:
             self._console.print(f"  {why}")
 
-    def began(self, rebuild_id: str, version: int) -> None:
+    def began(self, rebuild_id: str, version: int | None) -> None:
         """See `Observer.began`."""
-        self._console.print(f"rebuild {rebuild_id} makes version {version}")
+        makes = "" if version is None else f" makes version {version}"
+        self._console.print(f"rebuild {rebuild_id}{makes}")
+
+    def _planned_of_table(self, plan: TablePlan) -> None:
+        size = f"{len(plan.segments)} segments, " if plan.source is None else ""
+        about = f"{plan.estimate.records} rows, " if plan.source is None else ""
+        self._console.print(
+            f"plan {plan.id}: {plan.kind.value} of {plan.table}, {size}{about}{plan.estimate.bytes} bytes"
+        )
+        for why in plan.why:
+            self._console.print(f"  {why}")
 
     def stage(self, stage: Stage) -> None:
         """See `Observer.stage`."""
@@ -96,5 +113,5 @@ def ledger_line(view: dict[str, Any]) -> str:
     ledger = view["ledger"]
     if ledger is None:
         return "no ledger: nothing was sealed"
-    parts = " + ".join(f"{ledger[name]} {name}" for name in ("superseded", "deleted", "expired", "skipped", "written"))
+    parts = " + ".join(f"{ledger[name]} {name}" for name in _LEFT if name in ledger)
     return f"{ledger['read']} read = {parts}"

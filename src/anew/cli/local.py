@@ -14,6 +14,7 @@ from anew.cli.output import Json, err, out, print_json, print_table
 from anew.cli.session import Fabrics, cluster
 from anew.core.errors import AnewError
 from anew.demo.stores import run_demo
+from anew.demo.tables import run_demo as run_tables_demo
 from anew.runtime.home import Home
 from anew.runtime.java import check_java
 from anew.runtime.logs import log_to_file
@@ -48,7 +49,7 @@ def up(
     json_output: Json = False,
 ) -> None:
     """Start an embedded cluster: controller and nodes as processes. Runs until Ctrl-C unless detached."""
-    from anew.runtime.controlling import cluster_deep_store
+    from anew.runtime.controlling import check_log, check_registry, cluster_deep_store
 
     flags = {name: value for name, value in (("nodes", nodes), ("port", port), ("bind", bind)) if value is not None}
     settings = resolve(dict(flags))
@@ -57,6 +58,8 @@ def up(
         planned = planned_cluster(settings, home, tuple(fabric if fabric is not None else ()))
         check_ports(planned)
         cluster_deep_store(settings, home, planned.fabric).check()
+        check_log(settings, home, planned.fabric)
+        check_registry(settings)
     starter = start_detached(home, planned) if detach else None
     if starter is None:
         log_to_file(home.log_file("supervisor"), "supervisor", settings.text("log_level"))
@@ -198,14 +201,31 @@ def demo_stores(
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running afterwards.")] = False,
     every: Annotated[int, typer.Option("--every", min=1, max=100, help="Take one flight of so many alone.")] = 1,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Write through a Kafka broker of the demo's own.")] = False,
     json_output: Json = False,
 ) -> int:
     """Push real flights, write on top, repush under load, check every key, roll back, swap forward."""
-    summary = run_demo(print_step=lambda text: err().print(text), keep=keep, every=every)
+    summary = run_demo(print_step=lambda text: err().print(text), keep=keep, every=every, kafka=kafka)
     if json_output:
         print_json(summary.to_json())
     else:
         out().print(summary.text())
+    return 0 if summary.passed else 1
+
+
+@demo_app.command("tables")
+def demo_tables(
+    *,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running afterwards.")] = False,
+    every: Annotated[int, typer.Option("--every", min=1, max=100, help="Take one flight of so many alone.")] = 1,
+    json_output: Json = False,
+) -> int:
+    """Load real flights as segments, change the configuration, refresh under queries, let a fresh node join."""
+    summary = run_tables_demo(print_step=lambda text: err().print(text, markup=False), keep=keep, every=every)
+    if json_output:
+        print_json(summary.to_json())
+    else:
+        out().print(summary.text(), markup=False)
     return 0 if summary.passed else 1
 
 

@@ -9,7 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from anew.cli import catalog, completions, lifecycle, local, making, reads, rebuilds, stores, tokens, upkeep
+from anew.cli import (
+    catalog,
+    completions,
+    kafka,
+    lifecycle,
+    local,
+    making,
+    reads,
+    rebuilds,
+    stores,
+    tables,
+    tokens,
+    upkeep,
+)
 from anew.cli.output import print_error, print_json
 from anew.core.errors import AnewError, InvalidRequest
 from anew.runtime.logs import log_to_stderr
@@ -61,6 +74,8 @@ lifecycle.add_to(app)
 reads.add_to(app)
 upkeep.add_to(app)
 catalog.add_to(app)
+kafka.add_to(app)
+tables.add_to(app)
 tokens.add_to(app)
 
 

@@ -88,7 +88,7 @@ def push(
             )
             options = PushOptions(allow_undying, fabrics, defer_swap)
             plan = connected.plan_push(name, request, properties=given, options=options)
-        return _run(connected, plan, spark, _Asked(dry_run, json_output, request_id, detach))
+        return _run(connected, plan, spark, Asked(dry_run, json_output, request_id, detach))
 
 
 def repush(
@@ -126,11 +126,11 @@ def repush(
                 target_fabrics=comma_list(target_fabrics),
                 defer_swap=defer_swap,
             )
-        return _run(connected, plan, spark, _Asked(dry_run, json_output, request_id, detach))
+        return _run(connected, plan, spark, Asked(dry_run, json_output, request_id, detach))
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """How a run was asked for."""
 
     dry_run: bool
@@ -149,7 +149,7 @@ def spark_choice(master: str | None, conf: list[str] | None, jars: str | None) -
     return SparkChoice(master=master, conf=settings)
 
 
-def _run(connected: Cluster, plan: Plan, spark: SparkChoice, asked: _Asked) -> int:
+def _run(connected: Cluster, plan: Plan, spark: SparkChoice, asked: Asked) -> int:
     if asked.dry_run:
         _print_plan(plan, as_json=asked.as_json)
         return 0
@@ -172,11 +172,24 @@ def print_outcome(view: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(view)
         return
+    if "table" in view:
+        print_table_outcome(view)
+        return
     out().print(f"{view['status']}: version {view['version']} of {view['store']}")
     out().print(f"ledger: {ledger_line(view)}")
     out().print(f"{view['records_per_s']:.0f} records/s, {sum(view['timings'].values()):.1f} s in all")
     if view["plan"]["target"]["defer_swap"]:
         out().print(f"its swap is deferred: anew swap {view['store']} {view['version']}")
+
+
+def print_table_outcome(view: dict[str, Any]) -> None:
+    """Say how a refresh or a load of a table ended."""
+    refresh = view["refresh"]
+    counts = {name: len(refresh[name]) for name in ("refreshed", "stamped", "skipped", "failed", "drift")}
+    out().print(f"{view['status']}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    out().print(f"ledger: {ledger_line(view)}")
+    for each in refresh["failed"]:
+        out().print(f"  {each['segment']}: {each['error']}", markup=False)
 
 
 def exit_code(view: dict[str, Any]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,16 +22,19 @@ def add_to(app: typer.Typer) -> None:
 
 @rebuilds_app.command("list")
 def list_rebuilds(
-    *, store: Annotated[str | None, typer.Option(help="Only this store's.")] = None, json_output: Json = False
+    *,
+    store: Annotated[str | None, typer.Option(help="Only this store's.")] = None,
+    table: Annotated[str | None, typer.Option(help="Only this table's.")] = None,
+    json_output: Json = False,
 ) -> None:
     """All rebuilds, newest first."""
     with cluster() as connected:
-        found = connected.controller.rebuilds(store)
+        found = connected.controller.rebuilds(store, table=table)
     if json_output:
         print_json(found)
         return
-    rows = [(r["id"], r["kind"], r["store"], r["version"], r["status"], r["stage"], r["error"]) for r in found]
-    print_table(["rebuild", "kind", "store", "version", "status", "stage", "error"], rows)
+    rows = [(r["id"], r["kind"], _of(r), r["status"], r["stage"], r["error"]) for r in found]
+    print_table(["rebuild", "kind", "of", "status", "stage", "error"], rows)
 
 
 @rebuilds_app.command()
@@ -42,8 +45,8 @@ def show(rebuild: str, *, json_output: Json = False) -> None:
     if json_output:
         print_json(view)
         return
-    shown = ("id", "kind", "store", "version", "status", "stage", "records_per_s", "error")
-    print_table(["", ""], [(name, view[name]) for name in shown])
+    shown = ("id", "kind", "store", "version", "table", "status", "stage", "records_per_s", "error")
+    print_table(["", ""], [(name, view[name]) for name in shown if name in view])
     out().print(f"ledger: {ledger_line(view)}")
     print_table(["stage", "seconds"], list(view["timings"].items()))
 
@@ -69,7 +72,7 @@ def logs(rebuild: str, *, json_output: Json = False) -> None:
     """What happened to a rebuild, oldest first."""
     with cluster() as connected:
         view = connected.controller.rebuild(rebuild)
-        found = connected.controller.history(view["store"], 1_000)
+        found = connected.controller.history(view.get("store", view.get("table")), 1_000)
     for line in reversed(found):
         if line["detail"].get("rebuild") == rebuild:
             print_line(line) if json_output else out().print(
@@ -98,3 +101,8 @@ def resume(
         view = connected.resume(rebuild, spark, observer)
     print_outcome(view, as_json=json_output)
     return exit_code(view)
+
+
+def _of(view: dict[str, Any]) -> str:
+    """What a rebuild is of."""
+    return str(view["table"]) if "table" in view else f"{view['store']}_v{view['version']}"

@@ -17,7 +17,7 @@ from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.feed import PositionMap
 from anew.core.planning import RepushRequest
 from anew.core.settings import Takes
-from anew.core.store import parse_version, takes_effect
+from anew.core.store import dead_letter_topic, parse_version, takes_effect
 from anew.runtime.connect import Cluster
 from anew.runtime.partitioners import source_for
 
@@ -115,7 +115,7 @@ def show(
     if view["schedule"] is not None:
         out().print(f"scheduled {view['schedule']['schedule']}: {'; '.join(view['schedule']['reasons'])}", markup=False)
     if view["dead_letters"]:
-        out().print(f"{view['dead_letters']} dead letters: records that no version applies")
+        out().print(f"{view['dead_letters']} dead letters, which no version applies: topic {dead_letter_topic(name)}")
     _print_pending(view, cost)
 
 

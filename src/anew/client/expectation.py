@@ -20,7 +20,7 @@ from anew.core.admission import admit, with_hashes
 from anew.core.arrow import concat, replaced, take
 from anew.core.dropping import DropFloors, buried, drop, expired_among
 from anew.core.errors import Failed
-from anew.core.feed import Feed, FeedPartition, PositionMap
+from anew.core.feed import Feed, FeedPartition, Feeds, PositionMap
 from anew.core.feedreads import feed_partitions_applied, start_of
 from anew.core.fingerprint import Fingerprint, FingerprintSum, in_buckets
 from anew.core.hashing import row_hashes, total
@@ -32,10 +32,10 @@ from anew.core.rows import ROWS
 from anew.core.sortedruns import RunMerger
 from anew.core.store import Version
 from anew.deepstore.interface import DeepStore
-from anew.log.interface import Log, TopicPartition
-from anew.segments.basefile import read_rows
+from anew.log.interface import Log, topic_partition
+from anew.segments.base import BaseReader
 from anew.segments.dictionary import codec_of
-from anew.segments.manifest import BaseFile, Manifest, parse_manifest
+from anew.segments.manifest import BasePart, Manifest, parse_manifest
 
 Place = tuple[int, int]
 """A (partition, sub-partition)."""
@@ -53,12 +53,12 @@ class Expectation:
 
     Attributes:
         version: The version, sealed.
-        feeds: The store's feeds.
+        feeds: The store's feeds, with what is known of them.
         position: Up to where the feeds count.
     """
 
     version: Version
-    feeds: tuple[Feed, ...]
+    feeds: Feeds
     position: PositionMap
     _manifest: Manifest
     _codec: Compressor
@@ -93,7 +93,7 @@ class Expectation:
 
     def position_of(self, partition: int) -> PositionMap:
         """The part of the position that a replica of a partition is at."""
-        applied = feed_partitions_applied(self.version, self.feeds, partition)
+        applied = feed_partitions_applied(self.version, self.feeds.feeds, partition)
         return PositionMap({at: self.position[at] for _, at in applied})
 
     def _merged(self, place: Place, fed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -127,20 +127,20 @@ class Expectation:
         ]
         return row_hashes(replaced(rows, "value", pa.array(values, pa.binary())))
 
-    def _base_rows(self, run: Iterable[BaseFile]) -> Iterator[pa.RecordBatch]:
-        for file in run:
+    def _base_rows(self, run: Iterable[BasePart]) -> Iterator[pa.RecordBatch]:
+        base = BaseReader(self._deep_store, lambda: self._log)
+        for part in run:
             count = fingerprint = 0
-            with self._deep_store.open(file.path) as source:
-                for rows in read_rows(source):
-                    count += rows.num_rows
-                    fingerprint = (fingerprint + total(rows.column("hash").to_numpy())) % MODULUS
-                    yield rows
-            if (count, fingerprint) != (file.rows + file.tombstones, file.fingerprint):
+            for rows in base.rows(part):
+                count += rows.num_rows
+                fingerprint = (fingerprint + total(rows.column("hash").to_numpy())) % MODULUS
+                yield rows
+            if (count, fingerprint) != (part.rows + part.tombstones, part.fingerprint):
                 raise Failed(
                     "fingerprint_mismatch",
-                    f"{file.path} does not hold what its manifest says",
+                    f"{part.path} does not hold what its manifest says",
                     found=f"{count} rows, fingerprint {fingerprint:016x}",
-                    expected=f"{file.rows + file.tombstones} rows, fingerprint {file.fingerprint:016x}",
+                    expected=f"{part.rows + part.tombstones} rows, fingerprint {part.fingerprint:016x}",
                     hint="the version must be made again",
                 )
 
@@ -149,7 +149,7 @@ class Expectation:
         factor = self.version.config.amplification_factor
         empty = pa.RecordBatch.from_pylist([], schema=ROWS)
         found = [[empty] for _ in range(factor)]
-        for feed, at in feed_partitions_applied(self.version, self.feeds, partition):
+        for feed, at in feed_partitions_applied(self.version, self.feeds.feeds, partition):
             for rows in self._applied(feed, at, partition):
                 keys: Any = rows.column("key")
                 subs = sub_partitions_of(keys, factor)
@@ -163,8 +163,8 @@ class Expectation:
         start, end = start_of(self.version, feed, at), self.position[at]
         offset = start
         while offset < end:
-            topic = TopicPartition(feed.topic, feed.topic_uid, at.partition)
-            read = self._log.read(topic, offset, min(_READ_RECORDS, end - offset))
+            topic = topic_partition(feed, at.partition)
+            read = self._log.read(topic, offset, min(_READ_RECORDS, end - offset), end)
             if read.next_offset == offset:
                 raise Failed(
                     "log_ended_early",
@@ -174,7 +174,7 @@ class Expectation:
                     hint="anew doctor",
                 )
             offset = read.next_offset
-            admitted = admit(feed, at.partition, start, read.records)
+            admitted = admit(feed, at.partition, start, read.records, self.feeds.schemas)
             keys: Any = admitted.rows.column("key")
             placed = (
                 partitioner.of_hashes(admitted.key_hashes)
@@ -185,7 +185,7 @@ class Expectation:
 
 
 def expectation_of(
-    version: Version, feeds: tuple[Feed, ...], position: PositionMap, deep_store: DeepStore, log: Log
+    version: Version, feeds: Feeds, position: PositionMap, deep_store: DeepStore, log: Log
 ) -> Expectation:
     """Read a sealed version's manifest.
 

@@ -15,8 +15,10 @@ from anew.api.waiting import wait_seconds
 from anew.client.routing import RoutingCache
 from anew.client.writer import Writer
 from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
+from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Refused, Unreachable
 from anew.core.partitioning import partitioner_of
+from anew.core.store import newest_schema_id
 from anew.log.interface import Log
 
 _T = TypeVar("_T")
@@ -258,7 +260,7 @@ class Store:
     def _avoid_silent(self, node: str) -> None:
         """Ask others in the node's stead, longer each time: one that hangs costs a reader the time of a request."""
         silences = self._silences[node] = self._silences.get(node, 0) + 1
-        self._avoid(node, (None,), min(_SUSPECT_SECONDS * 2 ** min(silences - 1, 10), _LONGEST_SUSPECT_SECONDS))
+        self._avoid(node, (None,), backoff_seconds(silences - 1, _SUSPECT_SECONDS, _LONGEST_SUSPECT_SECONDS))
 
     def _avoid(self, node: str, partitions: Collection[int | None], seconds: float = _SUSPECT_SECONDS) -> None:
         """Ask others of these partitions for a while; None stands for all that the node holds."""
@@ -312,7 +314,7 @@ class Store:
                 expected=sorted(routing.schemas),
                 hint="is the controller reachable? anew status",
             )
-        newest = routing.schemas[max(routing.schemas)]
+        newest = routing.schemas[newest_schema_id(routing.schemas)]
         return decode_datum(self._schema(routing.schemas[schema_id]), body, self._schema(newest))
 
     def _schema(self, text: str) -> AvroSchema:

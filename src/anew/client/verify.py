@@ -27,7 +27,7 @@ from anew.core.feedreads import start_of, stop_of
 from anew.core.fingerprint import Fingerprint
 from anew.core.store import Store, Version
 from anew.deepstore.interface import DeepStore
-from anew.log.interface import Log, TopicPartition
+from anew.log.interface import Log, topic_partition
 
 _ATTEMPTS = 3
 _KEEP_ALIVE_SECONDS = 30.0
@@ -179,7 +179,7 @@ class _Round:
     def result(self) -> Verification:
         """Steps 4 and 5."""
         subject, sources = self.subject, self.sources
-        feeds = subject.store.feeds_of(subject.version)
+        feeds = subject.store.feeds_with_schemas(subject.version.feeds)
         expectation = expectation_of(subject.version, feeds, self.position, sources.deep_store, sources.log)
         expected = dict(expectation.fingerprints())
         found = {node: self._replicas(node) for node in subject.nodes}
@@ -316,7 +316,7 @@ def _ends(subject: Subject, log: Log) -> PositionMap:
     """Where the log ends for each feed partition of the version, at most where the version stops."""
     ends = {}
     for feed, at in subject.feed_partitions():
-        end = log.offsets(TopicPartition(feed.topic, feed.topic_uid, at.partition)).end
+        end = log.offsets(topic_partition(feed, at.partition)).end
         stop = stop_of(subject.version, at)
         ends[at] = max(end if stop is None else min(end, stop), start_of(subject.version, feed, at))
     return PositionMap(ends)

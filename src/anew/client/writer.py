@@ -12,7 +12,8 @@ from anew.codec.avro import encode_datum, parse_schema
 from anew.core.errors import InvalidRequest, OutcomeUnknown, Refused
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.partition import XxHash64Partitioner
-from anew.log.interface import APPEND_RECORDS, Appended, Log, TopicPartition
+from anew.core.store import newest_schema_id
+from anew.log.interface import APPEND_RECORDS, Appended, Log, TopicPartition, topic_partition
 
 _BATCH_RECORDS = 1_000
 _GREATEST_MS = 2**63 - 1
@@ -64,7 +65,7 @@ class Writer:
         self._max_value_bytes = routing.max_value_bytes
         self._partitioner = XxHash64Partitioner(self._feed.partitions)
         self._key_schema = parse_schema(routing.key_schema)
-        self._schema_id = max(routing.schemas)
+        self._schema_id = newest_schema_id(routing.schemas)
         self._value_schema = parse_schema(routing.schemas[self._schema_id])
         self._buffers: dict[int, _Buffer] = {}
         self._buffered = 0
@@ -174,7 +175,7 @@ class Writer:
             pa.array(buffer.values, pa.binary()),
         ]
         records = pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS)
-        at = TopicPartition(self._feed.topic, self._feed.topic_uid, partition)
+        at = topic_partition(self._feed, partition)
         try:
             appended = self._appended(at, records)
         except InvalidRequest:

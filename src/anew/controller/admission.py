@@ -72,18 +72,25 @@ class Admission:
             case Concerns.PATH:
                 return str(request.path_params["name"])
             case Concerns.QUERY:
-                return request.query_params.get("store")
+                return request.query_params.get("store", request.query_params.get("table"))
             case Concerns.BODY:
                 said = _object(body)
                 return _text(said.get("store", said.get("name")))
             case Concerns.PLAN:
                 plan = _object(body).get("plan")
-                return _text(plan.get("store")) if isinstance(plan, dict) else None
+                return _text(plan.get("store", plan.get("table"))) if isinstance(plan, dict) else None
             case Concerns.REBUILD:
-                found = await run_in_threadpool(self._context.catalog.rebuild, request.path_params["rebuild_id"])
-                return None if found is None else found.store
+                return await run_in_threadpool(self._subject, str(request.path_params["rebuild_id"]))
             case Concerns.CLUSTER | Concerns.NO_STORE:
                 return None
+
+    def _subject(self, rebuild_id: str) -> str | None:
+        """The store or the table that a rebuild is of."""
+        of_table = self._context.catalog.table_rebuild(rebuild_id)
+        if of_table is not None:
+            return of_table.table
+        found = self._context.catalog.rebuild(rebuild_id)
+        return None if found is None else found.store
 
 
 def guarded(admission: Admission) -> type[APIRoute]:

@@ -36,15 +36,17 @@ from anew.api.models import (
     UpdateStore,
 )
 from anew.api.security import OPEN_SERVER, ServerSecurity
-from anew.controller import collecting, draining, pausing, rebuilds, restoring, resuming, stores, swaps, views
+from anew.controller import collecting, draining, pausing, rebuilding, rebuilds, restoring, stores, swaps, views
 from anew.controller.admission import Admission, guarded
 from anew.controller.context import Context, store_named
 from anew.controller.metrics import registry_of
 from anew.controller.nodes import desired_state, node_views, reached_position, take_report
+from anew.controller.tables.routes import add_table_rebuilds, add_tables
 from anew.controller.watch import Watch
 from anew.core.errors import AnewError, InvalidRequest, Unreachable
 from anew.core.grants import Unauthorized
 from anew.core.rebuild import Rebuild
+from anew.core.tables.rebuild import TableRebuild
 
 Actor = Annotated[str, Header(alias="anew-actor")]
 
@@ -58,6 +60,8 @@ def make_app(context: Context, watch: Watch, security: ServerSecurity = OPEN_SER
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_no_route)
     _add_stores(app, context, watch)
+    add_tables(app, context, watch)
+    add_table_rebuilds(app, context, watch)
     _add_rebuilds(app, context, watch)
     _add_nodes(app, context, watch)
     _add_upkeep(app, context, watch)
@@ -140,21 +144,23 @@ def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
         return rebuilds.begin(context, request, actor)
 
     @app.get("/v1/rebuilds", tags=["rebuilds"])
-    def list_rebuilds(store: str | None = None, running: bool = False) -> list[dict[str, Any]]:  # noqa: FBT001, FBT002
-        """Rebuilds, newest first."""
-        uid = None if store is None else store_named(context, store).uid
-        found = context.catalog.rebuilds(store_uid=uid, running_only=running)
-        return [views.rebuild_view(rebuild) for rebuild in found]
+    def list_rebuilds(
+        store: str | None = None,
+        table: str | None = None,
+        running: bool = False,  # noqa: FBT001, FBT002
+    ) -> list[dict[str, Any]]:
+        """Rebuilds of a store, of a table, or all, newest first."""
+        return rebuilding.listed(context, store, table, running_only=running)
 
     @app.get("/v1/rebuilds/{rebuild_id}", tags=["rebuilds"])
     def show(rebuild_id: str) -> dict[str, Any]:
         """One rebuild."""
-        return views.rebuild_view(rebuilds.rebuild_of(context, rebuild_id))
+        return rebuilding.view(context, rebuild_id)
 
     @app.post("/v1/rebuilds/{rebuild_id}/heartbeat", tags=["rebuilds"])
     def heartbeat(rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
         """A driver's sign of life."""
-        return rebuilds.heartbeat(context, rebuild_id, request)
+        return rebuilding.heartbeat(context, rebuild_id, request)
 
     @app.post("/v1/rebuilds/{rebuild_id}/seal", tags=["rebuilds"])
     def seal(rebuild_id: str, request: Seal) -> dict[str, Any]:
@@ -166,17 +172,17 @@ def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
     @app.post("/v1/rebuilds/{rebuild_id}/fail", tags=["rebuilds"])
     def fail(rebuild_id: str, request: EndRebuild) -> dict[str, Any]:
         """The driver gives up."""
-        return views.rebuild_view(rebuilds.fail(context, rebuild_id, request))
+        return rebuilding.fail(context, rebuild_id, request)
 
     @app.post("/v1/rebuilds/{rebuild_id}/resume", tags=["rebuilds"])
-    def resume(rebuild_id: str, request: ResumeRebuild, actor: Actor = "anonymous") -> Rebuild:
+    def resume(rebuild_id: str, request: ResumeRebuild, actor: Actor = "anonymous") -> Rebuild | TableRebuild:
         """Take a rebuild over whose driver is gone."""
-        return resuming.resume(context, rebuild_id, request, actor)
+        return rebuilding.resume(context, rebuild_id, request, actor)
 
     @app.post("/v1/rebuilds/{rebuild_id}/kill", tags=["rebuilds"])
     def kill(rebuild_id: str, actor: Actor = "anonymous") -> dict[str, Any]:
         """End a rebuild from outside, or give up its deferred version."""
-        return views.rebuild_view(rebuilds.kill(context, rebuild_id, actor))
+        return rebuilding.kill(context, rebuild_id, actor)
 
 
 def _add_nodes(app: FastAPI, context: Context, watch: Watch) -> None:

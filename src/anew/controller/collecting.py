@@ -114,7 +114,7 @@ def _orphans(context: Context, store: Store) -> list[Item]:
 
 
 def _note_orphans(context: Context, store: Store, actor: str) -> None:
-    due_ms = context.clock() + int(context.limits.reclaim_grace_seconds * 1000)
+    due_ms = context.reclaim_due_ms()
     for fabric in store.fabrics:
         for path, (known, why) in _attempts(context, store, fabric).items():
             if known:

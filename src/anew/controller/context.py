@@ -15,6 +15,7 @@ from anew.core.store import Store
 from anew.core.suggest import did_you_mean
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log
+from anew.registry.interface import SchemaRegistry
 
 _ATTEMPTS = 20
 
@@ -61,8 +62,8 @@ class Limits:
         return min(15.0, self.lease_seconds / 2)
 
 
-def _launches_nothing(store: str, request_id: str) -> None:
-    raise Failed("no_launcher", f"nothing starts drivers here: {store}, {request_id}")
+def _launches_nothing(subject: str, request_id: str) -> None:
+    raise Failed("no_launcher", f"nothing starts drivers here: {subject}, {request_id}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,9 @@ class Context:
         new_id: A fresh unique id.
         release: This release's version, for answers.
         launch: Starts a driver process for a scheduled repush: (store, request id).
+        launch_refresh: Starts one for a scheduled refresh: (table, request id).
         attention: Since when this controller listens to drivers and nodes.
+        registry: Where the ids of schemas come from; None: from the catalog.
     """
 
     catalog: Catalog
@@ -84,7 +87,13 @@ class Context:
     limits: Limits = field(default_factory=Limits)
     release: str = "0"
     launch: Callable[[str, str], None] = _launches_nothing
+    launch_refresh: Callable[[str, str], None] = _launches_nothing
     attention: Attention = field(default_factory=Attention)
+    registry: SchemaRegistry | None = None
+
+    def reclaim_due_ms(self) -> int:
+        """When the grace ends of what is noted now as to be reclaimed."""
+        return self.clock() + int(self.limits.reclaim_grace_seconds * 1000)
 
     def operation(self, what: str, subject: str, actor: str, **detail: object) -> Operation:
         """A line of history for a change that is about to be made."""

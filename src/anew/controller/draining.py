@@ -66,8 +66,14 @@ def remove(context: Context, node: str, actor: str) -> dict[str, Any]:
 
 
 def holds(context: Context, node: str) -> list[str]:
-    """What a node is to hold, as ``flights_v7/3``."""
-    return [
+    """What a node is to hold, as ``flights_v7/3``, and of tables as ``trips/slot 3``."""
+    slots = [
+        f"{table.name}/slot {slot}"
+        for table in context.catalog.tables()
+        for slot, nodes in table.assignment.items()
+        if node in nodes
+    ]
+    replicas = [
         f"{version.name_in(store.name)}/{partition}"
         for store in context.catalog.stores()
         for version in store.versions
@@ -76,6 +82,7 @@ def holds(context: Context, node: str) -> list[str]:
         for partition, nodes in assigned.items()
         if node in nodes
     ]
+    return replicas + slots
 
 
 def _record(context: Context, node: str) -> NodeRecord:

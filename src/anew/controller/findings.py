@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from anew.controller.context import Fabric
-from anew.core.errors import Failed
+from anew.core.errors import Failed, NotFound
 from anew.core.store import ManifestRef, Store
 from anew.deepstore.interface import DeepStore
+from anew.log.interface import Log
 from anew.segments.layout import RECORDS, records_path
-from anew.segments.manifest import Manifest
+from anew.segments.manifest import BaseRange, Manifest
 from anew.segments.record import parse_record
 
 _STORES = "stores"
@@ -108,7 +109,24 @@ def _read_manifest(fabric: Fabric, path: str, sizes: Mapping[str, int], of: Foun
     if missing:
         of.notes.append(f"version {manifest.version} lacks {len(missing)} of its files in {fabric.name}: {missing[0]}")
         return
+    lost = [part.path for part in manifest.ranges if not _holds(fabric.log, part)]
+    if lost:
+        of.notes.append(f"version {manifest.version} lacks {len(lost)} of its ranges in {fabric.name}'s log: {lost[0]}")
+        return
     ref = manifest.ref(path).model_copy(update={"checksum": hashlib.sha256(content).hexdigest()})
     before = of.manifests.get(path)
     fabrics = (fabric.name,) if before is None else (*before.fabrics, fabric.name)
     of.manifests[path] = FoundManifest(manifest, ref, fabrics)
+
+
+def _holds(log: Log, part: BaseRange) -> bool:
+    """Whether a log still has a sealed range.
+
+    Raises:
+        Unreachable: It does not answer.
+    """
+    try:
+        present = log.offsets(part.at)
+    except (Failed, NotFound):
+        return False
+    return present.begin <= part.pieces[0][0] and part.pieces[-1][1] <= present.end

@@ -16,6 +16,8 @@ from anew.api.models import (
 from anew.catalog.change import Change, NodeRecord, PutDeadLetters
 from anew.controller.context import Context, Fabric
 from anew.controller.draining import drained, removed
+from anew.controller.settling import settle
+from anew.controller.tables.serving import desired_tables
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.feed import FeedPartition, PositionMap
@@ -122,6 +124,7 @@ def take_report(context: Context, report: NodeReport) -> None:
         )
         operation = context.operation("dead letters", uid, report.node, count=len(letters))
         context.catalog.commit(Change(operation, (PutDeadLetters(uid, letters),)))
+    settle(context, report.unknown_schemas)
 
 
 def desired_state(context: Context, node: str, fabric: Fabric) -> DesiredState:
@@ -134,6 +137,7 @@ def desired_state(context: Context, node: str, fabric: Fabric) -> DesiredState:
         log=fabric.log_location,
         deep_store=fabric.deep_store.root_uri,
         stores=tuple(store for store in stores if store.versions),
+        tables=desired_tables(context, node, fabric.name),
     )
 
 

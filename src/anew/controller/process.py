@@ -22,6 +22,10 @@ _ROUND_SECONDS = 0.5
 """Changes and reports that come here begin a round at once; this is for what others change, and for the clock."""
 
 
+_MOST_ROUNDS_IN_A_ROW = 6
+"""As many as a version takes to become current; what changes something in every round shall not keep a processor."""
+
+
 class ControllerServer:
     """Serves and reconciles. `run` blocks; `stop` may be called from any thread or signal handler."""
 
@@ -64,7 +68,7 @@ class ControllerServer:
     def _reconcile(self) -> None:
         while not self._watch.closed:
             try:
-                self._reconciler.round()
+                self._watch.repeat(self._reconciler.round, _MOST_ROUNDS_IN_A_ROW)
             except AnewError as error:
                 _LOG.warning("round_failed", **error.to_json())
             except Exception:  # noqa: BLE001 - logged with its traceback

@@ -10,6 +10,7 @@ from anew.catalog.change import Change, Put, PutRebuild, PutReclaim, PutRequest,
 from anew.controller.context import Context, change_store, store_named
 from anew.controller.nodes import alive_nodes
 from anew.controller.reclaim import orphans_of
+from anew.controller.versiontopics import announced, make_version_topics
 from anew.core import lifecycle
 from anew.core.assignment import assign
 from anew.core.displacing import displaced
@@ -19,7 +20,7 @@ from anew.core.lifecycle import VersionEvent
 from anew.core.plan import Plan
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import IN_THE_MAKING, RebuildKind, Store, Version, VersionStatus
-from anew.log.interface import Log, Offsets, TopicPartition
+from anew.log.interface import Log, Offsets, TopicPartition, topic_partition
 from anew.segments.layout import version_path
 
 _ATTEMPTS = 10
@@ -95,6 +96,8 @@ def _begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
     _check_logs(context, store, plan)
     now_ms, rebuild_id = context.clock(), context.new_id()
     made = _version(context, store, plan, rebuild_id)
+    topics = announced(context, made.name_in(store.name), made.config, tuple(made.statuses))
+    made = made.model_copy(update={"topics": topics})
     rebuild = Rebuild(
         id=rebuild_id,
         kind=plan.kind,
@@ -121,6 +124,8 @@ def _begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
     if in_the_way is not None:
         detail["killed"] = in_the_way.rebuild
     context.catalog.commit(Change(context.operation(f"begin {plan.kind.value}", store.name, actor, **detail), puts))
+    if topics:
+        make_version_topics(context, _store_of(context, rebuild))
     return rebuild_of(context, rebuild_id)
 
 
@@ -145,7 +150,7 @@ def heartbeat(context: Context, rebuild_id: str, request: Heartbeat) -> Heartbea
         if rebuild.ended:
             return HeartbeatAnswer(kill_asked=True, lease_until_ms=rebuild.lease_until_ms)
         _check_epoch(rebuild, request.epoch)
-        _check_driven(request.stage)
+        check_driven(request.stage)
         now_ms = context.clock()
         lease_ms = now_ms + int(context.limits.lease_seconds * 1000)
         renewed = rebuild if rebuild.stage not in DRIVEN_STAGES else advance(rebuild, request.stage, now_ms)
@@ -346,7 +351,7 @@ def _check_logs(context: Context, store: Store, plan: Plan) -> None:
             start = plan.source.start.get(at)
             if start is None:
                 continue
-            present = _offsets(log, TopicPartition(feed.topic, feed.topic_uid, at.partition))
+            present = _offsets(log, topic_partition(feed, at.partition))
             stop = plan.source.end.get(at, start)
             if not (present.begin <= start and stop <= present.end):
                 raise Refused(
@@ -426,7 +431,12 @@ def _check_in_the_making(store: Store, rebuild: Rebuild) -> None:
         )
 
 
-def _check_driven(stage: Stage) -> None:
+def check_driven(stage: Stage) -> None:
+    """Raise unless a driver works on a stage.
+
+    Raises:
+        InvalidRequest: ``bad_stage``.
+    """
     if stage not in DRIVEN_STAGES:
         expected = ", ".join(sorted(DRIVEN_STAGES))
         raise InvalidRequest("bad_stage", "a driver does not work on this stage", found=stage.value, expected=expected)

@@ -15,7 +15,16 @@ from typing import Any
 from anew.controller.findings import Found, FoundManifest
 from anew.core.feed import Feed
 from anew.core.settings import defaults
-from anew.core.store import IN_THE_MAKING, SERVABLE, RebuildKind, Store, StoreConfig, Version, VersionStatus
+from anew.core.store import (
+    IN_THE_MAKING,
+    SERVABLE,
+    RebuildKind,
+    Store,
+    StoreConfig,
+    Version,
+    VersionStatus,
+    VersionTopic,
+)
 
 ERA = 1 << 32
 """Revisions of a restored catalog go on at the next multiple: above all that nodes, clients and logs have seen."""
@@ -210,4 +219,13 @@ def _version_of(found: FoundManifest, status: VersionStatus, now_ms: int, error:
         assignment={f: dict.fromkeys(range(manifest.config.partitions), ()) for f in found.fabrics},
         timed=manifest.config.hybrid or manifest.kind is RebuildKind.TTL_REPUSH,
         error=error,
+        topics=_topics_of(found),
     )
+
+
+def _topics_of(found: FoundManifest) -> dict[str, VersionTopic]:
+    """The topics that a base lies in, as its manifest names them."""
+    named = next(iter(found.manifest.ranges), None)
+    if named is None:
+        return {}
+    return dict.fromkeys(found.fabrics, VersionTopic(name=named.topic, uid=named.topic_uid, ready=True))

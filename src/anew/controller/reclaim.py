@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 
 import structlog
 
-from anew.catalog.change import Change, DropReclaim, PutReclaim, Reclaim
+from anew.catalog.change import Change, DropReclaim, PutFlag, PutReclaim, Reclaim
 from anew.controller.context import Context, change_store
+from anew.controller.deadletters import dead_letters_left
 from anew.controller.feeds import offsets_at
 from anew.controller.pausing import cluster_paused, held_back
+from anew.controller.tables.reclaiming import delete_attempt, delete_build, delete_table_files
+from anew.controller.versiontopics import topics_left, topics_to_reclaim
 from anew.core import lifecycle
 from anew.core.errors import AnewError, Failed
 from anew.core.retention import low_water, retirable
@@ -35,9 +39,8 @@ def collect(context: Context, store: Store, actor: str = "controller") -> None:
             if why is None:
                 return present, ()
             version = lifecycle.existing(present, number)
-            return lifecycle.retire(present, number, context.clock()), tuple(
-                PutReclaim(files_of(context, present, version, fabric, why)) for fabric in version.statuses
-            )
+            notes = (notes_of(context, present, version, fabric, why) for fabric in version.statuses)
+            return lifecycle.retire(present, number, context.clock()), tuple(chain.from_iterable(notes))
 
         operation = context.operation("retire version", store.name, actor, version=number, why=found)
         change_store(context, store.uid, operation, change)
@@ -53,6 +56,9 @@ def reclaim_due(context: Context) -> None:
         "orphans": _delete_orphans,
         "topic": _delete_topic,
         "truncate": _truncate,
+        "build": delete_build,
+        "attempt": delete_attempt,
+        "table": delete_table_files,
     }
     for reclaim in context.catalog.reclaims(context.clock()):
         if held_back(stores, reclaim):
@@ -71,18 +77,19 @@ def orphans_of(context: Context, store: Store, version: Version, fabric: str) ->
     """The note that files of ended attempts, which no manifest names, lie beside a sealed version's."""
     target = f"{store.uid}\n{version.number}"
     path = f"{version.path}/orphans@{fabric}"
-    return Reclaim(path, "orphans", fabric, target, _due_ms(context), "files of ended attempts")
+    return Reclaim(path, "orphans", fabric, target, context.reclaim_due_ms(), "files of ended attempts")
 
 
-def files_of(context: Context, store: Store, version: Version, fabric: str, why: str) -> Reclaim:
-    """The note that the files of a retired version are to go after the grace."""
-    target = f"{store.uid}\n{version.number}"
-    return Reclaim(f"{version.path}@{fabric}", "tree", fabric, target, _due_ms(context), f"{store.name}: {why}")
+def notes_of(context: Context, store: Store, version: Version, fabric: str, why: str) -> list[PutReclaim]:
+    """The notes that the files of a retired version are to go after the grace, and its topic."""
+    target, due_ms, reason = f"{store.uid}\n{version.number}", context.reclaim_due_ms(), f"{store.name}: {why}"
+    files = Reclaim(f"{version.path}@{fabric}", "tree", fabric, target, due_ms, reason)
+    return [PutReclaim(files), *topics_to_reclaim(version, fabric, due_ms, reason)]
 
 
-def all_of(context: Context, store: Store) -> list[Reclaim]:
+def all_of(context: Context, store: Store) -> list[PutReclaim | PutFlag]:
     """The notes that all files and topics of a deleted store are to go after the grace."""
-    name, due_ms = store.name, _due_ms(context)
+    name, due_ms = store.name, context.reclaim_due_ms()
     files = [
         Reclaim(f"{store.uid}/files/{f}", "tree", f, store_path(store.uid), due_ms, f"{name} was deleted")
         for f in store.fabrics
@@ -91,12 +98,8 @@ def all_of(context: Context, store: Store) -> list[Reclaim]:
         Reclaim(f"{store.uid}/{x.id}", "topic", x.fabric, f"{x.topic}\n{x.topic_uid}", due_ms, f"{name} deleted")
         for x in store.feeds
     ]
-    return files + topics
-
-
-def _due_ms(context: Context) -> int:
-    """When the grace ends of what is noted now."""
-    return context.clock() + int(context.limits.reclaim_grace_seconds * 1000)
+    left = [*topics_left(store, due_ms, f"{name} deleted"), *dead_letters_left(store, due_ms, f"{name} deleted")]
+    return [*map(PutReclaim, files + topics), *left]
 
 
 def move_low_water(context: Context, store: Store) -> None:
@@ -109,7 +112,7 @@ def move_low_water(context: Context, store: Store) -> None:
     except AnewError as error:
         _LOG.warning("low_water_not_moved", store=store.name, **error.to_json())
         return
-    due_ms = now_ms + int(context.limits.reclaim_grace_seconds * 1000)
+    due_ms = context.reclaim_due_ms()
 
     def change(present: Store) -> tuple[Store, tuple[PutReclaim, ...]]:
         marks = low_water(present, at_rewind)

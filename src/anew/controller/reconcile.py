@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,13 +18,16 @@ import structlog
 from anew.api.models import NodeReport, ReplicaReport, ReplicaState
 from anew.catalog.change import PutRebuild
 from anew.controller.context import Context, change_store
-from anew.controller.feeds import ends_of, ensure_feeds, open_and_close
+from anew.controller.deadletters import set_aside
+from anew.controller.feeds import ends_of, ensure_feeds, look_at_partitions, open_and_close
 from anew.controller.nodes import live_reports, replicas_of, usable_nodes
 from anew.controller.pausing import cluster_paused
 from anew.controller.rebuilds import end_rebuild, expire
 from anew.controller.reclaim import collect, move_low_water, reclaim_due
 from anew.controller.remembering import Memory
 from anew.controller.scheduling import step as step_schedule
+from anew.controller.tables.stepping import step_table
+from anew.controller.versiontopics import make_version_topics
 from anew.core import lifecycle
 from anew.core.assignment import assign
 from anew.core.errors import AnewError, Refused, Unreachable
@@ -75,18 +78,22 @@ class Reconciler:
         self._listen()
         seen = self._look()
         # Read after the rebuilds: a version of each of these is in its store.
-        for store in self.context.catalog.stores():
-            try:
+        live = self.context.catalog.stores()
+        for store in live:
+            with _alone(store.name):
                 self._step(store, seen)
-            except AnewError as error:
-                if error.code != "revision_conflict":
-                    _LOG.warning("store_step_failed", store=store.name, **error.to_json())
+        self._finish_of_deleted({store.uid for store in live}, seen.running)
+        for table in self.context.catalog.tables():
+            with _alone(table.name):
+                step_table(self.context, table, seen.usable[table.fabric], seen.reports[table.fabric])
+        set_aside(self.context)
         reclaim_due(self.context)
         now_ms = self.context.clock()
         if now_ms - self._low_water_at_ms >= self.context.limits.low_water_interval_seconds * 1000:
             self._low_water_at_ms = now_ms
             for store in self.context.catalog.stores():
                 move_low_water(self.context, store)
+                look_at_partitions(self.context, store)
         self.remember()
 
     def remember(self) -> None:
@@ -110,6 +117,7 @@ class Reconciler:
 
     def _step(self, store: Store, seen: _Seen) -> None:
         store = self._with_topics(store)
+        make_version_topics(self.context, store)
         for rebuild in seen.running.get(store.uid, ()):
             self._step_rebuild(store, rebuild, seen.reports)
         for fabric in store.fabrics:
@@ -216,6 +224,16 @@ class Reconciler:
         change_store(self.context, uid, operation, change)
         _LOG.info("rebuild_ended", rebuild=rebuild.id, store=store.name, status=outcome.value, error=error)
 
+    def _finish_of_deleted(self, live: Set[str], running: Mapping[str, list[Rebuild]]) -> None:
+        """End the records of rebuilds whose store was deleted between their last swap and the round that would do it.
+
+        A store with a version in the making cannot be deleted, so nothing else of such a rebuild is left to do.
+        """
+        for uid in running.keys() - live:
+            for rebuild in running[uid]:
+                with _alone(rebuild.store):
+                    self._finish(uid, rebuild)
+
     def _advance(self, rebuild: Rebuild, store: Store) -> None:
         ready = lifecycle.existing(store, rebuild.version).statuses.values()
         if rebuild.stage is Stage.LOAD and all(status is not VersionStatus.LOADING for status in ready):
@@ -247,6 +265,16 @@ class Reconciler:
             if wanted != held:
                 change = partial(lifecycle.reassign, number=version.number, fabric=fabric, assignment=wanted)
                 store = self._change(store, "reassign", version, _if_still(store, change))
+
+
+@contextlib.contextmanager
+def _alone(store: str) -> Iterator[None]:
+    """What goes wrong with one store stays with it."""
+    try:
+        yield
+    except AnewError as error:
+        if error.code != "revision_conflict":
+            _LOG.warning("store_step_failed", store=store, **error.to_json())
 
 
 def _swapped_when_ready(number: int, fabric: str, now_ms: int, store: Store) -> Store:

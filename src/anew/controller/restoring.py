@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from anew.api.models import RestoreCatalog
-from anew.catalog.change import Change, CheckEmpty, Put, PutReclaim, PutRequest, PutRestored, RaiseCounter, Reclaim
+from anew.catalog.change import Change, CheckEmpty, Put, PutFlag, PutReclaim, PutRequest, PutRestored, RaiseCounter
 from anew.controller.context import Context, request_id_reused
 from anew.controller.findings import look
 from anew.controller.rebuilt import Rebuilt, era_after, rebuilt
-from anew.controller.reclaim import all_of, files_of
+from anew.controller.reclaim import all_of, notes_of
 from anew.core.confighash import value_hash
 from anew.core.errors import Failed, Refused
 from anew.core.feed import Feed
 from anew.core.store import Store, VersionStatus
-from anew.log.interface import TopicPartition
+from anew.log.interface import topic_partition
 
 _SCHEMA_GAP = 1_000
 """Schema ids that were given after the last record must not be given again: records in a log may name them."""
@@ -60,7 +60,7 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> dict[str, 
         puts.append(PutRequest(request.request_id, _body_hash(), json.dumps(answer)))
     for one in made:
         puts.append(PutRestored(one.store.model_copy(update={"revision": first})))
-        puts += [] if one.displaced else [PutReclaim(reclaim) for reclaim in _reclaims(context, one.store)]
+        puts += [] if one.displaced else list(_reclaims(context, one.store))
     puts += _counters(one.store for one in made)
     puts.append(RaiseCounter("revision", first))
     operation = context.operation("restore catalog", "cluster", actor, stores=[one.store.name for one in made])
@@ -112,7 +112,7 @@ def _as_in_log(context: Context, feed: Feed, one: Rebuilt) -> Feed:
         return feed
     try:
         marks = tuple(
-            max(low, log.offsets(TopicPartition(feed.topic, feed.topic_uid, partition)).begin)
+            max(low, log.offsets(topic_partition(feed, partition)).begin)
             for partition, low in enumerate(feed.low_water)
         )
     except Failed as error:
@@ -121,7 +121,7 @@ def _as_in_log(context: Context, feed: Feed, one: Rebuilt) -> Feed:
     return feed.model_copy(update={"low_water": marks})
 
 
-def _reclaims(context: Context, store: Store) -> Iterator[Reclaim]:
+def _reclaims(context: Context, store: Store) -> Iterator[PutReclaim | PutFlag]:
     """The intents that were lost with the catalog (rule R22)."""
     if store.deleted_at_ms is not None:
         yield from all_of(context, store)
@@ -129,13 +129,13 @@ def _reclaims(context: Context, store: Store) -> Iterator[Reclaim]:
     for version in store.versions:
         for fabric, status in version.statuses.items():
             if status is VersionStatus.RETIRED:
-                yield files_of(context, store, version, fabric, "retired before")
+                yield from notes_of(context, store, version, fabric, "retired before")
 
 
 def _counters(stores: Iterator[Store]) -> list[Put]:
     greatest: dict[str, int] = {}
     for store in stores:
-        greatest["schema_id"] = max(greatest.get("schema_id", 0), *store.schemas)
+        greatest["schema_id"] = max(greatest.get("schema_id", 0), *store.schemas, store.key_schema_id)
         for feed in store.feeds:
             name = f"incarnation/{feed.fabric}/{feed.topic}"
             greatest[name] = max(greatest.get(name, 0), feed.incarnation)

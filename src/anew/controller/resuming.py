@@ -45,7 +45,7 @@ def resume(context: Context, rebuild_id: str, request: ResumeRebuild, actor: str
             }
         )
         path = version_path(present.uid, version.number, rebuild_id, epoch)
-        due_ms = now_ms + int(context.limits.reclaim_grace_seconds * 1000)
+        due_ms = context.reclaim_due_ms()
         left = (
             PutReclaim(Reclaim(f"{version.path}@{fabric}", "tree", fabric, version.path, due_ms, "its driver is gone"))
             for fabric in version.statuses

@@ -31,7 +31,7 @@ def step(context: Context, store: Store, reports: list[NodeReport]) -> None:
             _put(context, store, None, "schedule ended")
         return
     if state is not None and state.request_id is not None:
-        after = _outcome(context, state)
+        after = outcome_of(context, state)
         if after is not None:
             _put(context, store, after, "scheduled repush ended")
         return
@@ -54,7 +54,7 @@ def decision_of(context: Context, store: Store, reports: list[NodeReport]) -> De
         paused=cluster_paused(context) or store.paused or store.schedule_held,
         busy=busy,
         has_version=any(store.current.values()),
-        running_scheduled=_running(context),
+        running_scheduled=running_scheduled(context),
         limit=context.limits.scheduled_rebuilds,
         writes=store.config.writes,
     )
@@ -84,20 +84,23 @@ def facts_of(store: Store, reports: list[NodeReport], now_ms: int) -> Facts:
     )
 
 
-def _outcome(context: Context, state: ScheduleState) -> ScheduleState | None:
+def outcome_of(context: Context, state: ScheduleState) -> ScheduleState | None:
     """The state after the start that is under way ended; None while it goes on."""
     known = None if state.request_id is None else context.catalog.request(state.request_id)
     if known is None:
         late = context.clock() - state.started_ms > context.limits.scheduled_start_seconds * 1000
         return failed(state, context.clock()) if late else None
-    rebuild = context.catalog.rebuild(known.result)
+    rebuild = context.catalog.rebuild(known.result) or context.catalog.table_rebuild(known.result)
     if rebuild is None or not rebuild.ended:
         return None
     return succeeded(state) if rebuild.status in _WELL else failed(state, context.clock())
 
 
-def _running(context: Context) -> int:
-    return sum(s.schedule is not None and s.schedule.request_id is not None for s in context.catalog.stores())
+def running_scheduled(context: Context) -> int:
+    """How many scheduled rebuilds are under way, of stores and of tables."""
+    states = [store.schedule for store in context.catalog.stores()]
+    states += [table.schedule_state for table in context.catalog.tables()]
+    return sum(state is not None and state.request_id is not None for state in states)
 
 
 def _launch(context: Context, store: Store, request_id: str) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import structlog
 
 from anew.api.models import CreateStore, HoldVersion, RoutedVersion, Routing, SnapshotView, UpdateStore
-from anew.catalog.change import Change, PutReclaim, PutRequest, PutStore
+from anew.catalog.change import Change, PutFlag, PutReclaim, PutRequest, PutStore
 from anew.codec.avro import check_evolution, check_key_schema, parse_schema
 from anew.controller.configuring import configured
 from anew.controller.context import Context, Fabric, change_store, request_id_reused, store_named
 from anew.controller.feeds import check_topics, ends_of, ensure_feeds, offsets_at, with_real_time_feeds
 from anew.controller.nodes import node_urls
 from anew.controller.reclaim import all_of
+from anew.controller.schemas import key_schema_id, value_schema_id
 from anew.core import lifecycle
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
@@ -23,6 +24,7 @@ from anew.core.store import (
     SERVABLE,
     Store,
     check_store_name,
+    real_time_topic,
     takes_effect,
 )
 from anew.core.suggest import did_you_mean
@@ -36,7 +38,7 @@ def create_store(context: Context, request: CreateStore, actor: str) -> Store:
     Raises:
         InvalidRequest: ``bad_store_name``, ``bad_schema``, ``unknown_setting``, ``bad_setting``,
             ``request_id_reused``.
-        Refused: ``store_exists``, ``topic_exists``.
+        Refused: ``store_exists``, ``topic_exists``; as `value_schema_id`, and so are others.
     """
     body_hash = value_hash(request.model_dump(mode="json", exclude={"request_id"}))
     made = _made_before(context, request.request_id, body_hash)
@@ -59,13 +61,16 @@ def _make_store(context: Context, request: CreateStore, body_hash: str, actor: s
     config = configured(defaults(), parse_settings(request.settings), request.partitioner_source, key_schema)
     if context.catalog.store(request.name) is not None:
         raise Refused("store_exists", f"there is a store {request.name} already", found=request.name)
+    topic = real_time_topic(request.name)
+    schema_id = value_schema_id(context, topic, value_schema.canonical)
     store = Store(
         uid=context.new_id(),
         name=request.name,
         revision=0,
         created_at_ms=context.clock(),
         key_schema=key_schema.canonical,
-        schemas={context.catalog.next_number("schema_id"): value_schema.canonical},
+        key_schema_id=key_schema_id(context, topic, key_schema.canonical),
+        schemas={schema_id: value_schema.canonical},
         config=config,
         fabrics=tuple(context.fabrics),
         current=dict.fromkeys(context.fabrics, 0),
@@ -104,12 +109,18 @@ def update_store(context: Context, name: str, request: UpdateStore, actor: str) 
         new = parse_schema(request.value_schema)
         check_evolution([parse_schema(text) for text in store.schemas.values()], new)
         if new.canonical not in store.schemas.values():
-            schema_id = context.catalog.next_number("schema_id"), new.canonical
+            schema_id = value_schema_id(context, real_time_topic(name), new.canonical, store), new
 
     def change(present: Store) -> tuple[Store, tuple[()]]:
         after = _with_settings(context, present, settings, request.partitioner_source)
-        if schema_id is not None:
-            after = after.model_copy(update={"schemas": {**after.schemas, schema_id[0]: schema_id[1]}})
+        if schema_id is not None and schema_id[0] not in present.schemas:
+            # Somebody may have added another one meanwhile.
+            check_evolution([parse_schema(text) for text in present.schemas.values()], schema_id[1])
+            after = after.model_copy(update={"schemas": {**after.schemas, schema_id[0]: schema_id[1].canonical}})
+        if after.config.max_value_bytes != present.config.max_value_bytes:
+            # The logs hear of it with the next word about what they accept.
+            feeds = tuple(feed.model_copy(update={"moving": True}) for feed in after.feeds)
+            after = after.model_copy(update={"feeds": feeds})
         return after, ()
 
     detail = {"settings": dict(settings), "schema": schema_id is not None}
@@ -125,7 +136,7 @@ def delete_store(context: Context, name: str, actor: str) -> Store:
     """
     now_ms = context.clock()
 
-    def change(present: Store) -> tuple[Store, tuple[PutReclaim, ...]]:
+    def change(present: Store) -> tuple[Store, tuple[PutReclaim | PutFlag, ...]]:
         making = present.in_the_making()
         if making is not None:
             raise Refused(
@@ -134,8 +145,7 @@ def delete_store(context: Context, name: str, actor: str) -> Store:
                 found=making.rebuild,
                 hint=f"anew rebuild kill {making.rebuild}",
             )
-        reclaims = tuple(PutReclaim(reclaim) for reclaim in all_of(context, present))
-        return present.model_copy(update={"deleted_at_ms": now_ms}), reclaims
+        return present.model_copy(update={"deleted_at_ms": now_ms}), tuple(all_of(context, present))
 
     store = store_named(context, name)
     return change_store(context, store.uid, context.operation("delete store", name, actor), change)

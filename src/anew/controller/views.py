@@ -9,6 +9,7 @@ from anew.api.models import NodeReport, NodeView, Problem, ReplicaState, StatusV
 from anew.controller.context import Context
 from anew.controller.nodes import live_reports, node_views, replicas_of
 from anew.controller.scheduling import decision_of
+from anew.controller.tables.views import table_problems, table_rebuild_view, table_view
 from anew.core.errors import NotFound
 from anew.core.lifecycle import missing_feeds
 from anew.core.partition import is_custom
@@ -84,7 +85,10 @@ def status_view(context: Context) -> StatusView:
     stores = context.catalog.stores()
     reports = {fabric: live_reports(context, fabric) for fabric in context.fabrics}
     problems = [*_node_problems(nodes, context), *(p for store in stores for p in _store_problems(store, reports))]
+    for table in context.catalog.tables():
+        problems += table_problems(context, table, reports[table.fabric])
     running = context.catalog.rebuilds(store_uid=None, running_only=True)
+    of_tables = context.catalog.table_rebuilds(table_uid=None, running_only=True)
     letters = context.catalog.dead_letter_counts()
     return StatusView(
         healthy=not problems,
@@ -92,7 +96,8 @@ def status_view(context: Context) -> StatusView:
         controller={"release": context.release, "revision": context.catalog.revision()},
         nodes=nodes,
         stores=tuple(_store_view(store, reports, letters.get(store.uid, 0), None) for store in stores),
-        rebuilds=tuple(rebuild_view(rebuild) for rebuild in running),
+        tables=tuple(table_view(context, table) for table in context.catalog.tables()),
+        rebuilds=(*map(rebuild_view, running), *(table_rebuild_view(context, one) for one in of_tables)),
     )
 
 
@@ -108,6 +113,9 @@ def _store_view(
         "uid": store.uid,
         "key_schema": store.key_schema,
         "value_schema": store.schemas[store.newest_schema_id],
+        "key_schema_id": store.key_schema_id,
+        "value_schema_id": store.newest_schema_id,
+        "value_schemas": {str(number): schema for number, schema in sorted(store.schemas.items())},
         "config": _shown_config(store.config),
         "pending": pending,
         "stale": bool(pending),
@@ -204,6 +212,15 @@ def _store_problems(store: Store, reports: dict[str, list[NodeReport]]) -> list[
         Problem(what=f"the topic of {feed.id} is not made yet", since_ms=None, hint="is the log there? anew doctor")
         for feed in store.feeds
         if not feed.ready
+    ]
+    problems += [
+        Problem(
+            what=f"the topic of {feed.id} has {feed.partitions_in_log} partitions, and was made with {feed.partitions}",
+            since_ms=None,
+            hint="nobody reads the others: let producers use the first ones, and write again what lies in the others",
+        )
+        for feed in store.feeds
+        if feed.partitions_in_log is not None
     ]
     for version in store.versions:
         for fabric, status in version.statuses.items():

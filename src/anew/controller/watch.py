@@ -17,11 +17,28 @@ class Watch:
         self._revision = revision
         self._changed = threading.Condition()
         self._closed = False
+        self._is_noted = False
 
     def notify(self) -> None:
         """Something may have changed: everybody who waits looks again."""
         with self._changed:
+            self._is_noted = True
             self._changed.notify_all()
+
+    def repeat(self, act: Callable[[], None], most: int) -> int:
+        """Act as long as each time the catalog moves, at most so often; whoever waits for it hears of it at once.
+
+        Returns:
+            How often it acted.
+        """
+        for number in range(1, most + 1):
+            before = self._revision()
+            act()
+            if self._revision() == before:
+                return number
+            with self._changed:
+                self._changed.notify_all()
+        return most
 
     def close(self) -> None:
         """Let everybody go."""
@@ -46,7 +63,8 @@ class Watch:
                 self._changed.wait(min(left, _POLL_SECONDS))
 
     def pause(self, seconds: float) -> None:
-        """Wait for a notification, or for so long."""
+        """Wait for a notification, or for so long; one that came since the last pause counts. For one thread."""
         with self._changed:
-            if not self._closed:
+            if not self._closed and not self._is_noted:
                 self._changed.wait(seconds)
+            self._is_noted = False

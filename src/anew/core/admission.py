@@ -2,18 +2,21 @@
 
 A record is passed over when it lies below the version's start (rule R1) and rejected, as a dead letter, when its given
 time is out of range (rule R6) or it lies in a partition where nobody would look for it (rule R8). All that decides is
-in the record and in the feed, so that everybody decides alike (rule R21).
+in the record and in the feed, so that everybody decides alike (rule R21); a value schema that nobody knows is decided
+once, in the catalog, and the feed says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anew.core.feed import Feed, FeedPartition
+from anew.core.feed import Feed, FeedPartition, Settled
 from anew.core.hashing import key_hashes, row_hashes
 from anew.core.partition import XxHash64Partitioner
 from anew.core.rows import ROWS
@@ -21,6 +24,26 @@ from anew.core.rows import ROWS
 TIME_OUT_OF_RANGE = "written_at is not in (0, append time + skew limit]"
 WRONG_PARTITION = "the key belongs to another partition of the feed"
 NO_SCHEMA = "the value names no schema"
+UNKNOWN_SCHEMA = "the value names a schema that the store did not have when that was decided"
+FLAWS = {
+    1: "it has no key",
+    2: "its key has no wire header",
+    3: "its key's wire header names another schema than the store's keys have",
+    4: "its value has no wire header",
+    5: "its header anew-written-at is no number of milliseconds",
+}
+"""What `anew.log.interface.Flaw` says of a record."""
+_TIME, _PLACE, _SCHEMA, _UNKNOWN, _FLAW = 1, 2, 3, 4, 10
+_TEXTS = {
+    _TIME: TIME_OUT_OF_RANGE,
+    _PLACE: WRONG_PARTITION,
+    _SCHEMA: NO_SCHEMA,
+    _UNKNOWN: UNKNOWN_SCHEMA,
+    **{_FLAW + flaw: text for flaw, text in FLAWS.items()},
+}
+_UNRANKED = np.iinfo(np.int64).max
+"""Of a schema that the store does not have; beyond that of any that it has."""
+_UNNAMED = pa.scalar(b"", pa.binary())
 _NO_SCHEMA_ID = pa.scalar(0, pa.int32())
 """A tombstone carries no schema, whatever its producer wrote: rows of one history must look alike."""
 
@@ -50,24 +73,43 @@ class Admitted:
     rejected: tuple[Rejection, ...]
 
 
-def admit(feed: Feed, partition: int, start: int, records: pa.RecordBatch) -> Admitted:
-    """The records (columns of ``anew.log.interface.LOG_RECORDS``) of one feed partition that a version applies."""
+def admit(feed: Feed, partition: int, start: int, records: pa.RecordBatch, schemas: Iterable[int]) -> Admitted:
+    """The records (columns of ``anew.log.interface.LOG_RECORDS``) of one feed partition that a version applies.
+
+    ``schemas`` are the ids of the store's value schemas, in the order in which it got them, as they are known together
+    with the feed. What names another one and is not decided is let through: see `first_undecided`.
+    """
     records = records.slice(int(np.searchsorted(records.column("offset").to_numpy(), start)))
     hashes = key_hashes(records.column("key"))
     reasons = _reasons(feed, partition, records, hashes)
+    if feed.settled:
+        reasons[_decided_against(feed.settled_in(partition), records, schemas) & (reasons == 0)] = _UNKNOWN
     bad = reasons.astype(np.bool_)
     if bad.any():
         offsets = records.column("offset").to_numpy()
         at = FeedPartition(feed.id, partition)
-        texts = {1: TIME_OUT_OF_RANGE, 2: WRONG_PARTITION, 3: NO_SCHEMA}
         rejected = tuple(
-            Rejection(at.feed, at.partition, int(offsets[i]), texts[int(reasons[i])]) for i in bad.nonzero()[0]
+            Rejection(at.feed, at.partition, int(offsets[i]), _TEXTS[int(reasons[i])]) for i in bad.nonzero()[0]
         )
         good = (~bad).nonzero()[0]
         records, hashes = records.take(good), hashes[good]
     else:
         rejected = ()
     return Admitted(_rows(feed, partition, records), hashes, rejected)
+
+
+def first_undecided(rows: pa.RecordBatch, schemas: Collection[int]) -> tuple[int, int] | None:
+    """Offset and schema id of the first admitted row whose schema is not known; None when all are (rule R21).
+
+    Whoever meets one decides nothing: it is known soon, or decided in the catalog, for everybody.
+    """
+    named = rows.column("schema_id").to_numpy()
+    alive = rows.column("value").is_valid().to_numpy(zero_copy_only=False)
+    unknown = alive & ~np.isin(named, list(schemas))
+    if not unknown.any():
+        return None
+    first = int(unknown.argmax())
+    return int(rows.column("offset").to_numpy()[first]), int(named[first])
 
 
 def with_hashes(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -81,16 +123,44 @@ def _reasons(
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
     reasons = np.zeros(records.num_rows, dtype=np.int8)
     if feed.partitioner == "xxhash64":
-        reasons[XxHash64Partitioner(feed.partitions).of_hashes(hashes) != partition] = 2
+        reasons[XxHash64Partitioner(feed.partitions).of_hashes(hashes) != partition] = _PLACE
     alive = records.column("value").is_valid().to_numpy(zero_copy_only=False)
-    reasons[alive & (records.column("schema_id").to_numpy() <= 0)] = 3
+    reasons[alive & (records.column("schema_id").to_numpy() <= 0)] = _SCHEMA
     written = records.column("written_ms")
     if written.null_count < records.num_rows:
         given = written.is_valid().to_numpy(zero_copy_only=False)
         times = written.fill_null(1).to_numpy(zero_copy_only=False)
         latest = records.column("appended_ms").to_numpy() + feed.skew_limit_ms
-        reasons[given & ((times <= 0) | (times > latest))] = 1
+        reasons[given & ((times <= 0) | (times > latest))] = _TIME
+    flaws = records.column("flaw").to_numpy()
+    if flaws.any():
+        reasons = np.where(flaws > 0, flaws + _FLAW, reasons).astype(np.int8)
     return reasons
+
+
+def _decided_against(
+    settled: list[Settled], records: pa.RecordBatch, schemas: Iterable[int]
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Which values name a schema that was not the store's when that was decided, shape (rows,)."""
+    named = records.column("schema_id").to_numpy()
+    ranks = {number: rank for rank, number in enumerate(schemas)}
+    rank = np.full(named.size, _UNRANKED)
+    for number, place in ranks.items():
+        rank[named == number] = place
+    entry = np.searchsorted([one.below for one in settled], records.column("offset").to_numpy(), side="right")
+    newest = np.array([*(ranks.get(one.newest_schema_id, -1) for one in settled), _UNRANKED])[entry]
+    alive = records.column("value").is_valid().to_numpy(zero_copy_only=False)
+    decided: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = entry < len(settled)
+    return alive & decided & (rank > newest)
+
+
+def _origins(feed: Feed, origins: pa.Array[Any]) -> pa.Array[Any]:
+    """The origins of records; those whose producer named none come from the feed's own."""
+    unnamed = pc.equal(origins, _UNNAMED)
+    if not pc.any(unnamed).as_py():
+        return origins
+    named: pa.Array[Any] = pc.if_else(unnamed, pa.scalar(feed.origin_bytes, pa.binary()), origins)
+    return named
 
 
 def _rows(feed: Feed, partition: int, records: pa.RecordBatch) -> pa.RecordBatch:
@@ -101,7 +171,7 @@ def _rows(feed: Feed, partition: int, records: pa.RecordBatch) -> pa.RecordBatch
         "value": records.column("value"),
         "schema_id": pc.if_else(records.column("value").is_null(), _NO_SCHEMA_ID, records.column("schema_id")),
         "time": pc.coalesce(written, records.column("appended_ms")),
-        "origin": records.column("origin"),
+        "origin": _origins(feed, records.column("origin")),
         "append_timed": written.is_null(),
         "incarnation": pa.array(np.full(count, feed.incarnation, dtype=np.int32)),
         "feed_partition": pa.array(np.full(count, partition, dtype=np.int32)),

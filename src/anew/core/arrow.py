@@ -32,6 +32,35 @@ def join_binary(*columns: pa.Array[Any]) -> pa.BinaryArray:
     return result
 
 
+def split_binary(column: pa.Array[Any], head_bytes: int) -> tuple[npt.NDArray[np.uint8], pa.BinaryArray]:
+    """The first bytes of each value, shape (n, head_bytes), and the rest of each, shape (n,).
+
+    The values are not null and have so many bytes at least. (`pyarrow.compute.binary_slice` fails on values that are
+    shorter than the slice: "Negative buffer resize".)
+    """
+    count = len(column)
+    if count == 0:
+        return np.empty((0, head_bytes), np.uint8), pa.array([], pa.binary())
+    buffers: list[Any] = column.buffers()
+    ends = np.frombuffer(buffers[1], np.int32)[column.offset : column.offset + count + 1]
+    data = np.frombuffer(buffers[2], np.uint8)[ends[0] : ends[-1]]
+    starts = ends[:-1] - ends[0]
+    lengths = np.diff(ends)
+    if (lengths == lengths[0]).all():
+        rows = data.reshape(count, int(lengths[0]))
+        heads, tails = rows[:, :head_bytes], rows[:, head_bytes:]
+    else:
+        places = starts[:, None] + np.arange(head_bytes)
+        is_tail = np.ones(data.size, dtype=np.bool_)
+        is_tail[places.ravel()] = False
+        heads, tails = data[places], data[is_tail]
+    offsets = np.append(0, np.cumsum(lengths - head_bytes)).astype(np.int32)
+    rest: Any = pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets.data), pa.py_buffer(tails.tobytes())]
+    )
+    return heads, rest
+
+
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch with the rows of all, which have one schema."""
     joined: pa.RecordBatch = pa.concat_batches(list(batches))  # type: ignore[attr-defined]  # missing from the stubs

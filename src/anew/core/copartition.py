@@ -19,8 +19,6 @@ from anew.core.store import Frozen
 
 MOST_FILES_OF_A_TASK = 16
 """A task buffers a row group per file that it writes and a batch per file that it reads."""
-MOST_RECORDS_OF_A_TASK = 200_000
-"""How many feed records a task may read and sort in memory; beyond it they are shuffled, and Spark sorts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +70,13 @@ def why_not_copartitioned(source: Frozen, target: Frozen) -> str | None:
 
 
 def feed_splits(
-    groups: Groups, target: Frozen, feeds: Iterable[Feed], ranges: Sequence[LogSplit]
+    groups: Groups, target: Frozen, feeds: Iterable[Feed], ranges: Sequence[LogSplit], max_records: int
 ) -> tuple[tuple[LogSplit, ...], ...] | None:
     """The log ranges that each group's task reads by itself, so that nothing is shuffled; None where that cannot be.
 
     It can be where version and feed place keys alike and every feed partition holds keys of one group alone: its hash's
-    remainder modulo the feed's partition count decides the one modulo the number of groups. A task sorts what it reads
-    in memory, so that it may not be too much.
+    remainder modulo the feed's partition count decides the one modulo the number of groups. No task may read more than
+    ``max_records`` (case B7).
     """
     alike = target.partitioner == XXHASH64 and groups.sub_partitions == 1
     if not alike or any(f.partitioner != XXHASH64 or f.partitions % groups.partitions for f in feeds):
@@ -87,7 +85,7 @@ def feed_splits(
     for split in ranges:
         found[split.partition % groups.partitions].append(split)
     most = max((sum(split.end - split.begin for split in splits) for splits in found), default=0)
-    return tuple(tuple(splits) for splits in found) if most <= MOST_RECORDS_OF_A_TASK else None
+    return tuple(tuple(splits) for splits in found) if most <= max_records else None
 
 
 def _fan(one: int, other: int) -> int:

@@ -26,23 +26,41 @@ class FeedPartition:
         return f"{self.feed}/{self.partition}"
 
 
+class Settled(BaseModel):
+    """Up to where in a feed partition it is decided which value schemas count (rule R21).
+
+    Attributes:
+        below: Of the records before this offset, those that name a later schema or an unknown one are dead letters.
+        newest_schema_id: The store's newest value schema when that was decided.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    partition: int
+    below: int
+    newest_schema_id: int
+
+
 class Feed(BaseModel):
     """A topic that versions apply on top of their base.
 
     Attributes:
         fabric: Whose log holds the topic.
         topic: The topic's name, ``<store>_rt``.
-        topic_uid: The identity that the log keeps with the topic.
+        topic_uid: The identity that the log keeps with the topic; until it is ready the one that it is to be made with.
         incarnation: Which topic of that name and fabric this is, from 1; greater is later.
         partitions: How many partitions the topic has; never changes (rule R8).
         partitioner: How producers place keys: ``xxhash64``, or ``any`` (all partitions must be read).
         origin: The encoded origin of its records, as hex.
+        key_schema_id: By which number the log's wire format names the schema of its keys.
         skew_limit_ms: How far ahead of its append time a record's given time may be (rule R6). Fixed with the feed, so
             that every reader of a record decides alike (rule R21).
         low_water: Per partition the least offset that any version may still need (rule R2).
         ready: Whether the topic is known to exist in the log.
         open: Whether the topic accepts writes, as it was known last.
         moving: Whether it is being opened or closed: until that is done the log may say either.
+        settled: What was decided about values whose schema nobody knew, in the order of offsets of each partition.
+        partitions_in_log: How many partitions somebody gave the topic besides us; None: as many as it was made with.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,11 +72,14 @@ class Feed(BaseModel):
     partitions: int
     partitioner: str = "xxhash64"
     origin: str
+    key_schema_id: int = 1
     skew_limit_ms: int
     low_water: tuple[int, ...]
     ready: bool = False
     open: bool = True
     moving: bool = False
+    settled: tuple[Settled, ...] = ()
+    partitions_in_log: int | None = None
 
     @property
     def id(self) -> str:
@@ -75,9 +96,40 @@ class Feed(BaseModel):
         """Whether the log is known to accept no write: what it acknowledged lies below its end."""
         return not self.open and not self.moving
 
+    def settled_in(self, partition: int) -> list[Settled]:
+        """What was decided of one partition, in the order of offsets."""
+        return [settled for settled in self.settled if settled.partition == partition]
+
+    def with_settled(self, partition: int, below: int, newest_schema_id: int) -> Feed:
+        """Decide for the records before an offset that were not decided before; one entry for each newest schema."""
+        before = self.settled_in(partition)
+        if before and before[-1].below >= below:
+            return self
+        decided = Settled(partition=partition, below=below, newest_schema_id=newest_schema_id)
+        replaced = before[-1:] if before and before[-1].newest_schema_id == newest_schema_id else []
+        kept = tuple(settled for settled in self.settled if settled not in replaced)
+        return self.model_copy(update={"settled": (*kept, decided)})
+
     def feed_partitions(self) -> list[FeedPartition]:
         """All its partitions in order."""
         return [FeedPartition(self.id, partition) for partition in range(self.partitions)]
+
+
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """A store's feeds, and what is known together with them of the values in them.
+
+    Attributes:
+        feeds: The feeds.
+        schemas: The ids of the store's value schemas, in the order in which the store got them.
+    """
+
+    feeds: tuple[Feed, ...]
+    schemas: tuple[int, ...]
+
+    def feed(self, feed_id: str) -> Feed:
+        """The feed of that id."""
+        return next(feed for feed in self.feeds if feed.id == feed_id)
 
 
 class PositionMap(Mapping[FeedPartition, int]):

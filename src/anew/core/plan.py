@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +13,20 @@ from anew.core.store import Frozen, ManifestRef, RebuildKind
 
 class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PlanValue(_Value):
+    """What plans of all kinds are: an immutable value; ``id`` is the hash of everything else."""
+
+    id: str = ""
+
+    def sealed(self) -> Self:
+        """This plan with the id that its value has."""
+        return self.model_copy(update={"id": self.value_id()})
+
+    def value_id(self) -> str:
+        """The hash of the plan's value, without the id itself."""
+        return f"plan-{value_hash(self.model_dump(mode='json', exclude={'id'}))[:16]}"
 
 
 class LogSplit(_Value):
@@ -61,10 +75,15 @@ class PushInput(_Value):
 
 
 class Source(_Value):
-    """What is read: a version's base and the feed records in [start, end), or the files of a push."""
+    """What is read: a version's base and the feed records in [start, end), or the files of a push.
+
+    Attributes:
+        broker: Other addresses of the fabric's own brokers, through which alone the log is read.
+    """
 
     version: int | None = None
     fabric: str | None = None
+    broker: str | None = None
     topic: str | None = None
     start: Position = Field(default_factory=PositionMap)
     end: Position = Field(default_factory=PositionMap)
@@ -140,10 +159,9 @@ class Fence(_Value):
     feeds: tuple[str, ...]
 
 
-class Plan(_Value):
-    """The plan of a rebuild; ``id`` is the hash of everything else."""
+class Plan(PlanValue):
+    """The plan of a rebuild of a store."""
 
-    id: str = ""
     kind: RebuildKind
     store: str
     source: Source
@@ -157,11 +175,3 @@ class Plan(_Value):
     fence: Fence
     allow_not_serving: bool = False
     planned_at_ms: int
-
-    def sealed(self) -> Plan:
-        """This plan with the id that its value has."""
-        return self.model_copy(update={"id": self.value_id()})
-
-    def value_id(self) -> str:
-        """The hash of the plan's value, without the id itself."""
-        return f"plan-{value_hash(self.model_dump(mode='json', exclude={'id'}))[:16]}"

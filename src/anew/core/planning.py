@@ -100,6 +100,7 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
         source=Source(
             version=version.number,
             fabric=fabric,
+            broker=asked.input_broker,
             topic=version.name_in(store.name),
             start=version.start,
             end=end,
@@ -111,7 +112,11 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
         target=_repush_target(snapshot, request, version, end, expired_before_ms),
         changes=changes,
         path="general" if shuffled else "copartitioned",
-        why=(*_why(version, fabric), *_why_path(store, version, ranges, shuffled), *_why_else(changes, asked)),
+        why=(
+            *_why(version, fabric),
+            *_why_path(store, version, ranges, asked.max_records_per_mapper, shuffled),
+            *_why_else(changes, asked),
+        ),
         splits=Splits(
             base_files=snapshot.base_files.get(version.number, 0),
             log=len(ranges),
@@ -357,11 +362,13 @@ def _why(version: Version, fabric: str) -> tuple[str, ...]:
     return (f"version {version.number} is {version.statuses[fabric].value} in {fabric}",)
 
 
-def _why_path(store: Store, version: Version, ranges: tuple[LogSplit, ...], shuffled: str | None) -> tuple[str, ...]:
+def _why_path(
+    store: Store, version: Version, ranges: tuple[LogSplit, ...], max_records: int, shuffled: str | None
+) -> tuple[str, ...]:
     if shuffled is not None:
         return (f"general path: all rows are partitioned and sorted again, because {shuffled}",)
     target = store.config.frozen
-    alone = feed_splits(groups_of(version.config, target), target, store.feeds_of(version), ranges)
+    alone = feed_splits(groups_of(version.config, target), target, store.feeds_of(version), ranges, max_records)
     feeds = "only feed records are shuffled" if alone is None else "each task reads its own feed partitions"
     return (f"co-partitioned path: base files stay sorted as they are, {feeds}",)
 

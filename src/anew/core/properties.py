@@ -1,20 +1,19 @@
-"""The guide's keys: one typed object that a ``.properties`` file, ``-D key=value`` and Python all become.
-
-Keys that the product knows but this release does not offer yet are refused, never ignored.
-"""
+"""The guide's keys: one typed object that a ``.properties`` file, ``-D key=value`` and Python all become."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from anew.core.addresses import check_brokers
 from anew.core.errors import InvalidRequest
-from anew.core.settings import Kind, Setting, SettingValue, Takes, not_supported_yet
+from anew.core.settings import Kind, Setting, SettingValue, Takes
 from anew.core.suggest import did_you_mean
 
 SOURCE_KAFKA = "source.kafka"
 INPUT_TOPIC = "kafka.input.topic"
 INPUT_FABRIC = "kafka.input.fabric"
+INPUT_BROKER = "kafka.input.broker.url"
 MAX_RECORDS = "kafka.input.max.records.per.mapper"
 COMBINER = "kafka.input.combiner.enabled"
 NEW_DICTIONARY = "kafka.input.compression.build.new.dict.enabled"
@@ -34,6 +33,14 @@ PROPERTIES: dict[str, Setting] = {
             "the version to read, as store-name_v7; default: the highest version that serves",
         ),
         Setting(INPUT_FABRIC, Takes.LIVE, Kind.TEXT, None, "the fabric to read from; default: one that serves it"),
+        Setting(
+            INPUT_BROKER,
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "HOST:PORT,… of brokers to read the log from, for nothing else: a listener of the fabric's own cluster",
+            check=check_brokers,
+        ),
         Setting(
             MAX_RECORDS,
             Takes.LIVE,
@@ -90,6 +97,7 @@ PROPERTY_ERRORS: dict[str, str] = {
     SOURCE_KAFKA: "`contradiction`: with input files, or false on a repush",
     INPUT_TOPIC: "`bad_version`, `not_sealed`, `not_serving` (unless `--allow-not-serving`)",
     INPUT_FABRIC: "`unknown_fabric`, `fabric_unreachable`",
+    INPUT_BROKER: "`bad_brokers`, `broker_of_another_cluster`, `log_unreachable`",
     MAX_RECORDS: "`bad_setting`",
     COMBINER: "`bad_setting`",
     NEW_DICTIONARY: "`bad_setting`; `missing_dictionary`: the one to carry over is not there",
@@ -98,9 +106,6 @@ PROPERTY_ERRORS: dict[str, str] = {
     TTL_START: "`ttl_not_enabled`, `contradiction` with seconds, `bad_setting`: it lies in the future",
 }
 """Key → how it is refused, as the docs say it."""
-
-NOT_YET_PROPERTIES = ("kafka.input.broker.url",)
-"""Keys of the guide that this release does not offer yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,7 @@ class RepushProperties:
         source_kafka: True or False where it was said, None otherwise.
         input_topic: The version to read, ``<store>_v<N>``.
         input_fabric: The fabric to read from.
+        input_broker: Brokers of that fabric's cluster to read the log from.
         max_records_per_mapper: How many records one task of the scan reads at most.
         combiner: Whether the log scan pre-aggregates.
         new_dictionary: Whether zstd_dict trains a new dictionary.
@@ -122,6 +128,7 @@ class RepushProperties:
     source_kafka: bool | None = None
     input_topic: str | None = None
     input_fabric: str | None = None
+    input_broker: str | None = None
     max_records_per_mapper: int = 5_000_000
     combiner: bool = False
     new_dictionary: bool = True
@@ -134,28 +141,27 @@ def parse_properties(given: Mapping[str, str | SettingValue]) -> RepushPropertie
     """The typed object of what was given.
 
     Raises:
-        InvalidRequest: ``unknown_property`` (with the nearest known key), ``not_supported_yet``, ``bad_setting``,
+        InvalidRequest: ``unknown_property`` (with the nearest known key), ``bad_setting``, ``bad_brokers``,
             ``ttl_not_enabled`` (case F5), ``contradiction`` (case F3).
     """
     values = {name: setting.default for name, setting in PROPERTIES.items()}
     for key, value in given.items():
-        if key in NOT_YET_PROPERTIES:
-            raise not_supported_yet(key, ", ".join(PROPERTIES))
         if key not in PROPERTIES:
             raise InvalidRequest(
                 "unknown_property",
                 f"there is no key {key}",
                 found=key,
                 expected=", ".join(PROPERTIES),
-                hint=did_you_mean(key, [*PROPERTIES, *NOT_YET_PROPERTIES]),
+                hint=did_you_mean(key, list(PROPERTIES)),
             )
         values[key] = PROPERTIES[key].parse(value)
-    source, topic, fabric, most = (values[name] for name in (SOURCE_KAFKA, INPUT_TOPIC, INPUT_FABRIC, MAX_RECORDS))
+    source, most = values[SOURCE_KAFKA], values[MAX_RECORDS]
     _check_ttl(values)
     return RepushProperties(
         source_kafka=None if source is None else bool(source),
-        input_topic=None if topic is None else str(topic),
-        input_fabric=None if fabric is None else str(fabric),
+        input_topic=_text(values[INPUT_TOPIC]),
+        input_fabric=_text(values[INPUT_FABRIC]),
+        input_broker=_text(values[INPUT_BROKER]),
         max_records_per_mapper=int(str(most)),
         combiner=bool(values[COMBINER]),
         new_dictionary=bool(values[NEW_DICTIONARY]),
@@ -163,6 +169,10 @@ def parse_properties(given: Mapping[str, str | SettingValue]) -> RepushPropertie
         ttl_seconds=_number(values[TTL_SECONDS]),
         ttl_start_ms=_number(values[TTL_START]),
     )
+
+
+def _text(value: SettingValue) -> str | None:
+    return None if value is None else str(value)
 
 
 def _number(value: SettingValue) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -61,8 +62,8 @@ class Progress(BaseModel):
     records: int = 0
 
 
-class Rebuild(BaseModel):
-    """One making of a version.
+class RebuildRecord(BaseModel):
+    """What the records of all rebuilds have in common.
 
     Attributes:
         id: Unique, never reused.
@@ -74,13 +75,8 @@ class Rebuild(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
-    kind: RebuildKind
-    store: str
-    store_uid: str
-    version: int
     status: RebuildStatus
     stage: Stage
-    plan: Plan
     epoch: int
     lease_until_ms: int
     created_at_ms: int
@@ -89,8 +85,6 @@ class Rebuild(BaseModel):
     kill_asked: bool = False
     driver: str = ""
     progress: Progress = Progress()
-    ledger: Ledger | None = None
-    fingerprint: Fingerprints | None = None
     timings: dict[str, float] = {}
     records_per_s: float | None = None
     error: str | None = None
@@ -102,7 +96,22 @@ class Rebuild(BaseModel):
         return self.status in ENDED
 
 
-def advance(rebuild: Rebuild, stage: Stage, now_ms: int) -> Rebuild:
+class Rebuild(RebuildRecord):
+    """One making of a version."""
+
+    kind: RebuildKind
+    store: str
+    store_uid: str
+    version: int
+    plan: Plan
+    ledger: Ledger | None = None
+    fingerprint: Fingerprints | None = None
+
+
+_Record = TypeVar("_Record", bound=RebuildRecord)
+
+
+def advance(rebuild: _Record, stage: Stage, now_ms: int) -> _Record:
     """The rebuild at a later stage, with the time that the present one took; the same stage changes nothing.
 
     Raises:
@@ -127,7 +136,7 @@ def advance(rebuild: Rebuild, stage: Stage, now_ms: int) -> Rebuild:
     return rebuild.model_copy(update={"stage": stage, "stage_since_ms": now_ms, "timings": timings})
 
 
-def end(rebuild: Rebuild, status: RebuildStatus, error: str | None, now_ms: int) -> Rebuild:
+def end(rebuild: _Record, status: RebuildStatus, error: str | None, now_ms: int) -> _Record:
     """The ended rebuild; ending twice alike changes nothing, otherwise the first ending stays."""
     if rebuild.ended:
         return rebuild

@@ -50,7 +50,6 @@ class Setting:
         least: The smallest number that is accepted.
         most: The greatest number that is accepted.
         choices: What a choice may be.
-        not_yet: Choices that the product knows but this release does not offer yet.
         check: Raises `InvalidRequest` for a text that the kind accepts and the setting does not.
         shown: How a text that may hold a secret is shown.
         meaning: One sentence for the docs.
@@ -64,7 +63,6 @@ class Setting:
     least: int | None = None
     most: int | None = None
     choices: tuple[str, ...] = ()
-    not_yet: tuple[str, ...] = ()
     check: Callable[[str], object] | None = None
     shown: Callable[[str], str] | None = None
 
@@ -106,8 +104,6 @@ class Setting:
                     return str(found).lower() == "true"
                 raise self._bad(found)
             case Kind.CHOICE:
-                if found in self.not_yet:
-                    raise not_supported_yet(f"{self.name} = {found}", self.expected)
                 if found not in self.choices:
                     raise self._bad(found)
                 return str(found)
@@ -192,8 +188,7 @@ STORE_SETTINGS: dict[str, Setting] = {
             Kind.CHOICE,
             "files",
             "how the base reaches the nodes",
-            choices=("files",),
-            not_yet=("log",),
+            choices=("files", "log"),
         ),
         Setting("replicas", Takes.FROZEN, Kind.COUNT, 2, "how many nodes hold each partition", 1, 100),
         Setting("hybrid", Takes.FROZEN, Kind.FLAG, False, "whether the store takes nearline writes on top of its base"),

@@ -24,7 +24,7 @@ from anew.core.arrow import concat, take
 from anew.core.hashing import row_hashes
 from anew.core.reduce import ReduceCounts, Rehash, WinnerReducer, run_starts, sort_rows
 from anew.core.rows import SORT_COLUMNS
-from anew.core.sorting import key_windows, shared_prefix
+from anew.core.sorting import key_windows, shared_prefix, window_order
 
 Ints = npt.NDArray[np.int64]
 
@@ -108,9 +108,7 @@ def _sorted_by_key(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     rows = concat(parts)
     keys = rows.column("key")
     windows = key_windows(keys, shared_prefix([part.column("key") for part in parts]))
-    order = windows.argsort(kind="stable")  # made of runs, which this kind of sort merges
-    same = np.concatenate([[False], windows[order[1:]] == windows[order[:-1]], [False]])
-    tied = (same[1:] | same[:-1]).nonzero()[0]
+    order, tied = window_order(windows)
     order[tied] = order[tied][pc.sort_indices(keys.take(order[tied])).to_numpy()]
     return take(rows, order)
 

@@ -7,6 +7,7 @@ changes by compare-and-swap, and every change is a pure function in `anew.core.l
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from anew.core.confighash import config_hash, value_hash
 from anew.core.errors import InvalidRequest
-from anew.core.feed import NOWHERE, Feed, Position
+from anew.core.feed import NOWHERE, Feed, Feeds, Position
 from anew.core.schedule import ScheduleState
 from anew.core.settings import FROZEN_SETTINGS, STORE_SETTINGS, Takes
 
@@ -69,6 +70,21 @@ _ADDED_LATER = {"partitioner_params": "{}", "partitioner_source": ""}
 """Frozen fields that earlier catalogs do not have, with the values that say nothing."""
 
 
+def newest_schema_id(schemas: Mapping[int, str]) -> int:
+    """The id of the value schema that a store got last: a registry's ids need not grow."""
+    return tuple(schemas)[-1]
+
+
+def real_time_topic(store_name: str) -> str:
+    """The name of a store's real-time topic, in every fabric."""
+    return f"{store_name}_rt"
+
+
+def dead_letter_topic(store_name: str) -> str:
+    """The name of the topic to which a store's dead letters are copied, in the fabric where they are."""
+    return f"{store_name}_dead_letters"
+
+
 class Frozen(BaseModel):
     """The configuration that belongs to a version.
 
@@ -101,6 +117,11 @@ class Frozen(BaseModel):
         """
         stated = self.model_dump()
         return config_hash({name: stated[name] for name in stated if stated[name] != _ADDED_LATER.get(name)})
+
+    @property
+    def through_log(self) -> bool:
+        """Whether the base goes through a version topic; else through files in the deep store."""
+        return self.transport == "log"
 
     @property
     def sub_partitions(self) -> int:
@@ -145,6 +166,21 @@ class ManifestRef(BaseModel):
     fingerprint: int
 
 
+class VersionTopic(BaseModel):
+    """The topic of a fabric's log that a version's base goes through.
+
+    Attributes:
+        uid: Chosen before it is made (rule R22); once it is ``ready``, what the log identifies it by.
+        ready: Whether it was made.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    uid: str
+    ready: bool = False
+
+
 class Version(BaseModel):
     """One build of a store with a frozen configuration.
 
@@ -163,6 +199,7 @@ class Version(BaseModel):
         timed: Whether its records can have write times: it was pushed with them, or takes nearline writes.
         defer_swap: Whether its swap waits until somebody asks for it.
         closing: Whether it ends nearline writes: from now on none is accepted, until ``stop`` is known and applied.
+        topics: Fabric → the topic that its base goes through; none where it goes to files.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -191,6 +228,7 @@ class Version(BaseModel):
     defer_swap: bool = False
     closing: bool = False
     error: str | None = None
+    topics: dict[str, VersionTopic] = {}
 
     @property
     def status(self) -> VersionStatus:
@@ -213,6 +251,7 @@ class Store(BaseModel):
     Attributes:
         uid: Identifies the store where names come back (rule R16).
         revision: Grows with every change; the compare-and-swap's fence.
+        key_schema_id: The key schema's number among all schemas of the catalog, for logs with wire headers.
         schemas: Value schema id → Avro schema text; the greatest id is the newest.
         current: Fabric → number of the version that it serves; 0 before the first.
         next_version: The number that the next version gets.
@@ -229,6 +268,7 @@ class Store(BaseModel):
     revision: int
     created_at_ms: int
     key_schema: str
+    key_schema_id: int = 1
     schemas: dict[int, str]
     config: StoreConfig
     fabrics: tuple[str, ...]
@@ -245,7 +285,7 @@ class Store(BaseModel):
     @property
     def newest_schema_id(self) -> int:
         """The id of the value schema that writers use."""
-        return max(self.schemas)
+        return newest_schema_id(self.schemas)
 
     def version(self, number: int) -> Version | None:
         """The version of that number, or None."""
@@ -257,7 +297,11 @@ class Store(BaseModel):
 
     def feeds_of(self, version: Version) -> tuple[Feed, ...]:
         """The feeds that a version applies."""
-        return tuple(feed for feed in self.feeds if feed.id in version.feeds)
+        return self.feeds_with_schemas(version.feeds).feeds
+
+    def feeds_with_schemas(self, ids: Collection[str]) -> Feeds:
+        """The feeds of those ids, and the value schemas that are known with them."""
+        return Feeds(tuple(feed for feed in self.feeds if feed.id in ids), tuple(self.schemas))
 
     def in_the_making(self) -> Version | None:
         """The version that a running rebuild works on, or None."""

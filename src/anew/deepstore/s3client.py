@@ -36,6 +36,7 @@ from botocore.handlers import add_expect_header
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
+from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Unreachable
 
 Answer = TypeVar("Answer")
@@ -174,7 +175,7 @@ class Attempts:
         self._failures = 0
 
     def _pause_seconds(self) -> float:
-        longest = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(self._failures, 10))
+        longest = backoff_seconds(self._failures, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         self._failures += 1
         # Tasks that were turned away together do not come back together.
         spread = zlib.crc32(f"{self.path} {os.getpid()} {self._failures}".encode()) / 2**32

@@ -78,6 +78,18 @@ def extract(target: Path, every: int) -> tuple[Path, Path]:
     return before, december
 
 
+def all_flights(every: int) -> Iterator[Plain]:
+    """The flights as the file has them, one of so many: column → text.
+
+    Raises:
+        Unreachable: ``demo_data_missing``.
+    """
+    with zipfile.ZipFile(_archive()) as archive, archive.open("flights.csv") as source:
+        lines = (line.decode() for line in source)
+        header = next(lines)
+        yield from csv.DictReader(itertools.chain([header], itertools.islice(lines, 0, None, every)))
+
+
 def flights(path: Path) -> Iterator[tuple[Plain, Plain]]:
     """Key and value of each flight of a CSV file, as the JSON that commands print and take."""
     with path.open(encoding="utf-8", newline="") as source:
@@ -121,11 +133,20 @@ def _cell(name: str, text: str) -> Any:
 
 
 def _archive() -> Path:
+    return data_file("flights.csv.zip")
+
+
+def data_file(name: str) -> Path:
+    """A file of the data package.
+
+    Raises:
+        Unreachable: ``demo_data_missing``.
+    """
     try:
         files = importlib.metadata.distribution(PACKAGE).files
     except importlib.metadata.PackageNotFoundError:
         files = None
-    found = [file for file in (files if files is not None else []) if file.name == "flights.csv.zip"]
+    found = [file for file in (files if files is not None else []) if file.name == name]
     if not found:
         raise Unreachable(
             "demo_data_missing",

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from anew.core.errors import AnewError, Failed
+from anew.core.errors import Failed
 from anew.demo.flights import KEY, KEY_SCHEMA, VALUE_SCHEMA, account, extract, key_text
+from anew.demo.stage import FABRIC, Stage, running, staged, stop, wait_for
 from anew.demo.writer import STORE
+from anew.log.open import open_log
+from anew.runtime.clock import now_ms
 from anew.runtime.home import Home
 from anew.runtime.settings import resolve
-from anew.runtime.supervisor import child_environment
 from anew.segments.layout import records_path, store_path
 
-HOME = ".anew-demo"
-_FABRIC = "dc-0"
-_PORT = 7760
 _AFTER_SWAP = 3_000
 """How many writes are to come after the swap, so that the rollback has something to prove."""
-_COMMAND_SECONDS = 240
-_PATIENCE_SECONDS = 120
-_MARKER = "made-by-anew-demo"
 
 
 @dataclass(slots=True)
@@ -120,78 +113,47 @@ class Summary:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """Where the demo plays."""
-
-    home: Path
-    environment: dict[str, str]
-    say: Callable[[str], None]
-    outlived_by: frozenset[str]
-    """What does not lie in the home: ``catalog``, ``deep_store``."""
-
-    def anew(self, *arguments: str) -> Any:
-        """Run a command as a user would, its progress shown; returns its JSON answer.
-
-        Raises:
-            Failed: ``demo_command_failed``.
-        """
-        self.say(f"$ anew {' '.join(_quoted(a) for a in arguments)}")
-        command = [sys.executable, "-m", "anew.cli", *arguments, "--json"]
-        done = subprocess.run(
-            command, env=self.environment, stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=False, text=True
-        )
-        if done.returncode != 0:
-            raise Failed(
-                "demo_command_failed",
-                f"anew {arguments[0]} ended with exit code {done.returncode}",
-                found=done.stdout[-2_000:],
-                expected=0,
-                hint=f"look into {self.home / 'logs'}",
-            )
-        return json.loads(done.stdout)
-
-    def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
-        """Start a process that works until its standard input closes."""
-        command = [sys.executable, "-m", module, *arguments]
-        return subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1) -> Summary:
+def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1, kafka: bool = False) -> Summary:
     """Play the story; the cluster and its home are gone afterwards unless they are kept.
 
     Args:
         print_step: Gets each line for people.
         keep: Whether the cluster goes on.
         every: One flight of so many is taken.
+        kafka: Whether nearline writes go through a Kafka broker of the demo's own.
 
     Raises:
         Failed: A command did not do what it should.
     """
     began, summary = time.monotonic(), Summary()
-    with _stage(print_step, keep=keep) as stage:
+    outliving = ("catalog", "deep_store") if kafka else ("catalog", "deep_store", "log")
+    with staged(print_step, outliving, keep=keep) as stage:
         base, december = extract(stage.home / "data", every)
         journal = stage.home / "data" / "journal.jsonl"
+        if kafka:
+            _start_kafka(stage)
         _push(stage, base, summary)
         print_step("\n4. A writer process streams December in; a reader process reads all the time")
-        with _running(stage.start("anew.demo.writer", str(base), str(december), str(journal))) as writer:
-            _wait(lambda: _lines(journal) > 0, "the writer's first write")
-            with _running(stage.start("anew.demo.reader", str(base))) as reader:
+        with running(stage.start("anew.demo.writer", str(base), str(december), str(journal))) as writer:
+            wait_for(lambda: _lines(journal) > 0, "the writer's first write")
+            with running(stage.start("anew.demo.reader", str(base))) as reader:
                 at_swap = _reconfigure(stage, journal, summary)
-                _wait(lambda: _lines(journal) >= at_swap + _AFTER_SWAP, "writes after the swap")
-                position = _stop(writer)
+                wait_for(lambda: _lines(journal) >= at_swap + _AFTER_SWAP, "writes after the swap")
+                position = stop(writer)
                 summary.writes = _lines(journal)
                 summary.writes_after_swap = summary.writes - at_swap
                 _verify(stage, (base, journal), position, summary)
-                summary.reader = json.loads(_stop(reader))
+                summary.reader = json.loads(stop(reader))
         if not keep:
             uid = stage.anew("store", "show", STORE)["uid"]
             if stage.outlived_by:
                 # It outlives the home: without the store's files, its row would be in the way of the next demo.
                 stage.anew("store", "delete", STORE, "--yes")
-            stage.anew("down")
+            stage.end()
             if "deep_store" in stage.outlived_by:
                 _remove_files(uid)
+            if "log" in stage.outlived_by:
+                _remove_topic()
     summary.seconds = time.monotonic() - began
     return summary
 
@@ -201,14 +163,33 @@ def _remove_files(uid: str) -> None:
     from anew.runtime.controlling import cluster_deep_store
 
     settings = resolve({})
-    deep_store = cluster_deep_store(settings, Home(settings.home), _FABRIC)
+    deep_store = cluster_deep_store(settings, Home(settings.home), FABRIC)
     for directory in (store_path(uid), records_path(uid)):
         deep_store.delete_tree(directory)
 
 
-def _push(stage: _Stage, base: Path, summary: Summary) -> None:
+def _remove_topic() -> None:
+    """Remove the topic of the demo's store from a log that outlives the home."""
+    from anew.runtime.controlling import log_location
+
+    settings = resolve({})
+    log = open_log(log_location(settings, Home(settings.home), FABRIC), clock=now_ms)
+    topic = log.topic(f"{STORE}_rt")
+    if topic is not None:
+        log.delete_topic(topic.name, topic.uid)
+    log.close()
+
+
+def _start_kafka(stage: Stage) -> None:
+    stage.say("\n0. A Kafka broker, through which all nearline writes go")
+    brokers = stage.anew("kafka", "up")
+    stage.environment["ANEW_LOG"] = f"kafka://{brokers['bootstrap']}"
+    stage.say(f"   ANEW_LOG={stage.environment['ANEW_LOG']}")
+
+
+def _push(stage: Stage, base: Path, summary: Summary) -> None:
     stage.say("\n1. An embedded cluster: one controller and two nodes, each a process of its own")
-    stage.anew("up", "--detach", "--nodes", "2", "--fabric", _FABRIC)
+    stage.anew("up", "--detach", "--nodes", "2", "--fabric", FABRIC)
     stage.say("\n2. A hybrid store for flights: 4 partitions, no compression")
     schemas = ("--key-schema", json.dumps(KEY_SCHEMA), "--value-schema", json.dumps(VALUE_SCHEMA))
     stage.anew("store", "create", STORE, *schemas, "--set", "hybrid=true", "--set", "partitions=4")
@@ -219,7 +200,7 @@ def _push(stage: _Stage, base: Path, summary: Summary) -> None:
     summary.pushed = pushed["ledger"]["written"]
 
 
-def _reconfigure(stage: _Stage, journal: Path, summary: Summary) -> int:
+def _reconfigure(stage: Stage, journal: Path, summary: Summary) -> int:
     """Change the configuration and repush under load; returns how many writes there were at the swap."""
     stage.say("\n5. Another configuration: it is pending until a repush, whose plan and cost are shown")
     updated = stage.anew("store", "update", STORE, "--set", "partitions=8", "--set", "compression=zstd")
@@ -236,7 +217,7 @@ def _reconfigure(stage: _Stage, journal: Path, summary: Summary) -> int:
     return _lines(journal)
 
 
-def _verify(stage: _Stage, sources: tuple[Path, Path], position: str, summary: Summary) -> None:
+def _verify(stage: Stage, sources: tuple[Path, Path], position: str, summary: Summary) -> None:
     """Check every key on the new version, after a rollback, and after the swap forward."""
     stage.say("\n7. Every key against an account made without anew; then back, and forward again")
     expected = account(*sources)
@@ -250,7 +231,7 @@ def _verify(stage: _Stage, sources: tuple[Path, Path], position: str, summary: S
     summary.checks.append(_check(stage, expected))
 
 
-def _check(stage: _Stage, expected: dict[str, dict[str, Any]]) -> Check:
+def _check(stage: Stage, expected: dict[str, dict[str, Any]]) -> Check:
     version = next(iter(stage.anew("store", "show", STORE)["fabrics"].values()))["current"]
     command = [sys.executable, "-m", "anew.cli", "scan", STORE, "--version", str(version)]
     different = extra = seen = 0
@@ -274,76 +255,8 @@ def _stream(pipe: IO[str] | None) -> IO[str]:
     return pipe
 
 
-def _stop(process: subprocess.Popen[str]) -> str:
-    """Tell a process to stop and return what it printed."""
-    printed, _ = process.communicate(timeout=60)
-    if process.returncode != 0:
-        raise Failed("demo_process_failed", "a process of the demo failed", found=process.returncode, expected=0)
-    return printed.strip()
-
-
-@contextmanager
-def _running(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-@contextmanager
-def _stage(say: Callable[[str], None], *, keep: bool) -> Iterator[_Stage]:
-    settings = resolve({})
-    home = settings.home if settings.was_given("home") else Path(HOME).absolute()
-    port = settings.text("port") if settings.was_given("port") else str(_PORT)
-    if home.exists() and not (home / _MARKER).exists():
-        raise Failed(
-            "home_taken",
-            f"{home} is not the demo's",
-            found=str(home),
-            expected="no such directory",
-            hint="ANEW_HOME=DIR",
-        )
-    outlived_by = frozenset(name for name in ("catalog", "deep_store") if settings.was_given(name))
-    stage = _Stage(home, child_environment(Home(home)) | {"ANEW_PORT": port}, say, outlived_by)
-    if home.exists():
-        stage.anew("down")
-        shutil.rmtree(home)
-    home.mkdir(parents=True)
-    (home / _MARKER).touch()
-    try:
-        yield stage
-    except BaseException:
-        if not keep:
-            _tidy_up(stage)
-        raise
-    if not keep:
-        shutil.rmtree(home)
-
-
-def _tidy_up(stage: _Stage) -> None:
-    """After a failure the processes end, and the home stays to be looked into."""
-    try:
-        stage.anew("down")
-    except AnewError as error:
-        stage.say(str(error))
-
-
-def _wait(condition: Callable[[], bool], what: str) -> None:
-    deadline, pause = time.monotonic() + _PATIENCE_SECONDS, threading.Event()
-    while not condition():
-        if time.monotonic() > deadline:
-            raise Failed("demo_timeout", f"waited too long for {what}", expected=f"within {_PATIENCE_SECONDS} s")
-        pause.wait(0.1)
-
-
 def _lines(path: Path) -> int:
     if not path.exists():
         return 0
     with path.open("rb") as source:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: source.read(1 << 20), b""))
-
-
-def _quoted(argument: str) -> str:
-    return argument if len(argument) < 60 and " " not in argument else "'…'"

@@ -15,11 +15,13 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
-from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
+from anew.core.errors import AnewError, InvalidRequest, Refused, Unreachable
+from anew.log.aside import copy_aside
 from anew.log.group_commit import GroupCommit, Outcome
-from anew.log.interface import Appended, LogRead, Offsets, TopicPartition, TopicSpec
+from anew.log.interface import Appended, LogRead, Offsets, SetAside, TopicPartition, TopicSpec
 from anew.log.packing import NO_RECORDS, Appending, appending
 from anew.log.partition_file import Meta, Opening, PartitionFile, make_partition_file
+from anew.log.refusals import beyond_the_end, closed, out_of_range
 from anew.log.topics import TopicDirectories
 
 _TIMEOUT_SECONDS = 10.0
@@ -57,9 +59,10 @@ class EmbeddedLog:
         self._open = _OpenFiles()
         self._all_open: WeakSet[PartitionFile] = WeakSet()
 
-    def create_topic(self, spec: TopicSpec) -> None:
+    def create_topic(self, spec: TopicSpec) -> TopicSpec:
         """See `Log.create_topic`."""
         self._topics.create(spec, make_partition_file)
+        return spec
 
     def set_open(self, spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
         """See `Log.set_open`. Each partition says so in its own meta row, which every append's transaction reads."""
@@ -81,7 +84,7 @@ class EmbeddedLog:
         """See `Log.append`."""
         return self._writer(at).group.append(appending(records))
 
-    def read(self, at: TopicPartition, offset: int, max_records: int) -> LogRead:
+    def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
         """See `Log.read`."""
         if max_records < 1:
             raise InvalidRequest("bad_max_records", "a read takes at least one record", found=max_records, expected=1)
@@ -91,11 +94,12 @@ class EmbeddedLog:
             return LogRead(NO_RECORDS, offset)
         with file.reading() as meta:
             if not meta.begin <= offset <= meta.next_offset:
-                raise _out_of_range(at, offset, meta)
-            end = min(meta.next_offset, offset + max_records)
-            if end == offset:
-                return LogRead(NO_RECORDS, end)
-            records = file.records(offset, end)
+                raise out_of_range(at, offset, meta.begin, meta.next_offset)
+            stop = min(meta.next_offset, offset + max_records)
+            if stop == offset:
+                file.note_end(stop)
+                return LogRead(NO_RECORDS, stop)
+            records = file.records(offset, stop if end is None else max(offset, min(stop, end)))
         return LogRead(records, offset + records.num_rows)
 
     def offsets(self, at: TopicPartition) -> Offsets:
@@ -121,14 +125,13 @@ class EmbeddedLog:
         file = self._reader(at)
         with file.writing() as meta:
             if offset > meta.next_offset:
-                raise Refused(
-                    "offset_out_of_range",
-                    f"partition {at.partition} of {at.topic} cannot be truncated beyond its end",
-                    found=offset,
-                    expected=f"at most {meta.next_offset}",
-                )
+                raise beyond_the_end(at, offset, meta.next_offset)
             if offset > meta.begin:
                 file.move_begin(offset)
+
+    def set_aside(self, at: TopicPartition, letters: Sequence[SetAside], to: TopicPartition) -> int:
+        """See `Log.set_aside`."""
+        return copy_aside(self, at, letters, to)
 
     def close(self) -> None:
         """See `Log.close`."""
@@ -151,7 +154,7 @@ class EmbeddedLog:
         outcomes: list[Outcome] = []
         with file.writing() as before:
             if not before.is_open:
-                raise _closed(writer.at)
+                raise closed(writer.at.topic)
             appended_ms = self._append_time(writer.at, before)
             next_offset = before.next_offset
             for batch in batches:
@@ -215,24 +218,3 @@ class _Writer:
         self.at = at
         self.file: PartitionFile | None = None
         self.group = GroupCommit(lambda batches: commit(self, batches), _TIMEOUT_SECONDS)
-
-
-def _closed(at: TopicPartition) -> Refused:
-    return Refused(
-        "topic_closed",
-        f"{at.topic} takes no writes now",
-        found="closed",
-        expected="an open topic",
-        hint="the store's nearline writes have ended, or end just now: anew store show",
-    )
-
-
-def _out_of_range(at: TopicPartition, offset: int, meta: Meta) -> Failed:
-    why = "was truncated" if offset < meta.begin else "lost its tail"
-    return Failed(
-        "offset_out_of_range",
-        f"partition {at.partition} of {at.topic} {why}",
-        found=offset,
-        expected=f"{meta.begin} to {meta.next_offset}",
-        hint="what was built from this position must be discarded and loaded again",
-    )

@@ -7,10 +7,15 @@ partition is a sequence of records addressed by offsets that only grow. Reads ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+
+from anew.core.feed import Feed
 
 _FIELDS: list[Any] = [
     pa.field("offset", pa.int64(), nullable=False),
@@ -20,12 +25,31 @@ _FIELDS: list[Any] = [
     pa.field("key", pa.binary(), nullable=False),
     pa.field("schema_id", pa.int32(), nullable=False),
     pa.field("value", pa.binary()),
+    pa.field("flaw", pa.int8(), nullable=False),
 ]
+
+_ROOM_FOR_KEY_BYTES = 1 << 20
 
 LOG_RECORDS = pa.schema(_FIELDS)
 """What a read gives: the append time that the log assigned (never running backwards in the embedded log); the write
-time that the writer gave, or null; the encoded origin; the key's Avro body; the value's schema id (0 for a tombstone)
-and Avro body, null for a tombstone. No wire headers: an implementation puts them on and takes them off."""
+time that the writer gave, or null; the encoded origin, empty when the writer named none; the key's Avro body; the
+value's schema id (0 for a tombstone) and Avro body, null for a tombstone; why the record cannot be applied (`Flaw`).
+No wire headers: an implementation puts them on and takes them off."""
+
+
+class Flaw(IntEnum):
+    """What is wrong with a record that somebody else's producer wrote; the numbers are those in ``kafka/kafka.c``.
+
+    Of its other columns only offset and append time are to be relied on.
+    """
+
+    NONE = 0
+    NO_KEY = 1
+    KEY_WITHOUT_HEADER = 2
+    UNKNOWN_KEY_SCHEMA = 3
+    VALUE_WITHOUT_HEADER = 4
+    BAD_WRITTEN_AT = 5
+
 
 _APPENDED: list[Any] = [LOG_RECORDS.field(name) for name in ("written_ms", "origin", "key", "schema_id", "value")]
 APPEND_RECORDS = pa.schema(_APPENDED)
@@ -34,20 +58,42 @@ APPEND_RECORDS = pa.schema(_APPENDED)
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic to be: ``uid`` is chosen by the caller before the act, so that a repeated create is recognised."""
+    """A topic, or one to be.
+
+    Attributes:
+        uid: Chosen by the caller before the act, so that a repeated create is recognised; once the topic exists, what
+            `Log.create_topic` returned.
+        max_record_bytes: How large a record it must take; a log without such a limit does not look at it.
+    """
 
     name: str
     uid: str
     partitions: int
+    max_record_bytes: int = field(default=1 << 20, compare=False)
+
+
+def record_bytes(value_bytes: int) -> int:
+    """How large a record with a value of so many bytes may be: with its key, its headers, and what a log adds."""
+    return value_bytes + _ROOM_FOR_KEY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPartition:
-    """One partition of one identified topic; every operation fails when the topic's uid is another one."""
+    """One partition of one identified topic; every operation fails when the topic's uid is another one.
+
+    Attributes:
+        key_schema_id: What the wire headers of its keys say, in a log that has such headers.
+    """
 
     topic: str
     uid: str
     partition: int
+    key_schema_id: int = field(default=1, compare=False)
+
+
+def topic_partition(feed: Feed, partition: int) -> TopicPartition:
+    """One partition of a feed's topic."""
+    return TopicPartition(feed.topic, feed.topic_uid, partition, feed.key_schema_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +128,21 @@ class LogRead:
     records: pa.RecordBatch
     next_offset: int
 
+    def below(self, end: int) -> LogRead:
+        """What of this lies below an offset: offsets may be left out, so that fewer records reach further."""
+        if self.next_offset <= end:
+            return self
+        offsets = self.records.column("offset").to_numpy()
+        return LogRead(self.records.slice(0, int(np.searchsorted(offsets, end))), end)
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A record that nobody applies, and why."""
+
+    offset: int
+    reason: str
+
 
 class Log(Protocol):
     """One fabric's log. All methods may block on I/O and are safe to call from several threads and processes.
@@ -90,8 +151,8 @@ class Log(Protocol):
     asked for (rule R3), `Unreachable` when the log does not answer in time.
     """
 
-    def create_topic(self, spec: TopicSpec) -> None:
-        """Make the topic. The same uid and partitions again: nothing happens.
+    def create_topic(self, spec: TopicSpec) -> TopicSpec:
+        """Make the topic, and return it with the uid that identifies it from now on. The same again: nothing happens.
 
         Raises:
             Refused: A topic of that name exists with another uid or another number of partitions
@@ -106,7 +167,7 @@ class Log(Protocol):
         """
 
     def delete_topic(self, name: str, uid: str) -> None:
-        """Remove the topic with that uid; nothing happens when there is none. Never removes another uid's."""
+        """Remove the topic with that uid, or made with it; nothing happens when there is none. Never another uid's."""
 
     def topic(self, name: str) -> TopicSpec | None:
         """The topic that exists under this name now, or None."""
@@ -122,8 +183,15 @@ class Log(Protocol):
             OutcomeUnknown: Code ``append_unknown``: the answer was lost; replaying the same records is harmless.
         """
 
-    def read(self, at: TopicPartition, offset: int, max_records: int) -> LogRead:
-        """Up to ``max_records`` from ``offset``; empty with ``next_offset = offset`` exactly at the end.
+    def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
+        """Up to ``max_records`` from ``offset``; empty with ``next_offset = offset`` at the end.
+
+        Args:
+            at: The partition.
+            offset: The first offset to read.
+            max_records: At least 1.
+            end: An offset that the partition is known to have reached: nothing from there on is given, and what lies
+                before it is waited for. Without it a log may learn a moment late of what was just appended.
 
         Raises:
             Failed: Code ``offset_out_of_range``: ``offset`` is below begin (truncated) or beyond the end (the log
@@ -141,6 +209,19 @@ class Log(Protocol):
 
         Raises:
             Refused: Code ``offset_out_of_range``: ``offset`` is beyond the end.
+        """
+
+    def set_aside(self, at: TopicPartition, letters: Sequence[SetAside], to: TopicPartition) -> int:
+        """Copy records, in the order of their offsets, to another topic, each with where it was and why it is there.
+
+        What the log has no more is left out. Doing it again copies again: each copy says of which record it is.
+
+        Returns:
+            How many were copied.
+
+        Raises:
+            Failed: Code ``topic_lost``, of either topic.
+            OutcomeUnknown: Code ``append_unknown``: some may have been copied.
         """
 
     def close(self) -> None:

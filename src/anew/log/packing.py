@@ -130,6 +130,7 @@ def unpacked(rows: Sequence[Row]) -> pa.RecordBatch:
         _binary(key_lengths, keys),
         pa.array(np.frombuffer(schema_ids, "<i4")),
         _binary(value_lengths, values),
+        pa.array(np.zeros(count, dtype=np.int8)),
     ]
     if any(len(column) != count for column in columns):
         raise ValueError("a column is too short or too long")

@@ -131,8 +131,12 @@ class PartitionFile:
         except (FileNotFoundError, NotADirectoryError):
             return False
 
+    def note_end(self, offset: int) -> None:
+        """Remember the end for `still_ends_at`; inside `reading`, whose snapshot it is of."""
+        self._end_seen = offset, self._changes()
+
     def still_ends_at(self, offset: int) -> bool:
-        """Whether this connection saw the end there before and no other one has committed since: a third of a read.
+        """Whether the end was noted there and no other connection has committed since: two thirds of a read.
 
         Its own commits do not count, and need not: the connections that read never move an end.
         """
@@ -145,10 +149,7 @@ class PartitionFile:
     def reading(self) -> Iterator[Meta]:
         """One snapshot: everything read inside the block is of the moment of its meta row."""
         with translated(self._path), self._transaction("BEGIN"):
-            meta = self._meta()
-            # In the transaction, whose snapshot is that of the meta row.
-            self._end_seen = meta.next_offset, self._changes()
-            yield meta
+            yield self._meta()
 
     @contextmanager
     def writing(self) -> Iterator[Meta]:

@@ -16,7 +16,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import threading
 import time
@@ -24,12 +23,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from anew.core.errors import Failed, InvalidRequest, NotFound, Refused, Unreachable
+from anew.core.errors import Failed, InvalidRequest, Unreachable
 from anew.log.interface import TopicPartition, TopicSpec
+from anew.log.refusals import check_name, check_spec, exists, lost, unknown_partition
 from anew.log.sqlite_errors import translated
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_MOST_PARTITIONS = 100_000
 _POLL_SECONDS = 0.01
 
 MakePartition = Callable[[Path, str, int], None]
@@ -47,7 +45,7 @@ class TopicDirectories:
 
     def path_of(self, at: TopicPartition) -> Path:
         """Where the partition's file lies if its topic exists with that uid."""
-        _check_name(at.topic)
+        check_name(at.topic)
         return self._root / at.topic / _file_name(at.uid, at.partition)
 
     def spec(self, name: str) -> TopicSpec | None:
@@ -56,7 +54,7 @@ class TopicDirectories:
         Raises:
             Failed: ``log_corrupt``: its description cannot be read.
         """
-        _check_name(name)
+        check_name(name)
         path = self._root / name / "topic.json"
         with translated(path):
             try:
@@ -77,19 +75,13 @@ class TopicDirectories:
             Refused: ``topic_exists``.
             InvalidRequest: ``bad_topic``.
         """
-        _check_spec(spec)
+        check_spec(spec)
         with self._changing():
             present = self.spec(spec.name)
             if present is None:
                 self._make(spec, make_partition)
             elif present != spec:
-                raise Refused(
-                    "topic_exists",
-                    f"there is another topic {spec.name}",
-                    found=f"uid {present.uid}, {present.partitions} partitions",
-                    expected=f"uid {spec.uid}, {spec.partitions} partitions",
-                    hint="a topic with another identity takes another name, or the old one is deleted first",
-                )
+                raise exists(spec, present.uid, present.partitions)
 
     def delete(self, name: str, uid: str) -> None:
         """Remove the topic of that name and uid; nothing when there is none."""
@@ -106,19 +98,8 @@ class TopicDirectories:
         """The error for a partition whose file is not where it should be."""
         present = self.spec(at.topic)
         if present is not None and present.uid == at.uid and not 0 <= at.partition < present.partitions:
-            return NotFound(
-                "unknown_partition",
-                f"the topic {at.topic} has no such partition",
-                found=at.partition,
-                expected=f"0 to {present.partitions - 1}",
-            )
-        return Failed(
-            "topic_lost",
-            f"the topic {at.topic} is not the one that was asked for",
-            found="no such topic" if present is None else f"uid {present.uid}",
-            expected=f"uid {at.uid}",
-            hint="a topic that was lost or made again is a new feed, from offset 0",
-        )
+            return unknown_partition(at, present.partitions)
+        return lost(at.topic, at.uid, "no such topic" if present is None else f"uid {present.uid}")
 
     def _make(self, spec: TopicSpec, make_partition: MakePartition) -> None:
         making = self._root / f".new-{spec.name}-{os.getpid()}"
@@ -162,29 +143,6 @@ class TopicDirectories:
 def _file_name(uid: str, partition: int) -> str:
     tag = hashlib.sha256(uid.encode()).hexdigest()[:12]
     return f"p-{partition:05d}-{tag}.sqlite"
-
-
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise InvalidRequest(
-            "bad_topic",
-            "a topic cannot have this name",
-            found=name,
-            expected="letters, digits, dot, _ and -, at most 200, the first a letter or digit",
-        )
-
-
-def _check_spec(spec: TopicSpec) -> None:
-    _check_name(spec.name)
-    if not spec.uid:
-        raise InvalidRequest("bad_topic", f"the topic {spec.name} has no identity", found=spec.uid, expected="a uid")
-    if not 1 <= spec.partitions <= _MOST_PARTITIONS:
-        raise InvalidRequest(
-            "bad_topic",
-            f"the topic {spec.name} cannot have so many partitions",
-            found=spec.partitions,
-            expected=f"1 to {_MOST_PARTITIONS}",
-        )
 
 
 def _sync(path: Path) -> None:

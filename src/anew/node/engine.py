@@ -25,10 +25,11 @@ from anew.api.models import (
     ReplicaState,
 )
 from anew.codec.compression import compressor
+from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.log.interface import Log
 from anew.node.feeds import FeedApplier
-from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of
+from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of, unknown_schemas
 from anew.node.loader import Submits
 from anew.node.loadjob import Loaded, LoadJob
 from anew.node.serving import Picture, picture_of
@@ -41,7 +42,17 @@ IDLE_SECONDS = 0.02
 SAVE_SECONDS = 1.0
 NOTICE_SECONDS = 60.0
 _RETRY_SECONDS = (0.5, 60.0)
-_INTEGRITY = frozenset({"checksum_mismatch", "fingerprint_mismatch", "unsorted_base_file", "file_missing"})
+_INTEGRITY = frozenset(
+    {
+        "checksum_mismatch",
+        "fingerprint_mismatch",
+        "unsorted_base_file",
+        "file_missing",
+        "foreign_records",
+        "offset_out_of_range",
+        "topic_lost",
+    }
+)
 """What a load says of a base that is not what its manifest promises: once it may have been the way here (case G2)."""
 
 _log = structlog.get_logger("anew.node.engine")
@@ -149,6 +160,7 @@ class Engine:
             started_at_ms=self._identity.started_at_ms,
             replicas=tuple(holding.report(self._now()) for _, holding in sorted(self._holdings.copy().items())),
             dead_letters=self.dead_letters.waiting(),
+            unknown_schemas=unknown_schemas(self._holdings.copy().values()),
         )
 
     def holdings(self) -> list[Holding]:
@@ -288,6 +300,7 @@ class Engine:
         shutil.rmtree(directory, ignore_errors=True)
         job = LoadJob(
             desired.deep_store,
+            desired.log,
             version.manifest,
             holding.key.partition,
             holding.key.sub_partition,
@@ -345,7 +358,7 @@ class Engine:
         # What cannot be reached now may be reached soon: only an answer is a reason to give a version up.
         holding.state = ReplicaState.PENDING if isinstance(error, Unreachable) else ReplicaState.ERROR
         holding.error = str(error)
-        holding.retry_at = self._now() + min(longest, first * 2 ** min(holding.failures, 10))
+        holding.retry_at = self._now() + backoff_seconds(holding.failures, first, longest)
         holding.failures += 1
         _log.error("replica_failed", replica=holding.name, code=error.code, error=str(error), tries=holding.failures)
 

@@ -1,8 +1,9 @@
 """Feeds onto replicas: one round reads what there is and applies it (design 2.2).
 
 Replicas that stand at the same offset of a feed partition share one read; one that is behind reads on its own until it
-has caught up, a bounded batch per round, so that it never holds up the others (rule R25). One thread runs the rounds:
-there is one applier per replica (rule R18).
+has caught up, a bounded batch per round, so that it never holds up the others (rule R25). It reads no further than
+those ahead of it have come: so it meets them, however fast records are written. One thread runs the rounds: there is
+one applier per replica (rule R18).
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import pyarrow as pa
 import structlog
 
 from anew.api.models import ReplicaState
-from anew.core.admission import Admitted, admit
+from anew.core.admission import Admitted, admit, first_undecided
 from anew.core.arrow import take
+from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.feed import Feed, FeedPartition
 from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner, sub_partitions_of
 from anew.core.reduce import Bools
-from anew.log.interface import Log, LogRead, TopicPartition
+from anew.log.interface import Log, LogRead, TopicPartition, topic_partition
 from anew.node.holding import DeadLetters, Holding, Lag
 
 READ_RECORDS = 4_000
@@ -52,7 +54,7 @@ class _Source:
 
     @property
     def topic(self) -> TopicPartition:
-        return TopicPartition(self.feed.topic, self.feed.topic_uid, self.at.partition)
+        return topic_partition(self.feed, self.at.partition)
 
 
 @dataclass(slots=True)
@@ -62,6 +64,12 @@ class _Group:
     source: _Source
     offset: int
     holdings: list[Holding] = field(default_factory=list)
+
+    @property
+    def reached(self) -> int:
+        """How far the first of them has come."""
+        offsets = (h.replica.offset(self.source.at) for h in self.holdings if h.replica is not None)
+        return max((offset for offset in offsets if offset is not None), default=self.offset)
 
 
 class FeedApplier:
@@ -88,13 +96,15 @@ class FeedApplier:
     def round(self, holdings: list[Holding]) -> bool:
         """Read one bounded batch for each offset at which a replica stands; whether there was any record."""
         busy = False
+        front: dict[FeedPartition, int] = {}
         for group in self._groups([h for h in holdings if h.state is ReplicaState.APPLYING]):
             source = group.source
             if source.retry_at > self._now() or (group.offset >= source.end and source.look_at > self._now()):
                 continue
             try:
-                busy |= self._serve(group)
+                busy |= self._serve(group, front.get(source.at))
                 source.failures, source.retry_at = 0, 0.0
+                front.setdefault(source.at, group.reached)
             except Unreachable as error:
                 self._wait(group, error)
             except Failed as error:
@@ -128,15 +138,16 @@ class FeedApplier:
             del self._sources[at]
         return sorted(groups.values(), key=lambda group: (group.source.at, -group.offset))
 
-    def _serve(self, group: _Group) -> bool:
-        """Read once for the group, apply to each of its replicas; whether the offset moved.
+    def _serve(self, group: _Group, front: int | None) -> bool:
+        """Read once for the group, up to where others are; apply to each of its replicas; whether the offset moved.
 
         Raises:
             Unreachable: The log does not answer.
             Failed: ``topic_lost``, ``offset_out_of_range``.
         """
         source = group.source
-        read = self._log.read(source.topic, group.offset, READ_RECORDS)
+        most = READ_RECORDS if front is None else min(READ_RECORDS, max(1, front - group.offset))
+        read = self._log.read(source.topic, group.offset, most, front)
         self._note_end(source, read, group.offset)
         appended = read.records.column("appended_ms")
         last_ms = appended[len(appended) - 1].as_py() if len(appended) else None
@@ -147,8 +158,7 @@ class FeedApplier:
             holding.lags[source.at] = Lag(source.end, behind_ms)
             if read.next_offset == group.offset:
                 holding.waiting.pop(source.at, None)
-        moved = (h.replica.offset(source.at) for h in group.holdings if h.replica is not None)
-        return any(offset != group.offset for offset in moved)
+        return group.reached != group.offset
 
     def _note_end(self, source: _Source, read: LogRead, offset: int) -> None:
         now = self._now()
@@ -170,7 +180,8 @@ class FeedApplier:
             # A start at or below what was read lets everything in: such replicas share one admission.
             by_start[max(holding.start_of(source.feed, source.at), group.offset)].append(holding)
         for start, holdings in by_start.items():
-            admitted = admit(source.feed, source.at.partition, start, read.records)
+            schemas = holdings[0].store.schemas
+            admitted = admit(source.feed, source.at.partition, start, read.records, schemas)
             for rejection in admitted.rejected:
                 for uid in {holding.store.uid for holding in holdings}:
                     self._dead_letters.add(uid, source.at, rejection.offset, rejection.reason)
@@ -183,17 +194,20 @@ class FeedApplier:
         if replica is None:
             return
         offsets = rows.column("offset").to_numpy()
-        unknown = _first_unknown_schema(holding, rows)
+        undecided = first_undecided(rows, holding.store.schemas)
+        unknown = None if undecided is None else undecided[0]
         stop = holding.stop_of(at)
         held = None if holding.hold is None else holding.hold.limit(at, next_offset)
         limits = [limit for limit in (stop, held, unknown) if limit is not None]
         reached = min([next_offset, *limits])
         if limits:
             mine = mine & (offsets < reached)
-        if unknown is not None and reached == unknown:
+        if undecided is not None and reached == unknown:
             self._say_waiting(holding, at, f"waits for a value schema that record {at}@{unknown} names")
+            holding.undecided[at] = undecided
         else:
             holding.waiting.pop(at, None)
+            holding.undecided.pop(at, None)
         chosen = mine.nonzero()[0]
         # Mostly a feed partition is of one replica alone: then nothing needs to be copied.
         applied = replica.apply(rows if chosen.size == rows.num_rows else take(rows, chosen), at, reached)
@@ -207,18 +221,22 @@ class FeedApplier:
         source = group.source
         first, longest = _BACKOFF_SECONDS
         source.failures += 1
-        source.retry_at = self._now() + min(longest, first * 2 ** min(source.failures, 10))
+        source.retry_at = self._now() + backoff_seconds(source.failures, first, longest)
         for holding in group.holdings:
             self._say_waiting(holding, source.at, f"the log does not answer: {error}")
 
     def _fail(self, group: _Group, error: AnewError) -> None:
-        """A position that the log does not have: load again from the base, unless that is where we stand (rule R3)."""
+        """A position that the log does not have: load again from the base where the log has what follows it (rule R3).
+
+        Where it has not, nothing could be read again: what was applied stays, and may be the last copy of it.
+        """
         source = group.source
         source.failures += 1
         source.retry_at = self._now() + _BACKOFF_SECONDS[1]
+        begin = self._begin_of(source) if error.code == "offset_out_of_range" else None
         for holding in group.holdings:
-            at_start = group.offset <= holding.start_of(source.feed, source.at)
-            if error.code == "offset_out_of_range" and not at_start:
+            start = holding.start_of(source.feed, source.at)
+            if begin is not None and begin <= start < group.offset:
                 source.retry_at = 0.0
                 holding.reload = f"{source.at}@{group.offset}: {error}"
             else:
@@ -226,6 +244,13 @@ class FeedApplier:
                 holding.error = f"{source.at}@{group.offset}: {error}"
                 holding.retry_at = source.retry_at
             _log.error("feed_lost", replica=holding.name, feed=str(source.at), offset=group.offset, error=str(error))
+
+    def _begin_of(self, source: _Source) -> int | None:
+        """Where a feed partition begins in the log; None while nobody says so."""
+        try:
+            return self._log.offsets(source.topic).begin
+        except AnewError:
+            return None
 
     def _say_waiting(self, holding: Holding, at: FeedPartition, why: str) -> None:
         if holding.waiting.get(at) != why:
@@ -258,11 +283,3 @@ class _Placement:
             self._subs[factor] = sub_partitions_of(keys, factor)
         together: Bools = mine & (self._subs[factor] == holding.key.sub_partition)
         return together
-
-
-def _first_unknown_schema(holding: Holding, rows: pa.RecordBatch) -> int | None:
-    """The offset of the first value whose schema the node does not know yet (rule R21: wait, decide nothing)."""
-    schemas = rows.column("schema_id").to_numpy()
-    alive = rows.column("value").is_valid().to_numpy(zero_copy_only=False)
-    unknown = alive & ~np.isin(schemas, list(holding.store.schemas))
-    return int(rows.column("offset").to_numpy()[unknown.argmax()]) if unknown.any() else None

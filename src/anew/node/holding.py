@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from anew.api.models import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState
+from anew.api.models import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState, UnknownSchema
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.feedreads import feed_partitions_applied, start_of, stop_of
 from anew.core.partition import Partitioner
@@ -83,6 +83,7 @@ class Holding:
         error: Why it cannot go on, or what it waits for.
         lags: Feed partition → lag.
         waiting: Feed partition → why it is not read just now.
+        undecided: Feed partition → the offset that it waits at and the value schema that the record there names.
         retry_at: When to try again (monotonic seconds); ``failures`` in a row before.
         leaving_at: When it was first no longer desired (monotonic seconds).
         reload: Why it is to be discarded and loaded again.
@@ -100,6 +101,7 @@ class Holding:
     error: str | None = None
     lags: dict[FeedPartition, Lag] = field(default_factory=dict)
     waiting: dict[FeedPartition, str] = field(default_factory=dict)
+    undecided: dict[FeedPartition, tuple[int, int]] = field(default_factory=dict)
     retry_at: float = 0.0
     failures: int = 0
     integrity_failures: int = 0
@@ -161,6 +163,19 @@ class Holding:
             records_per_s=round(self.records_per_s, 1),
             error="; ".join(notes) if notes else None,
         )
+
+
+def unknown_schemas(holdings: Iterable[Holding]) -> tuple[UnknownSchema, ...]:
+    """What replicas wait at, once for each record."""
+    found = {
+        (holding.store.uid, at.feed, at.partition, *undecided)
+        for holding in holdings
+        for at, undecided in list(holding.undecided.items())
+    }
+    return tuple(
+        UnknownSchema(store_uid=uid, feed=feed, partition=partition, offset=offset, schema_id=schema_id)
+        for uid, feed, partition, offset, schema_id in sorted(found)
+    )
 
 
 class DeadLetters:

@@ -10,21 +10,26 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
 
+from anew.api.models import LogLocation
 from anew.core.feed import PositionMap
-from anew.core.store import ManifestRef
-from anew.deepstore.interface import DeepStore
-from anew.deepstore.open import open_deep_store
+from anew.core.store import Frozen, ManifestRef
+from anew.deepstore.failures import check_sum
+from anew.segments.base import BaseReader, open_base
 from anew.segments.basefile import read_rows
+from anew.segments.baserange import read_range, start_of_push
 from anew.segments.dictionary import read_dictionary
-from anew.segments.manifest import BaseFile, SubPartition, parse_manifest
+from anew.segments.manifest import BasePart, BaseRange, parse_manifest
 from anew.storage.memory import MIB, NodeMemory
 from anew.storage.replica import Base, Replica
 from anew.storage.sst import Promised, SstFile, build_sst
 
+_HELD_BYTES = 64 * MIB
+"""A base file up to this size is read into memory: a copy on disk costs half as much as all the rest of a load."""
 _CACHE_BYTES, _WRITE_BUFFER_BYTES = 8 * MIB, 8 * MIB
 
 
@@ -34,6 +39,7 @@ class LoadJob:
 
     Attributes:
         deep_store: The root to open.
+        log: Where the log is that the base may lie in.
         manifest: The version's manifest.
         partition: Which partition; all its sub-partitions are one.
         sub_partition: Which sub-partition.
@@ -43,6 +49,7 @@ class LoadJob:
     """
 
     deep_store: str
+    log: LogLocation
     manifest: ManifestRef
     partition: int
     sub_partition: int
@@ -61,7 +68,8 @@ class LoadJob:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.directory, ignore_errors=True)
         folder.mkdir(parents=True)
-        return run_load(open_deep_store(self.deep_store), self)
+        with open_base(self.deep_store, self.log) as base:
+            return run_load(base, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +80,21 @@ class Loaded:
     tombstones: int
 
 
-def run_load(store: DeepStore, job: LoadJob) -> Loaded:
-    """Download the base files, verify them, write sorted files, and make an instance of them (cases G1, C9, E5).
+def run_load(base_reader: BaseReader, job: LoadJob) -> Loaded:
+    """Fetch the base, verify it, write sorted files, and make an instance of them (cases G1, G6, G7, C9, E5).
 
     Raises:
         Failed: ``checksum_mismatch``, ``bad_manifest``, ``missing_dictionary``, ``unsorted_base_file``,
-            ``fingerprint_mismatch``, ``file_missing``, ``storage_broken``.
-        Unreachable: The deep store does not answer.
+            ``fingerprint_mismatch``, ``file_missing``, ``storage_broken``; what `anew.segments.baserange.read_range`
+            raises.
+        Unreachable: Deep store or log does not answer.
     """
+    store = base_reader.deep_store
     manifest = parse_manifest(store.get(job.manifest.path), job.manifest)
     dictionary = read_dictionary(store, manifest)
+    fetch = _Fetch(base_reader, Path(job.folder), manifest.config, dictionary)
     wanted = [s for s in manifest.files_of(job.partition) if s.sub_partition == job.sub_partition]
-    runs = [_build_run(store, Path(job.folder), run) for sub in wanted for run in _numbered(sub)]
+    runs = [fetch.run(number, run) for sub in wanted for number, run in enumerate(sub.runs)]
     files = [file for run in runs for file in run]
     loaded = Loaded(sum(file.rows for file in files), sum(file.tombstones for file in files))
     base = Base(job.manifest.checksum, loaded.rows, loaded.tombstones, job.start, dictionary)
@@ -99,24 +110,38 @@ def _memory() -> NodeMemory:
     return NodeMemory(_CACHE_BYTES, _WRITE_BUFFER_BYTES)
 
 
-def _numbered(sub: SubPartition) -> list[tuple[str, tuple[BaseFile, ...]]]:
-    return [(f"r{number}", run) for number, run in enumerate(sub.runs)]
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """Makes sorted files in a folder of the parts of a base."""
 
+    base: BaseReader
+    folder: Path
+    config: Frozen
+    dictionary: bytes | None
 
-def _build_run(store: DeepStore, folder: Path, run: tuple[str, tuple[BaseFile, ...]]) -> list[SstFile]:
-    name, files = run
-    built: list[SstFile] = []
-    for number, file in enumerate(files):
-        copy = folder / f"{name}-{number}.parquet"
-        store.download(file.path, copy, file.checksum)
-        promised = Promised(file.path, file.rows, file.tombstones, file.fingerprint)
-        after = built[-1].last_key if built else None
-        sst = build_sst(folder / f"{name}-{number}.sst", _rows(copy), promised, after)
+    def run(self, number: int, parts: tuple[BasePart, ...]) -> list[SstFile]:
+        """The sorted files of one run."""
+        built: list[SstFile] = []
+        for index, part in enumerate(parts):
+            promised = Promised(part.path, part.rows, part.tombstones, part.fingerprint)
+            after = built[-1].last_key if built else None
+            name = f"r{number}-{index}"
+            sst = build_sst(self.folder / f"{name}.sst", self._rows(part, name), promised, after)
+            if sst is not None:
+                built.append(sst)
+        return built
+
+    def _rows(self, part: BasePart, name: str) -> Iterator[pa.RecordBatch]:
+        if isinstance(part, BaseRange):
+            yield from read_range(self.base.log, part, start_of_push(self.config, self.dictionary, part.attempt))
+            return
+        store = self.base.deep_store
+        if part.bytes <= _HELD_BYTES:
+            content = store.get(part.path)
+            check_sum(part.path, sha256(content).hexdigest(), part.checksum)
+            yield from read_rows(pa.BufferReader(content))
+            return
+        copy = self.folder / f"{name}.parquet"
+        store.download(part.path, copy, part.checksum)
+        yield from read_rows(str(copy))
         copy.unlink()
-        if sst is not None:
-            built.append(sst)
-    return built
-
-
-def _rows(path: Path) -> Iterator[pa.RecordBatch]:
-    yield from read_rows(str(path))

@@ -27,7 +27,13 @@ from anew.node.loader import Loader
 from anew.node.metrics import registry_of
 from anew.node.reads import Reads
 from anew.node.server import Faces, NodeApp, NodeServer
+from anew.node.tables.cache import SegmentCache
+from anew.node.tables.hosting import SegmentHost
+from anew.node.tables.queryface import QueryFace
+from anew.node.tables.querying import TableQueries
 from anew.node.verifyhttp import VerifyFace
+from anew.sql.pool import QueryPool
+from anew.sql.query import Limits
 from anew.storage.memory import MIB, NodeMemory
 
 REPORT_SECONDS = 0.5
@@ -35,6 +41,8 @@ _POLL_ANSWER_SECONDS = 5.0
 _AWAY_SECONDS = 0.5
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter from a reader; Python's own 5 ms is a hundred reads."""
+
+_QUERY_LIMITS = Limits(memory_bytes=1024 * MIB, seconds=60.0, rows=1_000_000, threads=2)
 
 _log = structlog.get_logger("anew.node")
 
@@ -48,6 +56,9 @@ class NodeSettings:
         removal_grace_seconds: How long a replica that is no longer desired is kept.
         security: Whom it lets in, and how.
         credentials: Who it is to the controller.
+        query_limits: What each query over tables may use.
+        query_processes: How many of them run at once.
+        segment_cache_bytes: How much is kept of segments that other nodes host.
     """
 
     node: str
@@ -63,6 +74,9 @@ class NodeSettings:
     removal_grace_seconds: float = 3.0
     security: ServerSecurity = OPEN_SERVER
     credentials: Credentials = NOBODY
+    query_limits: Limits = _QUERY_LIMITS
+    query_processes: int = 2
+    segment_cache_bytes: int = 4 * 1024 * MIB
 
     @property
     def scheme(self) -> str:
@@ -83,8 +97,11 @@ class Controller(Protocol):
 class Liaison:
     """Two threads between engine and controller: one polls the desired state, one reports."""
 
-    def __init__(self, controller: Controller, engine: Engine, settings: NodeSettings) -> None:
+    def __init__(
+        self, controller: Controller, engine: Engine, settings: NodeSettings, segments: SegmentHost | None = None
+    ) -> None:
         self._controller, self._engine, self._settings = controller, engine, settings
+        self._segments = segments
         self._kept = settings.directory / "desired.json"
         self._stopped = threading.Event()
         self._threads = [
@@ -102,7 +119,7 @@ class Liaison:
         """Take the desired state that was kept of the last run."""
         kept = read_desired(self._kept)
         if kept is not None:
-            self._engine.accept(kept)
+            self._accept(kept)
 
     def poll(self, wait_seconds: float) -> None:
         """Ask once for a newer desired state, which the controller may wait for.
@@ -112,7 +129,7 @@ class Liaison:
         """
         node, fabric = self._settings.node, self._settings.fabric
         desired = self._controller.desired(node, fabric, self._engine.revision, wait_seconds)
-        if desired is not None and self._engine.accept(desired):
+        if desired is not None and self._accept(desired):
             save_desired(self._kept, desired)
 
     def tell(self) -> None:
@@ -122,6 +139,8 @@ class Liaison:
             AnewError: As `poll`.
         """
         report = self._engine.report()
+        if self._segments is not None:
+            report = report.model_copy(update={"segments": self._segments.report()})
         self._controller.report(report)
         self._engine.dead_letters.told(report.dead_letters)
 
@@ -129,6 +148,12 @@ class Liaison:
         """End soon; a poll under way is left behind."""
         self._stopped.set()
         self._engine.changed.set()
+
+    def _accept(self, desired: DesiredState) -> bool:
+        taken = self._engine.accept(desired)
+        if taken and self._segments is not None:
+            self._segments.accept(desired)
+        return taken
 
     def _poll(self) -> None:
         away = False
@@ -174,17 +199,23 @@ class Node:
         memory = NodeMemory(settings.cache_bytes, settings.write_buffer_bytes)
 
         def opened(location: LogLocation) -> Log:
-            return open_log(location.kind, location.address, clock=settings.clock)
+            return open_log(location, clock=settings.clock)
 
         self.engine = Engine(identity, Workshop(memory, self._loader, opened, settings.clock))
+        # A loader of its own: a segment need not wait for a store's load, nor the other way round.
+        self._segment_loader = Loader()
+        self.segments = SegmentHost(settings.directory / "segments", self._segment_loader, self.engine.changed.set)
         self.reads = Reads(lambda: self.engine.picture, settings.node)
         verify = VerifyFace(self.engine.verifications, lambda: self.engine.picture)
         registry = registry_of(self.engine, self.reads)
-        faces = Faces(self.reads, verify, registry, lambda: self.engine.revision >= 0)
         security = settings.security
-        app = NodeApp(faces, Gate(security.tokens, settings.clock))
+        gate = Gate(security.tokens, settings.clock)
+        self._queries = _queries(settings, self.segments)
+        query = QueryFace(self._queries, gate)
+        faces = Faces(self.reads, verify, query, registry, lambda: self.engine.revision >= 0)
+        app = NodeApp(faces, gate)
         self._server = NodeServer(app, settings.address, settings.port, security)
-        self._liaison = Liaison(controller, self.engine, settings)
+        self._liaison = Liaison(controller, self.engine, settings, self.segments)
 
     def start(self) -> None:
         """Serve, apply and report.
@@ -195,12 +226,16 @@ class Node:
         self._server.start()
         self.engine.start()
         self._liaison.start()
+        self.segments.start()
 
     def stop(self) -> None:
         """End everything: no more answers, positions saved, loader ended."""
         self._liaison.stop()
         self._server.stop()
         self._loader.close()
+        self._segment_loader.close()
+        self._queries.close()
+        self.segments.stop()
         self.engine.stop()
         self._lock.close()
 
@@ -232,6 +267,14 @@ def run_node(settings: NodeSettings) -> None:
         finally:
             node.stop()
     _log.info("node_stopped", node=settings.node)
+
+
+def _queries(settings: NodeSettings, segments: SegmentHost) -> TableQueries:
+    spill = settings.directory / "query-spill"
+    spill.mkdir(mode=0o700, exist_ok=True)
+    cache = SegmentCache(settings.directory / "segment-cache", settings.segment_cache_bytes, segments.is_read)
+    pool = QueryPool(processes=settings.query_processes, spill_directory=str(spill))
+    return TableQueries(segments, pool, cache, settings.query_limits)
 
 
 def _lock_directory(directory: Path) -> IO[str]:

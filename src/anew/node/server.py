@@ -22,6 +22,7 @@ from anew.core.errors import Failed, NotFound
 from anew.node.http1 import App, Connection
 from anew.node.metrics import exposition
 from anew.node.reads import Answer, Reads, Request, error_answer
+from anew.node.tables.queryface import QUERY_PATH, QueryFace
 from anew.node.verifyhttp import VerifyFace, is_verification
 
 _STOP_SECONDS = 5.0
@@ -37,10 +38,11 @@ _log = structlog.get_logger("anew.node.http")
 
 @dataclass(frozen=True, slots=True)
 class Faces:
-    """What a node answers with: reads, verifications, metrics, and whether it is ready."""
+    """What a node answers with: reads, verifications, queries, metrics, and whether it is ready."""
 
     reads: Reads
     verify: VerifyFace
+    query: QueryFace
     registry: CollectorRegistry
     ready: Callable[[], bool]
 
@@ -49,7 +51,7 @@ class NodeApp:
     """Reads, verifications, health and metrics, for those whom the gate lets in."""
 
     def __init__(self, faces: Faces, gate: Gate) -> None:
-        self._reads, self._verify = faces.reads, faces.verify
+        self._reads, self._verify, self._query = faces.reads, faces.verify, faces.query
         self._registry, self._ready = faces.registry, faces.ready
         self._gate = gate
 
@@ -74,6 +76,8 @@ class NodeApp:
     def answer(self, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
         """See `anew.node.http1.App`."""
         path = request.path
+        if path == QUERY_PATH:
+            return self._query.answer(request)
         if not path.startswith(_STORES):
             return self._other(path)
         return self._verify.answer(request) if is_verification(path) else self._reads.answer(request)

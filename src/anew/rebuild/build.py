@@ -17,10 +17,9 @@ from anew.core.errors import AnewError, Failed
 from anew.core.feed import Feed
 from anew.core.plan import Plan, PushInput
 from anew.core.rebuild import Progress, Stage
-from anew.core.store import RebuildKind, Store
+from anew.core.store import RebuildKind, Store, VersionTopic
 from anew.deepstore.open import open_deep_store
-from anew.log.interface import TopicPartition
-from anew.log.open import open_log
+from anew.log.interface import TopicPartition, topic_partition
 from anew.rebuild.badrows import locate, write_bad_rows
 from anew.rebuild.codecs import (
     SAMPLE_VALUES,
@@ -33,10 +32,12 @@ from anew.rebuild.codecs import (
 from anew.rebuild.columns import encode_task
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
+from anew.segments.base import open_base
 from anew.segments.dictionary import ZSTD_DICT, codec_of
 from anew.segments.manifest import Manifest, parse_manifest
 from anew.spark.build import Built, Codecs, Place, build_empty, build_push, build_repush
 from anew.spark.executors import Sights, check_executors, check_files_seen
+from anew.spark.outputs import BaseTarget, TopicTarget
 from anew.spark.progress import EXECUTOR_WAIT_SECONDS, JobWatch
 from anew.spark.pushscan import EncodeTask, encode_rows, input_columns, sample_values, scan_files
 from anew.spark.session import SparkSession, session_for_queries
@@ -46,13 +47,19 @@ _INPUTS_LOOKED_AT = 100
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """What a build works on: source and target are two settings at every layer."""
+    """What a build works on: source and target are two settings at every layer.
+
+    Attributes:
+        directory: Of the new version, below the target's deep store.
+        topic: Where the new version's base goes through the log; None: it goes to files.
+    """
 
     plan: Plan
     store: Store
     source: ClusterInfo
     target: ClusterInfo
     directory: str
+    topic: VersionTopic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +124,8 @@ def build(
 def _built(spark: SparkSession, building: Building) -> Built:
     check_executors(spark, _sights(building))
     built = _push(spark, building) if building.plan.kind is RebuildKind.FULL_PUSH else _repush(spark, building)
-    files = (file for part in built.sub_partitions for file in part.files)
-    check_files_seen(spark, building.target.deep_store, building.directory, files)
+    paths = {file.path for sub in built.sub_partitions for file in sub.files}
+    check_files_seen(spark, building.target.deep_store, building.directory, paths)
     return built
 
 
@@ -126,14 +133,17 @@ def _sights(building: Building) -> Sights:
     """What executors must see of a plan's sources and target."""
     plan, location = building.plan, building.source.log
     source = None if plan.source.manifest is None else (building.source.deep_store, plan.source.manifest.path)
-    topics = {feed.id: (feed.topic, feed.topic_uid) for feed in building.store.feeds}
-    read = [TopicPartition(*topics[split.feed], split.partition) for split in plan.splits.ranges]
+    feeds = {feed.id: feed for feed in building.store.feeds}
+    read = [topic_partition(feeds[split.feed], split.partition) for split in plan.splits.ranges[:1]]
+    logs = [(location, at) for at in read]
+    if building.topic is not None:
+        logs.append((building.target.log, TopicPartition(building.topic.name, building.topic.uid, 0)))
     inputs = () if plan.source.input is None else plan.source.input.paths[:_INPUTS_LOOKED_AT]
     return Sights(
         target=building.target.deep_store,
         directory=building.directory,
         source=source,
-        log=(location, read[0]) if read else None,
+        logs=tuple(logs),
         inputs=tuple(inputs),
     )
 
@@ -151,11 +161,11 @@ def _repush(spark: SparkSession, building: Building) -> Built:
         raise AssertionError("a repush's plan names its source's manifest")
     source_store = open_deep_store(building.source.deep_store)
     source = parse_manifest(source_store.get(ref.path), ref)
-    feeds = tuple(feed for feed in building.store.feeds if feed.id in plan.fence.feeds)
+    feeds = building.store.feeds_with_schemas(plan.fence.feeds)
     codec = codec_of(source_store, source)
-    dictionary = _repush_dictionary(building, source, codec, feeds)
+    dictionary = _repush_dictionary(building, source, codec, feeds.feeds)
     codecs = Codecs(codec, target_codec(plan.target.config.compression, dictionary))
-    built = build_repush(spark, plan, _place(building), codecs, source, feeds)
+    built = build_repush(spark, plan, _place(building, dictionary), codecs, source, feeds)
     return _with_dictionary(built, building, dictionary)
 
 
@@ -169,11 +179,8 @@ def _repush_dictionary(
         kept = carried_over(store, source)
         if kept is not None:
             return kept
-    log = open_log(building.source.log.kind, building.source.log.address, clock=lambda: plan.planned_at_ms)
-    try:
-        return trained(sample_version(store, source, codec, log, feeds, plan.splits.ranges))
-    finally:
-        log.close()
+    with open_base(building.source.deep_store, building.source.log) as base:
+        return trained(sample_version(base, source, codec, feeds, plan.splits.ranges))
 
 
 def _with_dictionary(built: Built, building: Building, dictionary: bytes | None) -> Built:
@@ -195,7 +202,7 @@ def _push(spark: SparkSession, building: Building) -> Built:
         scanned = encode_rows(scan_files(spark, files, task, header), task)
         dictionary = trained(sample_values(scanned, SAMPLE_VALUES))
     codecs = Codecs(None, target_codec(compression, dictionary))
-    built = build_push(spark, plan, _place(building), codecs, task, header)
+    built = build_push(spark, plan, _place(building, dictionary), codecs, task, header)
     _check_rows(building.store, files, built, task)
     if built.duplicates and files.on_duplicate_key == "refuse":
         key_schema = parse_schema(building.store.key_schema)
@@ -234,10 +241,22 @@ def _shown(schema: AvroSchema, key: bytes) -> Any:
     return to_plain(schema, decode_datum(schema, key))
 
 
-def _place(building: Building) -> Place:
+def _place(building: Building, dictionary: bytes | None) -> Place:
+    topic = building.topic
+    target = (
+        None
+        if topic is None
+        else TopicTarget(
+            building.target.log,
+            topic.name,
+            topic.uid,
+            building.store.key_schema_id,
+            dictionary,
+            building.plan.planned_at_ms,
+        )
+    )
     return Place(
         source_deep_store=building.source.deep_store,
         source_log=building.source.log,
-        target_deep_store=building.target.deep_store,
-        directory=building.directory,
+        target=BaseTarget(building.target.deep_store, building.directory, target),
     )

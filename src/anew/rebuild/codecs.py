@@ -11,8 +11,8 @@ from anew.core.errors import Failed
 from anew.core.feed import Feed
 from anew.core.plan import LogSplit
 from anew.deepstore.interface import DeepStore
-from anew.log.interface import Log, TopicPartition
-from anew.segments.basefile import read_rows
+from anew.log.interface import topic_partition
+from anew.segments.base import BaseReader
 from anew.segments.dictionary import ZSTD_DICT, read_dictionary
 from anew.segments.layout import dictionary_path
 from anew.segments.manifest import Manifest
@@ -21,7 +21,7 @@ DICTIONARY_BYTES = 112_640
 SAMPLE_BYTES = 100 * DICTIONARY_BYTES
 """A sample of a hundred times the dictionary is what zstd's own documentation asks for."""
 SAMPLE_VALUES = 100_000
-_SAMPLED_FILES = 64
+_SAMPLED_PARTS = 64
 _LOG_RECORDS = 10_000
 
 _LOG = structlog.get_logger("anew.rebuild")
@@ -53,26 +53,24 @@ def carried_over(store: DeepStore, manifest: Manifest) -> bytes | None:
 
 
 def sample_version(
-    store: DeepStore, manifest: Manifest, codec: Compressor, log: Log, feeds: Iterable[Feed], ranges: Iterable[LogSplit]
+    base: BaseReader, manifest: Manifest, codec: Compressor, feeds: Iterable[Feed], ranges: Iterable[LogSplit]
 ) -> Iterator[bytes]:
-    """Values of a version, uncompressed: some of each of its files, then the first of its feed records.
+    """Values of a version, uncompressed: some of each of its base's parts, then the first of its feed records.
 
-    The same plan gives the same sample: files in the manifest's order, rows from their beginning.
+    The same plan gives the same sample: parts in the manifest's order, rows from their beginning.
     """
-    files = manifest.files
-    chosen = files[:: max(1, len(files) // _SAMPLED_FILES)]
+    parts = manifest.parts
+    chosen = parts[:: max(1, len(parts) // _SAMPLED_PARTS)]
     share_bytes = SAMPLE_BYTES // max(1, len(chosen))
-    for file in chosen:
-        with store.open(file.path) as opened:
-            rows = next(read_rows(opened), None)
-        if rows is not None:
-            plain = codec.decompress_array(rows.column("value").slice(0, SAMPLE_VALUES // len(chosen) + 1))
-            yield from _within(share_bytes, (value for value in plain.to_pylist() if value is not None))
+    for part in chosen:
+        rows = base.first_rows(part, SAMPLE_VALUES // len(chosen) + 1)
+        plain = codec.decompress_array(rows.column("value"))
+        yield from _within(share_bytes, (value for value in plain.to_pylist() if value is not None))
     by_id = {feed.id: feed for feed in feeds}
     for split in ranges:
         feed = by_id[split.feed]
-        at = TopicPartition(feed.topic, feed.topic_uid, split.partition)
-        read = log.read(at, split.begin, min(_LOG_RECORDS, split.end - split.begin))
+        at = topic_partition(feed, split.partition)
+        read = base.log.read(at, split.begin, min(_LOG_RECORDS, split.end - split.begin), split.end)
         yield from (value for value in read.records.column("value").to_pylist() if value is not None)
 
 

@@ -22,14 +22,16 @@ from anew.core.feed import PositionMap
 from anew.core.plan import Plan
 from anew.core.planning import push_start_ms
 from anew.core.rebuild import DRIVEN_STAGES, Fingerprints, Progress, Rebuild, Stage
+from anew.core.store import Store, VersionTopic
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.build import Build, Building, BuildOutcome, build_without_rows
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
+from anew.rebuild.patience import patiently
 from anew.segments.layout import manifest_path, version_path
 from anew.segments.manifest import Manifest
 
-_POLL_SECONDS = 0.3
+_POLL_SECONDS = 0.1
 _SEAL_UNKNOWN = "seal_unknown"
 _TURNED_AWAY = frozenset({"rebuild_ended", "epoch_outdated"})
 
@@ -139,9 +141,12 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
             store = run.controller.snapshot(plan.store).store
             target = run.controller.cluster(plan.target.fabrics[0])
             source = target if plan.source.fabric is None else run.controller.cluster(plan.source.fabric)
+            if plan.source.broker is not None:
+                source = source.model_copy(update={"log": source.log.through(plan.source.broker)})
             directory = version_path(store.uid, rebuild.version, rebuild.id, rebuild.epoch)
             run.observer.stage(Stage.BUILD)
-            building = Building(plan, store, source, target, directory)
+            topic = _topic(plan, rebuild, store, lease, run)
+            building = Building(plan, store, source, target, directory, topic)
             outcome = _built(building, lease, run)
             run.observer.stage(Stage.SEAL)
             _seal(rebuild, building, outcome, run)
@@ -155,6 +160,32 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
                 # These promise that nothing was changed; by now a version was made, and it has failed.
                 raise _as_failed(error) from error
             raise
+
+
+def _topic(plan: Plan, rebuild: Rebuild, store: Store, lease: Lease, run: Run) -> VersionTopic | None:
+    """The topic that the base goes through, once the controller has made it; None where it goes to files.
+
+    Raises:
+        Unreachable: ``topic_not_made``: it was not made for `Run.patience_seconds`, or the lease was lost meanwhile.
+    """
+    if not plan.target.config.through_log:
+        return None
+    deadline = run.clock_seconds() + run.patience_seconds
+    while True:
+        version = store.version(rebuild.version)
+        topic = None if version is None else version.topics.get(plan.target.fabrics[0])
+        if topic is not None and topic.ready:
+            return topic
+        if lease.lost or run.clock_seconds() > deadline:
+            raise Unreachable(
+                "topic_not_made",
+                "the controller has not made the topic that the base goes through",
+                found="no topic" if topic is None else f"{topic.name} is announced",
+                expected="a topic that is ready",
+                hint="is the log there? anew doctor",
+            )
+        run.pause(_POLL_SECONDS)
+        store = _patiently(run, lambda: run.controller.snapshot(plan.store)).store
 
 
 def _built(building: Building, lease: Lease, run: Run) -> BuildOutcome:
@@ -183,7 +214,7 @@ def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run)
         config=plan.target.config,
         config_hash=plan.target.config.hash,
         dictionary=outcome.built.dictionary,
-        feeds=tuple(feed for feed in store.feeds if feed.id in plan.target.feeds),
+        feeds=store.feeds_with_schemas(plan.target.feeds).feeds,
         start=start,
         stop=plan.target.stop,
         ttl_floor_ms=plan.target.ttl_floor_ms,
@@ -245,14 +276,7 @@ def _patiently(run: Run, ask: Callable[[], _Answer]) -> _Answer:
     Raises:
         Unreachable, OutcomeUnknown: There was no answer for `Run.patience_seconds`.
     """
-    deadline = run.clock_seconds() + run.patience_seconds
-    while True:
-        try:
-            return ask()
-        except (OutcomeUnknown, Unreachable):
-            if run.clock_seconds() > deadline:
-                raise
-            run.pause(_POLL_SECONDS)
+    return patiently(ask, run.patience_seconds, run.clock_seconds, run.pause)
 
 
 def _give_up(rebuild: Rebuild, lease: Lease, error: BaseException, run: Run) -> None:

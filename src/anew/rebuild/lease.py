@@ -1,8 +1,13 @@
-"""The driver's lease: a thread that gives signs of life, and stops the job when it is told to."""
+"""The driver's lease: a thread that gives signs of life, and stops the job when it is told to.
+
+Another thread measures how far the job is: Spark answers that when it can, which on a loaded machine may be after the
+lease, and a driver that waits for it is alive.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import structlog
@@ -32,21 +37,25 @@ class Lease:
         self._closed = threading.Event()
         self._woken = threading.Event()
         self._stage = Stage.BEGIN
-        self._measure: Callable[[], Progress] = Progress
+        self._measure: Callable[[], Progress] | None = None
+        self._measured = Progress()
         self._cancel: Callable[[], None] | None = None
-        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        self._beats = threading.Thread(target=self._run, name="lease", daemon=True)
+        self._measures = threading.Thread(target=self._follow, name="progress", daemon=True)
         self.lost = False
 
     def __enter__(self) -> Lease:
         """Start giving signs of life."""
-        self._thread.start()
+        self._beats.start()
+        self._measures.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         """Stop; the lease then ends by itself."""
         self._closed.set()
         self._woken.set()
-        self._thread.join(timeout=10)
+        for thread in (self._beats, self._measures):
+            thread.join(timeout=10)
 
     def enter(self, stage: Stage, measure: Callable[[], Progress], cancel: Callable[[], None]) -> None:
         """Say that a stage begins, how to measure it, and how to stop it."""
@@ -54,17 +63,25 @@ class Lease:
         self._woken.set()
 
     def _run(self) -> None:
+        # At once: who was kept from beginning, by a controller that was away, has little of its lease left.
         while not self._closed.is_set():
+            self._beat()
             self._woken.wait(self._interval_seconds)
             self._woken.clear()
-            if self._closed.is_set():
-                return
-            self._beat()
+
+    def _follow(self) -> None:
+        while not self._closed.wait(self._interval_seconds):
+            if self._measure is not None:
+                self._measured = self._measure()
 
     def _beat(self) -> None:
-        beat = Heartbeat(epoch=self._epoch, stage=self._stage, progress=self._measure())
+        beat = Heartbeat(epoch=self._epoch, stage=self._stage, progress=self._measured)
+        began_seconds = time.monotonic()
         try:
             answer = self._controller.heartbeat(self._rebuild_id, beat)
+            took_seconds = time.monotonic() - began_seconds
+            if took_seconds > self._interval_seconds:
+                _LOG.warning("heartbeat_slow", rebuild=self._rebuild_id, took_seconds=round(took_seconds, 1))
         except (Unreachable, OutcomeUnknown) as error:
             _LOG.warning("heartbeat_unanswered", **error.to_json())
             return

@@ -8,6 +8,7 @@ import structlog
 
 from anew.core.plan import Plan
 from anew.core.rebuild import Progress, Stage
+from anew.core.tables.plan import TablePlan
 
 _LOG = structlog.get_logger("anew.rebuild")
 
@@ -15,11 +16,11 @@ _LOG = structlog.get_logger("anew.rebuild")
 class Observer(Protocol):
     """Told of each step as it happens, from one thread at a time; must return at once and never raise."""
 
-    def planned(self, plan: Plan) -> None:
+    def planned(self, plan: Plan | TablePlan) -> None:
         """The plan that is about to run."""
 
-    def began(self, rebuild_id: str, version: int) -> None:
-        """The version was created."""
+    def began(self, rebuild_id: str, version: int | None) -> None:
+        """The rebuild was created, and with it a store's version."""
 
     def stage(self, stage: Stage) -> None:
         """A stage begins."""
@@ -34,11 +35,14 @@ class Observer(Protocol):
 class LogObserver:
     """Structured events."""
 
-    def planned(self, plan: Plan) -> None:
+    def planned(self, plan: Plan | TablePlan) -> None:
         """See `Observer.planned`."""
-        _LOG.info("planned", plan=plan.id, kind=plan.kind.value, store=plan.store, version=plan.target.version)
+        if isinstance(plan, Plan):
+            _LOG.info("planned", plan=plan.id, kind=plan.kind.value, store=plan.store, version=plan.target.version)
+        else:
+            _LOG.info("planned", plan=plan.id, kind=plan.kind.value, table=plan.table, segments=len(plan.segments))
 
-    def began(self, rebuild_id: str, version: int) -> None:
+    def began(self, rebuild_id: str, version: int | None) -> None:
         """See `Observer.began`."""
         _LOG.info("began", rebuild=rebuild_id, version=version)
 

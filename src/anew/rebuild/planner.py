@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anew.api.http import ControllerClient
-from anew.api.models import SnapshotView
+from anew.api.models import LogLocation, SnapshotView
 from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.floors import ttl_impossible
 from anew.core.partition import is_custom
@@ -18,12 +18,13 @@ from anew.core.planning import (
     plan_repush,
     push_start_ms,
 )
-from anew.core.properties import SOURCE_KAFKA, TTL_ENABLE, RepushProperties
+from anew.core.properties import INPUT_BROKER, SOURCE_KAFKA, TTL_ENABLE, RepushProperties
 from anew.deepstore.open import open_deep_store
+from anew.log.open import cluster_of
 from anew.rebuild.columns import encode_task
 from anew.rebuild.header import header_of
 from anew.rebuild.inputs import PushRequest, empty_input, find_input
-from anew.segments.basefile import sample_keys
+from anew.segments.base import open_base
 from anew.segments.dictionary import read_dictionary
 from anew.segments.manifest import parse_manifest
 
@@ -41,22 +42,39 @@ def make_checked_repush_plan(controller: ControllerClient, store: str, request: 
     """`make_repush_plan`, with a look at what the job will depend on before anything is made.
 
     Raises:
-        Refused: ``missing_dictionary`` (case E5).
+        Refused: ``missing_dictionary`` (case E5), ``broker_of_another_cluster`` (case A9).
+        Unreachable: The brokers to read from do not answer.
         InvalidRequest: ``bad_partitioner``: a partitioner of one's own fails on keys of the source.
     """
     plan = make_repush_plan(controller, store, request)
     ref = plan.source.manifest
     if ref is None:
         raise AssertionError("a repush's plan names its source's manifest")
-    deep_store = open_deep_store(controller.cluster(plan.source.fabric).deep_store)
+    source = controller.cluster(plan.source.fabric)
+    if plan.source.broker is not None:
+        _check_broker(source.log, plan.source.broker)
+    deep_store = open_deep_store(source.deep_store)
     manifest = parse_manifest(deep_store.get(ref.path), ref)
     try:
         read_dictionary(deep_store, manifest)
     except Failed as error:
         raise Refused(error.code, error.message, found=error.found, expected=error.expected, hint=error.hint) from error
     if is_custom(plan.target.config.partitioner):
-        check_partitioner(partitioner_of(plan.target.config), sample_keys(deep_store, manifest))
+        with open_base(source.deep_store, source.log) as base:
+            check_partitioner(partitioner_of(plan.target.config), base.sample_keys(manifest))
     return plan
+
+
+def _check_broker(fabric: LogLocation, broker: str) -> None:
+    own, found = cluster_of(fabric), cluster_of(fabric.through(broker))
+    if own != found:
+        raise Refused(
+            "broker_of_another_cluster",
+            f"{broker} does not belong to the fabric that is read",
+            found=f"cluster {found}",
+            expected=f"cluster {own}",
+            hint=f"name another listener of the same cluster, or leave {INPUT_BROKER} out",
+        )
 
 
 def make_push_plan(

@@ -9,6 +9,7 @@ from anew.rebuild.planner import make_repush_plan
 from anew.segments.dictionary import codec_of
 from anew.segments.manifest import parse_manifest
 from anew.spark.build import Place, source_floors
+from anew.spark.outputs import BaseTarget
 from anew.spark.reading import DecodeTask, read_rows
 from anew.spark.session import DataFrame, SparkSession, session_for_queries
 
@@ -27,7 +28,7 @@ def read_store(controller: ControllerClient, spark: SparkSession, name: str) -> 
         raise AssertionError("a repush's plan names its source's manifest and configuration")
     deep_store = open_deep_store(source.deep_store)
     manifest = parse_manifest(deep_store.get(ref.path), ref)
-    feeds = tuple(feed for feed in store.feeds if feed.id in plan.fence.feeds)
-    place = Place(source.deep_store, source.log, source.deep_store, "")
+    feeds = store.feeds_with_schemas(plan.fence.feeds)
+    place = Place(source.deep_store, source.log, BaseTarget(source.deep_store, ""))
     task = DecodeTask(store.key_schema, store.schemas, codec_of(deep_store, manifest), source_floors(plan))
     return read_rows(session_for_queries(spark), plan, place, manifest, feeds, task)

@@ -9,33 +9,38 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anew.api.http import ControllerClient
-from anew.api.models import Outcome, Routing
+from anew.api.models import LogLocation, Outcome, Routing
 from anew.api.node_http import NodeClient
+from anew.api.tables import PlanRefresh
 from anew.client.routing import RoutingCache
 from anew.client.store import Store
+from anew.client.tables import Answered, TableClient
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Verification
 from anew.core.plan import Plan
 from anew.core.planning import NO_OPTIONS, PushOptions, RepushRequest
 from anew.core.properties import parse_properties
+from anew.core.tables.plan import TablePlan
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log
 from anew.log.open import open_log
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import Home
 from anew.runtime.java import check_java
-from anew.runtime.security import credentials_of
+from anew.runtime.security import credentials_of, kafka_properties
 from anew.runtime.settings import ProcessSettings, resolve
 
 if TYPE_CHECKING:
     from anew.rebuild.executor import Run
     from anew.rebuild.inputs import PushRequest
     from anew.rebuild.observer import Observer
+    from anew.rebuild.tables.driving import TableRun
     from anew.spark.session import DataFrame, SparkSession
 
 
@@ -58,8 +63,10 @@ class Cluster:
         credentials = credentials_of(settings)
         self.controller = ControllerClient(url, timeout_seconds=timeout, actor=_actor(), credentials=credentials)
         self._nodes = NodeClient(timeout, credentials=credentials)
+        self._tables = TableClient(self.controller, self._nodes)
         self._fabric = settings.optional("fabric")
         self._durable = settings.flag("log_durable")
+        self._kafka_properties_file = kafka_properties(settings)
         self._controller_wait_seconds = float(settings.number("controller_wait_seconds"))
         self._executor_wait_seconds = float(settings.number("executor_wait_seconds"))
 
@@ -169,6 +176,81 @@ class Cluster:
 
         return run_plan(plan, self._run_with(spark, observer, request_id))
 
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def plan_refresh(self, table: str, request: PlanRefresh | None = None) -> TablePlan:
+        """The plan of a refresh; nothing is made.
+
+        Raises:
+            NotFound: ``unknown_table``.
+        """
+        return self.controller.plan_refresh(table, PlanRefresh() if request is None else request)
+
+    def plan_load(self, table: str, request: PushRequest, prefix: str | None = None) -> TablePlan:
+        """The plan of a load; nothing is made.
+
+        Raises:
+            NotFound: ``unknown_table``, ``no_input``.
+            InvalidRequest: ``empty_input``, ``unknown_format``, ``mixed_formats``, ``bad_name``.
+        """
+        from anew.rebuild.tables.load import plan_load
+
+        return plan_load(self.controller.table_snapshot(table), request, prefix)
+
+    def run_table_plan(
+        self, plan: TablePlan, spark: SparkChoice, observer: Observer | None, request_id: str | None
+    ) -> dict[str, Any]:
+        """Run the plan of a refresh or of a load to its end; returns the ``rebuild`` shape.
+
+        Raises:
+            Refused: What the plan was made from has moved; nothing was changed.
+            Failed: It ran and failed as a whole.
+        """
+        from anew.rebuild.tables.builds import BUILDS
+        from anew.rebuild.tables.driving import run_table_plan
+
+        return run_table_plan(plan, self._run_table_with(spark, observer, request_id), BUILDS[plan.kind])
+
+    def query(self, sql: str, node: str | None = None) -> Answered:
+        """Run one SELECT, or EXPLAIN of one, over tables, on a node.
+
+        Raises:
+            InvalidRequest: ``not_a_query``, ``bad_query``, or a limit of the nodes.
+            NotFound: ``unknown_table``.
+            Unreachable: No node answers.
+        """
+        return self._tables.query(sql, node)
+
+    def import_segments(self, table: str, files: Sequence[Path], request_id: str | None = None) -> dict[str, Any]:
+        """Make segments of existing Parquet files, without a config hash; returns the ``rebuild`` shape.
+
+        Raises:
+            InvalidRequest, NotFound: Nothing was changed.
+        """
+        from anew.rebuild.tables.importing import import_files
+
+        run = self._run_table_with(SparkChoice(), None, request_id, needs_spark=False)
+        return import_files(self.controller.table_snapshot(table), files, run)
+
+    def _run_table_with(
+        self, spark: SparkChoice, observer: Observer | None, request_id: str | None, *, needs_spark: bool = True
+    ) -> TableRun:
+        from anew.rebuild.observer import LogObserver
+        from anew.rebuild.tables.driving import TableRun
+
+        if spark.session is None and needs_spark:
+            check_java()
+        return TableRun(
+            controller=self.controller,
+            session=lambda: _spark(spark),
+            observer=LogObserver() if observer is None else observer,
+            request_id=new_id() if request_id is None else request_id,
+            driver=f"{_actor()}@{socket.gethostname()}:{os.getpid()}",
+            clock=now_ms,
+            patience_seconds=self._controller_wait_seconds,
+            executor_wait_seconds=self._executor_wait_seconds,
+        )
+
     def resume(self, rebuild_id: str, spark: SparkChoice, observer: Observer | None) -> dict[str, Any]:
         """Take up a rebuild whose driver is gone, and bring it to its end; returns the ``rebuild`` shape.
 
@@ -176,6 +258,11 @@ class Cluster:
             Refused: ``driver_alive``, ``rebuild_ended``; nothing was changed.
             Failed: As `run`.
         """
+        if "table" in self.controller.rebuild(rebuild_id):
+            from anew.rebuild.tables.builds import BUILDS
+            from anew.rebuild.tables.driving import resume_table_rebuild
+
+            return resume_table_rebuild(rebuild_id, self._run_table_with(spark, observer, None), BUILDS)
         from anew.rebuild.executor import resume_rebuild
 
         return resume_rebuild(rebuild_id, self._run_with(spark, observer, None))
@@ -212,9 +299,12 @@ class Cluster:
 
     def _open_log(self, routing: Routing) -> Log:
         skew_ms = 60_000 if routing.feed is None else routing.feed.skew_limit_ms
-        return open_log(
-            routing.log.kind, routing.log.address, clock=now_ms, skew_limit_ms=skew_ms, durable=self._durable
-        )
+        return open_log(self._reached(routing.log), clock=now_ms, skew_limit_ms=skew_ms, durable=self._durable)
+
+    def _reached(self, location: LogLocation) -> LogLocation:
+        """A log as this process reaches it."""
+        own = self._kafka_properties_file
+        return location if own is None else location.model_copy(update={"properties_file": own})
 
 
 def connect(*, url: str | None = None, home: str | None = None) -> Cluster:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from anew.core.properties import NOT_YET_PROPERTIES, PROPERTIES, PROPERTY_ERRORS
+from anew.core.properties import PROPERTIES, PROPERTY_ERRORS
 from anew.core.settings import NOT_YET_SETTINGS, STORE_SETTINGS, Kind, Setting
 from anew.runtime.settings import PROCESS_SETTINGS, variable_of
 
@@ -74,13 +74,7 @@ def configuration_page() -> str:
 
 
 def _not_yet() -> list[tuple[str, str]]:
-    choices = [
-        (f"`{setting.name}={choice}`", "store setting")
-        for setting in STORE_SETTINGS.values()
-        for choice in setting.not_yet
-    ]
-    settings = [(f"`{name}`", "store setting") for name in NOT_YET_SETTINGS]
-    return [*choices, *settings, *((f"`{name}`", "key of a rebuild") for name in NOT_YET_PROPERTIES)]
+    return [(f"`{name}`", "store setting") for name in NOT_YET_SETTINGS]
 
 
 def _accepted(setting: Setting) -> str:

@@ -1,4 +1,6 @@
-"""A scheduled repush as a process of its own: ``python -m anew.runtime.scheduled URL STORE REQUEST_ID LOG``.
+"""A scheduled rebuild as a process of its own: ``python -m anew.runtime.scheduled URL WHAT NAME REQUEST_ID LOG``.
+
+WHAT is ``repush`` of a store, or ``refresh`` of a table.
 
 The controller launches it. It plans when it runs, so that it reads what there is by then; the request id makes of two
 launches of one start one rebuild.
@@ -18,20 +20,29 @@ from anew.runtime.logs import log_to_file
 from anew.runtime.security import keep_files_private
 from anew.runtime.settings import resolve
 
+REPUSH, REFRESH = "repush", "refresh"
 
-def launcher(url: str, logs: Path, token_file: Path | None = None) -> Callable[[str, str], None]:
-    """What starts a driver for a store under a request id, writing below ``logs``, showing the token in a file."""
+
+def launcher(url: str, logs: Path, token_file: Path | None, what: str) -> Callable[[str, str], None]:
+    """What starts a driver for a store, or a table, under a request id.
+
+    Args:
+        url: The controller's.
+        logs: Where drivers write.
+        token_file: Where the token is that they show; None: none is asked for.
+        what: ``repush`` or ``refresh``.
+    """
     shown = {} if token_file is None else {"ANEW_TOKEN_FILE": str(token_file)}
     children: list[subprocess.Popen[bytes]] = []
 
-    def launch(store: str, request_id: str) -> None:
+    def launch(name: str, request_id: str) -> None:
         # Those that ended are collected here; nobody waits for one.
         children[:] = [child for child in children if child.poll() is None]
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = logs / f"{request_id}.log"
         with log.with_suffix(".out").open("wb") as printed:
             child = subprocess.Popen(
-                [sys.executable, "-m", "anew.runtime.scheduled", url, store, request_id, str(log)],
+                [sys.executable, "-m", "anew.runtime.scheduled", url, what, name, request_id, str(log)],
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=printed,
@@ -43,14 +54,17 @@ def launcher(url: str, logs: Path, token_file: Path | None = None) -> Callable[[
     return launch
 
 
-def main(url: str, store: str, request_id: str, log: str) -> int:
+def main(url: str, what: str, name: str, request_id: str, log: str) -> int:
     """Plan and run; returns the exit code of the face."""
     keep_files_private()
     settings = resolve({"url": url})
     log_to_file(Path(log), "scheduled", settings.text("log_level"))
     try:
         with connect_with(settings) as cluster:
-            cluster.run_plan(cluster.plan_repush(store), SparkChoice(), None, request_id)
+            if what == REFRESH:
+                cluster.run_table_plan(cluster.plan_refresh(name), SparkChoice(), None, request_id)
+            else:
+                cluster.run_plan(cluster.plan_repush(name), SparkChoice(), None, request_id)
     except AnewError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

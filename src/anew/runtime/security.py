@@ -149,6 +149,53 @@ def tokens_that_are(settings: ProcessSettings) -> tuple[Grant, ...]:
         ) from error
 
 
+def kafka_properties(settings: ProcessSettings) -> str | None:
+    """Where this process finds the settings of its Kafka clients, absolute; None where there are none.
+
+    Raises:
+        InvalidRequest: ``no_kafka_properties``.
+        Refused: ``file_not_private``.
+    """
+    named = settings.optional("kafka_properties_file")
+    if not named:
+        return None
+    path = Path(named).expanduser().absolute()
+    try:
+        check_private(path, None, "the settings of Kafka clients")
+    except OSError as error:
+        raise InvalidRequest(
+            "no_kafka_properties",
+            "the settings of Kafka clients cannot be read",
+            found=str(error),
+            expected="a file that only its owner may read",
+            hint="docs/operations.md shows one",
+        ) from error
+    return str(path)
+
+
+def registry_user(settings: ProcessSettings) -> tuple[str, str] | None:
+    """Name and password for the schema registry; None where there are none.
+
+    Raises:
+        InvalidRequest: ``bad_registry_user``.
+        Refused: ``file_not_private``.
+    """
+    named = settings.optional("schema_registry_user_file")
+    if not named:
+        return None
+    path = Path(named).expanduser()
+    try:
+        name, colon, password = read_private(path, "the user of the schema registry").strip().partition(":")
+        found = "no colon"
+    except OSError as error:
+        name, colon, password, found = "", "", "", str(error)
+    if not name or not colon:
+        raise InvalidRequest(
+            "bad_registry_user", f"{path} names no user", found=found, expected="NAME:PASSWORD in a file"
+        )
+    return name, password
+
+
 def is_loopback(bind: str) -> bool:
     """Whether only processes of this machine reach an address."""
     try:

@@ -54,6 +54,7 @@ def serve_controller(settings: ProcessSettings, home: Home, cluster: ClusterFile
 def serve_node(settings: ProcessSettings, home: Home, cluster: ClusterFile, node: str) -> None:
     """Run one node of a home."""
     from anew.node.process import NodeSettings, run_node
+    from anew.sql.query import Limits
 
     run_node(
         NodeSettings(
@@ -67,6 +68,13 @@ def serve_node(settings: ProcessSettings, home: Home, cluster: ClusterFile, node
             url=cluster.node_url(node),
             security=server_security(settings, home),
             credentials=cluster_credentials(settings, home),
+            query_limits=Limits(
+                memory_bytes=settings.number("query_memory_bytes"),
+                seconds=float(settings.number("query_seconds")),
+                rows=settings.number("query_rows"),
+                threads=settings.number("query_threads"),
+            ),
+            segment_cache_bytes=settings.number("segment_cache_bytes"),
         )
     )
 

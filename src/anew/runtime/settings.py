@@ -18,6 +18,8 @@ from anew.core.grants import check_token
 from anew.core.settings import Kind, Setting, SettingValue, Takes
 from anew.core.suggest import did_you_mean
 from anew.deepstore.uri import check_root, shown_root
+from anew.log.open import log_kind_and_address
+from anew.registry.urls import registry_urls
 
 _DAY_SECONDS = 86_400
 _LIMITS = RequestLimits()
@@ -48,6 +50,44 @@ PROCESS_SETTINGS: dict[str, Setting] = {
             "where base files lie: /DIRECTORY or s3://BUCKET/PREFIX (keys: AWS_…); default: deepstore in the home",
             check=check_root,
             shown=shown_root,
+        ),
+        Setting(
+            "log",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "where nearline writes go: kafka://HOST:PORT,… of some brokers; default: an embedded log in the home",
+            check=log_kind_and_address,
+        ),
+        Setting(
+            "kafka_properties_file",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "librdkafka's settings of TLS and SASL, in a file that only its owner may read; default: none",
+        ),
+        Setting(
+            "schema_registry",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "the URL of a Confluent-compatible schema registry that numbers schemas, several separated by commas; "
+            "default: the catalog numbers them",
+            check=registry_urls,
+        ),
+        Setting(
+            "schema_registry_user_file",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "NAME:PASSWORD for the registry, in a file that only its owner may read; default: none",
+        ),
+        Setting(
+            "schema_registry_ca",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "the authorities whose certificates the registry may have, PEM; default: the system's",
         ),
         Setting("fabric", Takes.LIVE, Kind.TEXT, None, "the fabric to read from and write to; default: the first"),
         Setting("bind", Takes.LIVE, Kind.TEXT, "127.0.0.1", "the address on which controller and nodes listen"),
@@ -107,6 +147,29 @@ PROCESS_SETTINGS: dict[str, Setting] = {
         Setting("nodes", Takes.LIVE, Kind.COUNT, 2, "how many nodes an embedded cluster has", 1, 64),
         Setting("log_durable", Takes.LIVE, Kind.FLAG, True, "whether an acknowledged write is on disk (fsync)"),
         Setting("timeout_seconds", Takes.LIVE, Kind.SECONDS, 10, "how long one request may take", 1, 600),
+        Setting(
+            "query_memory_bytes",
+            Takes.LIVE,
+            Kind.BYTES,
+            2**30,
+            "how much memory a query over tables may use",
+            2**24,
+            2**44,
+        ),
+        Setting("query_seconds", Takes.LIVE, Kind.SECONDS, 60, "how long a query over tables may take", 1, 86_400),
+        Setting(
+            "query_rows", Takes.LIVE, Kind.COUNT, 1_000_000, "how many rows a query may answer with", 1, 1_000_000_000
+        ),
+        Setting("query_threads", Takes.LIVE, Kind.COUNT, 2, "how many threads a query uses", 1, 1_024),
+        Setting(
+            "segment_cache_bytes",
+            Takes.LIVE,
+            Kind.BYTES,
+            2**32,
+            "how much a node keeps of segments that others host and its queries read",
+            0,
+            2**50,
+        ),
         Setting("lease_seconds", Takes.LIVE, Kind.SECONDS, 120, "a silent driver counts as lost after it", 5, 3_600),
         Setting(
             "controller_wait_seconds",

@@ -9,22 +9,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from anew.core.arrow import bytes_list
 from anew.core.errors import Failed
 from anew.core.hashing import total
 from anew.core.ledger import MODULUS, Entry
 from anew.core.rows import ROWS
 from anew.deepstore.interface import DeepStore
-from anew.segments.manifest import BaseFile, Manifest
+from anew.segments.ascending import check_ascending
+from anew.segments.manifest import BaseFile
 
 ROW_GROUP_ROWS = 65_536
 _DICTIONARY_COLUMNS: Any = ["schema_id", "origin", "incarnation", "feed_partition"]
 _COMPRESSION: Any = {name: "none" if name in ("key", "value", "hash") else "zstd" for name in ROWS.names}
 _READ_BATCH_ROWS = 32_768
-_SAMPLED_FILES, _SAMPLED_KEYS = 16, 500
 
 
 @dataclass(slots=True)
@@ -155,20 +153,6 @@ def read_rows(source: Any, part: int = 0, parts: int = 1) -> Iterator[pa.RecordB
             yield batch.cast(ROWS) if batch.schema != ROWS else batch
 
 
-def sample_keys(store: DeepStore, manifest: Manifest) -> pa.BinaryArray:
-    """Some keys of a version: the first of some of its files."""
-    files = manifest.files
-    chosen = files[:: max(1, len(files) // _SAMPLED_FILES)]
-    found: list[bytes] = []
-    for file in chosen:
-        with store.open(file.path) as source, pq.ParquetFile(source) as opened:
-            batch = next(opened.iter_batches(_SAMPLED_KEYS, columns=["key"]), None)
-        found += [] if batch is None else bytes_list(batch.column("key"))
-    keys: Any = pa.array(found, pa.binary())
-    sample: pa.BinaryArray = keys
-    return sample
-
-
 def parquet_columns(path: str) -> list[str]:
     """The column names of any Parquet file.
 
@@ -183,34 +167,3 @@ def iter_columns(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Some columns of any Parquet file, batch by batch."""
     with pq.ParquetFile(path, memory_map=True) as file:
         yield from file.iter_batches(_READ_BATCH_ROWS, columns=columns)
-
-
-def check_ascending(keys: pa.Array[Any], last: bytes | None, path: str) -> bytes | None:
-    """Raise unless the keys are strictly ascending in unsigned byte order, and after ``last``.
-
-    Raises:
-        Failed: ``unsorted_base_file``.
-    """
-    if len(keys) == 0:
-        return last
-    first: Any = keys[0].as_py()
-    ascending = pc.all(pc.greater(keys[1:], keys[:-1])).as_py() is not False
-    if not ascending or (last is not None and first <= last):
-        raise Failed(
-            "unsorted_base_file",
-            f"{path} is marked sorted but is not",
-            found=_first_offender(keys, last),
-            expected="strictly ascending keys in unsigned byte order",
-            hint="the version must be made again",
-        )
-    newest: bytes = keys[len(keys) - 1].as_py()
-    return newest
-
-
-def _first_offender(keys: pa.Array[Any], last: bytes | None) -> str:
-    before = last
-    for key in bytes_list(keys):
-        if before is not None and key <= before:
-            return f"key {key.hex()} after {before.hex()}"
-        before = key
-    return "none"

@@ -28,6 +28,11 @@ def attempt_path(version_directory: str, partition: int, sub_partition: int, att
     return f"{version_directory}/base/p{partition:05d}-s{sub_partition:02d}-{attempt}.parquet"
 
 
+def attempt_name(version_directory: str, attempt: str) -> str:
+    """The name of a task attempt among those of all drivers: the last part of the directory names rebuild and epoch."""
+    return f"{version_directory.rpartition('/')[2]}-{attempt}"
+
+
 def probe_path(version_directory: str) -> str:
     """What executors write to show that they can, before a build; it goes before the build begins."""
     return f"{version_directory}/probes"
@@ -45,3 +50,18 @@ def records_path(store_uid: str) -> str:
 def record_path(store_uid: str, revision: int) -> str:
     """The record of a store at one revision; by name the newest comes last."""
     return f"{records_path(store_uid)}/{revision:020d}.json"
+
+
+def table_path(table_uid: str) -> str:
+    """All files of a table."""
+    return f"tables/{table_uid}"
+
+
+def builds_path(table_uid: str, rebuild: str, epoch: int) -> str:
+    """The builds that one driver of one rebuild makes: what no segment names once it has ended is nobody's."""
+    return f"{table_path(table_uid)}/{rebuild}-e{epoch}"
+
+
+def build_path(builds: str, segment: str, attempt: str) -> str:
+    """The file of one build by one task attempt: retried and speculative attempts never meet."""
+    return f"{builds}/{segment}-{attempt}.parquet"

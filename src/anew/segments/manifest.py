@@ -1,8 +1,8 @@
-"""The manifest of a version: which files are its base, and all that is needed to serve them without the catalog.
+"""The manifest of a version: what its base is, and all that is needed to serve them without the catalog.
 
-It lies beside the files, so that the catalog can be rebuilt from the deep store (design 7.8). The format has room for
-several sorted runs per sub-partition, newest first, and for files of older versions (paths are relative to the deep
-store's root, not to the version); today one run of own files is written.
+It lies beside the files, so that the catalog can be rebuilt from the deep store (design 7.8); also where the rows
+themselves went through the log. The format has room for several sorted runs per sub-partition, newest first, and for
+files of older versions (paths are relative to the deep store's root, not to the version); today one run is written.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from anew.core.errors import Failed
 from anew.core.feed import NOWHERE, Feed, Position
 from anew.core.ledger import MODULUS, Ledger
 from anew.core.store import Frozen, ManifestRef, RebuildKind
+from anew.log.interface import TopicPartition
 
 FORMAT_VERSION = 1
 
@@ -44,17 +45,62 @@ class BaseFile(_Value):
     fingerprint: int
 
 
+class BaseRange(_Value):
+    """Sorted rows in a version topic, where one task attempt appended them; what lies between is not of it (rule R23).
+
+    Attributes:
+        topic: The version topic; ``topic_uid`` identifies it (rule R3).
+        topic_partition: Which of its partitions.
+        key_schema_id: What the wire headers of its keys say.
+        attempt: Who appended: every record says so too.
+        pieces: The exact offsets: [begin, end) each, in order; the first begins with SOP, the last ends with EOP.
+        rows: As in `BaseFile`, and so are the others; ``bytes`` is what keys, values and stamps amount to.
+    """
+
+    topic: str
+    topic_uid: str
+    topic_partition: int
+    key_schema_id: int
+    attempt: str
+    pieces: tuple[tuple[int, int], ...]
+    rows: int
+    tombstones: int
+    bytes: int
+    smallest_key: str
+    largest_key: str
+    fingerprint: int
+
+    @property
+    def path(self) -> str:
+        """What people call it."""
+        return f"{self.topic}/{self.topic_partition}@{self.pieces[0][0]}-{self.pieces[-1][1]}"
+
+    @property
+    def at(self) -> TopicPartition:
+        """Where in the log it is."""
+        return TopicPartition(self.topic, self.topic_uid, self.topic_partition, self.key_schema_id)
+
+
+BasePart = BaseFile | BaseRange
+"""Rows in key order, as one task made them."""
+
+
 class SubPartition(_Value):
-    """The files of one sub-partition: sorted runs, newest first; each a list of files in key order. No run: no row."""
+    """The rows of one sub-partition: sorted runs, newest first; each a list of parts in key order. No run: no row."""
 
     partition: int
     sub_partition: int
-    runs: tuple[tuple[BaseFile, ...], ...] = ()
+    runs: tuple[tuple[BasePart, ...], ...] = ()
+
+    @property
+    def parts(self) -> tuple[BasePart, ...]:
+        """All parts of all runs."""
+        return tuple(part for run in self.runs for part in run)
 
     @property
     def files(self) -> tuple[BaseFile, ...]:
-        """All files of all runs."""
-        return tuple(file for run in self.runs for file in run)
+        """Those that are files."""
+        return tuple(part for part in self.parts if isinstance(part, BaseFile))
 
 
 class Manifest(_Value):
@@ -83,9 +129,19 @@ class Manifest(_Value):
     sub_partitions: tuple[SubPartition, ...]
 
     @property
+    def parts(self) -> tuple[BasePart, ...]:
+        """The whole base."""
+        return tuple(part for sub in self.sub_partitions for part in sub.parts)
+
+    @property
     def files(self) -> tuple[BaseFile, ...]:
-        """All base files."""
-        return tuple(file for part in self.sub_partitions for file in part.files)
+        """The parts of the base that are files."""
+        return tuple(file for sub in self.sub_partitions for file in sub.files)
+
+    @property
+    def ranges(self) -> tuple[BaseRange, ...]:
+        """The parts of the base that are in a version topic."""
+        return tuple(part for part in self.parts if isinstance(part, BaseRange))
 
     @property
     def owned(self) -> set[str]:
@@ -94,7 +150,7 @@ class Manifest(_Value):
 
     def files_of(self, partition: int) -> tuple[SubPartition, ...]:
         """The sub-partitions of one partition."""
-        return tuple(part for part in self.sub_partitions if part.partition == partition)
+        return tuple(sub for sub in self.sub_partitions if sub.partition == partition)
 
     def to_bytes(self) -> bytes:
         """The manifest file's content."""
@@ -102,15 +158,15 @@ class Manifest(_Value):
 
     def ref(self, path: str) -> ManifestRef:
         """What the catalog keeps of it."""
-        files = self.files
+        parts = self.parts
         return ManifestRef(
             path=path,
             checksum=hashlib.sha256(self.to_bytes()).hexdigest(),
-            files=len(files),
-            rows=sum(file.rows for file in files),
-            tombstones=sum(file.tombstones for file in files),
-            bytes=sum(file.bytes for file in files),
-            fingerprint=sum(file.fingerprint for file in files) % MODULUS,
+            files=len(parts),
+            rows=sum(part.rows for part in parts),
+            tombstones=sum(part.tombstones for part in parts),
+            bytes=sum(part.bytes for part in parts),
+            fingerprint=sum(part.fingerprint for part in parts) % MODULUS,
         )
 
 

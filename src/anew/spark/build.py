@@ -13,14 +13,15 @@ from anew.core.blocks import RUN_BYTES
 from anew.core.copartition import Groups, feed_splits, groups_of
 from anew.core.dropping import DropFloors
 from anew.core.errors import AnewError, Failed
-from anew.core.feed import Feed
+from anew.core.feed import Feeds
 from anew.core.ledger import Entry, Ledger, total_ledger
 from anew.core.plan import Plan
-from anew.segments.manifest import Manifest, SubPartition
+from anew.segments.manifest import BasePart, Manifest, SubPartition
 from anew.spark.account import check_scans
 from anew.spark.failures import reason_of
 from anew.spark.logsource import LogScan
 from anew.spark.mergewrite import REPORT_SCHEMA, BaseGroups, FeedGroups, MergeTask, TaskReport, merge_and_write
+from anew.spark.outputs import BaseTarget
 from anew.spark.pushscan import EncodeTask, encode_blocks, scan_files
 from anew.spark.scan import plan_scan, runs_of_scan, scan_blocks
 from anew.spark.shuffle import Destination, delivered
@@ -35,8 +36,7 @@ class Place:
 
     source_deep_store: str
     source_log: LogLocation
-    target_deep_store: str
-    directory: str
+    target: BaseTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Built:
 
 
 def build_repush(
-    spark: SparkSession, plan: Plan, place: Place, codecs: Codecs, source: Manifest, feeds: tuple[Feed, ...]
+    spark: SparkSession, plan: Plan, place: Place, codecs: Codecs, source: Manifest, feeds: Feeds
 ) -> Built:
     """Merge a version's base with the feed records of the plan, on the path that the plan names.
 
@@ -75,12 +75,11 @@ def build_repush(
         Failed: ``rows_lost``, ``split_missing``, ``build_failed``.
     """
     task = MergeTask(
-        deep_store=place.target_deep_store,
-        directory=place.directory,
+        target=place.target,
         config=plan.target.config,
         source=codecs.source,
-        target=codecs.target,
-        feeds={feed.incarnation: feed.id for feed in feeds},
+        codec=codecs.target,
+        feeds={feed.incarnation: feed.id for feed in feeds.feeds},
         floors=repush_floors(plan),
         base=_base_groups(plan, place, source) if plan.path == "copartitioned" else None,
     )
@@ -96,8 +95,8 @@ def build_repush(
         )
     reports = run_merge(ordered, task)
     base = Entry(
-        count=sum(file.rows + file.tombstones for file in source.files),
-        hash=sum(file.fingerprint for file in source.files) % (1 << 64),
+        count=sum(part.rows + part.tombstones for part in source.parts),
+        hash=sum(part.fingerprint for part in source.parts) % (1 << 64),
     )
     return _built(reports, check_scans(reports, {"base": base}, {split.id for split in plan.splits.ranges}))
 
@@ -115,11 +114,10 @@ def build_push(
         raise AssertionError("a push's plan names its input")
     scanned = scan_files(spark, plan.source.input, task, header)
     merge = MergeTask(
-        deep_store=place.target_deep_store,
-        directory=place.directory,
+        target=place.target,
         config=plan.target.config,
         source=None,
-        target=codecs.target,
+        codec=codecs.target,
         feeds={},
         floors=DropFloors(ttl_floor_ms=plan.target.ttl_floor_ms),
         refuse_duplicates=True,
@@ -156,7 +154,7 @@ def repush_blocks(
     plan: Plan,
     place: Place,
     source: Manifest | None,
-    feeds: tuple[Feed, ...],
+    feeds: Feeds,
     groups: Groups | None = None,
 ) -> DataFrame:
     """All rows that a repush shuffles, as blocks: the base's, if a manifest is given, and the feeds'."""
@@ -192,30 +190,29 @@ def run_merge(ordered: DataFrame, task: MergeTask) -> list[TaskReport]:
 
 def _base_groups(plan: Plan, place: Place, source: Manifest) -> BaseGroups:
     groups = groups_of(source.config, plan.target.config)
-    runs: list[list[tuple[str, ...]]] = [[] for _ in range(groups.count)]
-    for part in source.sub_partitions:
-        if len(part.runs) > 1:
+    runs: list[list[tuple[BasePart, ...]]] = [[] for _ in range(groups.count)]
+    for sub in source.sub_partitions:
+        if len(sub.runs) > 1:
             raise AssertionError("one run is written; several may share keys, which the merge of runs does not expect")
-        group = groups.of(part.partition, part.sub_partition)
-        runs[group] += [tuple(file.path for file in run) for run in part.runs]
-    return BaseGroups(place.source_deep_store, groups, tuple(tuple(group) for group in runs))
+        runs[groups.of(sub.partition, sub.sub_partition)] += sub.runs
+    return BaseGroups(place.source_deep_store, place.source_log, groups, tuple(tuple(group) for group in runs))
 
 
-def _feed_groups(plan: Plan, place: Place, base: BaseGroups, feeds: tuple[Feed, ...]) -> FeedGroups | None:
-    splits = feed_splits(base.groups, plan.target.config, feeds, plan.splits.ranges)
+def _feed_groups(plan: Plan, place: Place, base: BaseGroups, feeds: Feeds) -> FeedGroups | None:
+    asked = plan.splits
+    splits = feed_splits(base.groups, plan.target.config, feeds.feeds, asked.ranges, asked.max_records)
     if splits is None:
         return None
-    by_id = {feed.id: feed for feed in feeds}
-    return FeedGroups(LogScan(place.source_log, by_id, plan.source.start, plan.splits.combiner), splits)
+    return FeedGroups(LogScan(place.source_log, feeds, plan.source.start, asked.combiner), splits)
 
 
 def _built(reports: list[TaskReport], before_shuffle: Ledger) -> Built:
     ledger = total_ledger([report.ledger for report in reports]) + before_shuffle
     ledger.check()
-    made = sorted((made for report in reports for made in report.files), key=lambda f: (f.partition, f.sub_partition))
+    made = sorted((made for report in reports for made in report.made), key=lambda m: (m.partition, m.sub_partition))
     parts = tuple(
-        SubPartition(partition=f.partition, sub_partition=f.sub_partition, runs=() if f.file is None else ((f.file,),))
-        for f in made
+        SubPartition(partition=m.partition, sub_partition=m.sub_partition, runs=() if m.part is None else ((m.part,),))
+        for m in made
     )
     duplicates = tuple(key for report in reports for key in report.duplicates)
     scans = tuple(scan for report in reports for scan in report.scans)

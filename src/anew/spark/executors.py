@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,9 @@ from anew.core.errors import AnewError, Failed
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import TopicPartition
-from anew.log.open import open_log
+from anew.log.open import no_clock, open_log
 from anew.segments.layout import probe_path
-from anew.segments.manifest import BaseFile
 from anew.spark.failures import reason_of
-from anew.spark.logsource import no_clock
 from anew.spark.worker import begin_task, is_local, required_build
 
 _SEEN = "found string"
@@ -41,14 +39,14 @@ class Sights:
         target: Root of the target's deep store.
         directory: The version's directory below it, in which executors must be able to write.
         source: Root of the source's deep store and a file that is there; None where no base is read.
-        log: Where the log is, and a topic partition that is there; None where no log is read.
+        logs: Where logs are, each with a topic partition that is there: of what is read, and of the version topic.
         inputs: Absolute paths of input files.
     """
 
     target: str
     directory: str
     source: tuple[str, str] | None
-    log: tuple[LogLocation, TopicPartition] | None
+    logs: tuple[tuple[LogLocation, TopicPartition], ...] = ()
     inputs: tuple[str, ...] = ()
 
 
@@ -77,7 +75,7 @@ def check_executors(spark: SparkSession, sights: Sights) -> None:
         store.delete_tree(probe_path(sights.directory))
 
 
-def check_files_seen(spark: SparkSession, root: str, directory: str, files: Iterable[BaseFile]) -> None:
+def check_files_seen(spark: SparkSession, root: str, directory: str, paths: set[str]) -> None:
     """Raise unless the driver sees the base files that executors say they wrote.
 
     Raises:
@@ -86,7 +84,7 @@ def check_files_seen(spark: SparkSession, root: str, directory: str, files: Iter
     if is_local(spark.sparkContext.master):
         return
     there = {file.path for file in open_deep_store(root).list(directory)}
-    lost = sorted({file.path for file in files} - there)
+    lost = sorted(paths - there)
     if lost:
         raise _unseen_by_driver(f"{len(lost)} files, such as {lost[0]}", root)
 
@@ -143,9 +141,8 @@ def _looks(sights: Sights, probe: str) -> Iterator[tuple[str, str, Callable[[], 
     if sights.source is not None:
         root, path = sights.source
         yield "the source's deep store", root, lambda: _stat(open_deep_store(root), path)
-    if sights.log is not None:
-        location, at = sights.log
-        yield "the log", location.address, lambda: _read_log(location, at)
+    for location, at in sights.logs:
+        yield "the log", location.address, partial(_read_log, location, at)
     for path in sights.inputs:
         yield "the input", path, partial(_read_input, path)
     yield "the target's deep store", sights.target, lambda: open_deep_store(sights.target).put(probe, b"")
@@ -160,7 +157,7 @@ def _read_log(location: LogLocation, at: TopicPartition) -> None:
     if location.kind == "embedded" and not Path(location.address).is_dir():
         # Opening would make it.
         raise FileNotFoundError(f"{location.address} is not there")
-    log = open_log(location.kind, location.address, clock=no_clock)
+    log = open_log(location, clock=no_clock)
     try:
         log.offsets(at)
     finally:

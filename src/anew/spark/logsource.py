@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from anew.api.models import LogLocation
-from anew.core.admission import admit, with_hashes
+from anew.core.admission import admit, first_undecided, with_hashes
 from anew.core.arrow import concat
 from anew.core.combining import combine
 from anew.core.errors import Failed
-from anew.core.feed import Feed, FeedPartition
+from anew.core.feed import FeedPartition, Feeds
 from anew.core.hashing import total
 from anew.core.ledger import MODULUS, Entry
 from anew.core.plan import LogSplit
-from anew.log.interface import Log, TopicPartition
-from anew.log.open import open_log
+from anew.log.interface import Log, topic_partition
+from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
+from anew.log.through import read_through
 from anew.spark.dealing import dealt, share_of
 from anew.spark.frames import Kind, as_scanned, is_report, report_row
 
-_BATCH_RECORDS = 10_000
 _COMBINED_ROWS = 100_000
-_STALL_SECONDS = 60.0
-_IDLE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +32,13 @@ class LogScan:
 
     Attributes:
         location: Where the log is.
-        feeds: Feed id → feed.
+        feeds: The feeds that are read.
         starts: From where the source version applies each feed partition (rule R1).
         combiner: Whether each split is combined before it goes on.
     """
 
     location: LogLocation
-    feeds: Mapping[str, Feed]
+    feeds: Feeds
     starts: Mapping[FeedPartition, int]
     combiner: bool
 
@@ -55,11 +51,11 @@ def scan_splits(scan: LogScan, splits: Sequence[LogSplit]) -> Iterator[pa.Record
     """
     if not splits:
         return
-    log = open_log(scan.location.kind, scan.location.address, clock=no_clock)
+    log = open_log(scan.location, clock=no_clock, timeout_seconds=BUILD_TIMEOUT_SECONDS)
     try:
         for split in splits:
             start = scan.starts.get(FeedPartition(split.feed, split.partition), 0)
-            found = scan_split(log, scan.feeds[split.feed], split, start)
+            found = scan_split(log, scan.feeds, split, start)
             yield from combine_split(found) if scan.combiner else found
     finally:
         log.close()
@@ -74,30 +70,17 @@ def group_splits(splits: Sequence[LogSplit], max_records: int, wanted: int) -> l
     return dealt(zip(splits, sizes, strict=True), min(max_records, share_of(sum(sizes), wanted)))
 
 
-def scan_split(log: Log, feed: Feed, split: LogSplit, start: int) -> Iterator[pa.RecordBatch]:
+def scan_split(log: Log, feeds: Feeds, split: LogSplit, start: int) -> Iterator[pa.RecordBatch]:
     """The admitted rows of [begin, end), with their hashes, then a report row.
 
     Raises:
-        Failed: ``log_stalled``: nothing came although the end was not reached (case B6); what the log raises.
+        Failed: ``log_stalled``: nothing came although the end was not reached (case B6); ``schema_undecided``: nobody
+            has decided yet about a value's schema; what the log raises.
     """
-    topic = TopicPartition(feed.topic, feed.topic_uid, split.partition)
-    at, records, fingerprint, skipped = split.begin, 0, 0, 0
-    deadline = time.monotonic() + _STALL_SECONDS
-    while at < split.end:
-        read = log.read(topic, at, min(_BATCH_RECORDS, split.end - at))
-        if read.next_offset == at:
-            if time.monotonic() > deadline:
-                raise Failed(
-                    "log_stalled",
-                    f"{split.id} cannot be read to its end",
-                    found=f"nothing after offset {at}",
-                    expected=f"records up to {split.end}",
-                )
-            threading.Event().wait(_IDLE_SECONDS)
-            continue
-        deadline = time.monotonic() + _STALL_SECONDS
-        at = read.next_offset
-        admitted = admit(feed, split.partition, start, read.records)
+    feed, records, fingerprint, skipped = feeds.feed(split.feed), 0, 0, 0
+    for read in read_through(log, topic_partition(feed, split.partition), split.begin, split.end):
+        admitted = admit(feed, split.partition, start, read.records, feeds.schemas)
+        _check_decided(split, admitted.rows, feeds.schemas)
         rows = with_hashes(admitted.rows)
         skipped += len(admitted.rejected)
         records += rows.num_rows
@@ -107,6 +90,20 @@ def scan_split(log: Log, feed: Feed, split: LogSplit, start: int) -> Iterator[pa
     yield report_row(
         {"split": split.id, "source": source, "records": records, "hash": fingerprint % (1 << 64), "skipped": skipped}
     )
+
+
+def _check_decided(split: LogSplit, rows: pa.RecordBatch, schemas: Collection[int]) -> None:
+    """Raise where nobody has decided yet whether a value counts (rule R21)."""
+    undecided = first_undecided(rows, schemas)
+    if undecided is not None:
+        offset, schema_id = undecided
+        raise Failed(
+            "schema_undecided",
+            f"a value in {split.feed}/{split.partition} names a schema that is not known",
+            found=f"schema id {schema_id} at offset {offset}",
+            expected=f"one of {sorted(schemas)}, or that it was rejected",
+            hint="nodes that apply the feed have it decided within seconds: run the rebuild again",
+        )
 
 
 def combine_split(scan: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -140,8 +137,3 @@ def _gathered(scan: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield rows
         elif rows.num_rows:
             waiting.append(rows)
-
-
-def no_clock() -> int:
-    """The clock of a log that is only read."""
-    raise AssertionError("a scan does not append, so that it never asks for the time")

@@ -18,30 +18,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
+from anew.api.models import LogLocation
 from anew.codec.compression import Compressor, recode
-from anew.core.arrow import bytes_list, concat, replaced, take
+from anew.core.arrow import bytes_list, replaced, take
 from anew.core.blocks import merge_blocks
 from anew.core.copartition import Groups
 from anew.core.dropping import DropFloors, drop
 from anew.core.errors import Failed
 from anew.core.hashing import row_hashes, total
 from anew.core.ledger import Entry, Ledger
-from anew.core.partition import sub_partitions_of
-from anew.core.partitioning import partitioner_of
 from anew.core.plan import LogSplit
-from anew.core.reduce import ReduceCounts, WinnerReducer, run_starts, sort_rows
+from anew.core.reduce import ReduceCounts, WinnerReducer, run_starts
 from anew.core.rows import ROWS
 from anew.core.sortedruns import RunMerger
+from anew.core.spilling import sort_spilling
 from anew.core.store import Frozen
-from anew.deepstore.interface import DeepStore
-from anew.deepstore.open import open_deep_store
-from anew.segments.basefile import BaseFileWriter, read_rows
-from anew.segments.layout import attempt_path
-from anew.segments.manifest import BaseFile
+from anew.log.open import BUILD_TIMEOUT_SECONDS
+from anew.segments.base import BaseReader, open_base
+from anew.segments.manifest import BasePart
 from anew.spark.frames import HELD, SCANNED, Kind, as_scanned, is_report, with_held
 from anew.spark.logsource import LogScan, scan_splits
+from anew.spark.outputs import BaseTarget, MadePart, Outputs
 from anew.spark.shuffle import received
-from anew.spark.worker import begin_task, required_build
+from anew.spark.worker import begin_task, required_build, spill_file
 
 REPORT_SCHEMA = "report string"
 _BASE, _BATCH = "base", "batch"
@@ -54,13 +53,15 @@ class BaseGroups:
 
     Attributes:
         deep_store: Root of the source's deep store.
+        log: Where the source's log is.
         groups: How sub-partitions fall into groups.
-        runs: Per group its sorted runs, each the paths of its files in key order; no key is in two runs.
+        runs: Per group its sorted runs, each its parts in key order; no key is in two runs.
     """
 
     deep_store: str
+    log: LogLocation
     groups: Groups
-    runs: tuple[tuple[tuple[str, ...], ...], ...]
+    runs: tuple[tuple[tuple[BasePart, ...], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +82,10 @@ class MergeTask:
     """What crosses to the executors.
 
     Attributes:
-        deep_store: Root of the target's deep store.
-        directory: The version's directory below it.
+        target: Where the new version's base goes.
         config: The target's frozen configuration.
         source: The codec of base rows; None for a push.
-        target: The codec of what is written.
+        codec: The codec of what is written.
         feeds: Incarnation → feed id, for the account by source.
         floors: What winners are judged by.
         base: The base's files where tasks read them themselves; None on the general path.
@@ -93,11 +93,10 @@ class MergeTask:
         refuse_duplicates: Whether a key that comes twice is to be reported with examples (a push).
     """
 
-    deep_store: str
-    directory: str
+    target: BaseTarget
     config: Frozen
     source: Compressor | None
-    target: Compressor
+    codec: Compressor
     feeds: dict[int, str]
     floors: DropFloors = field(default_factory=DropFloors)
     base: BaseGroups | None = None
@@ -118,23 +117,13 @@ class MergeTask:
         return [pair for pair in pairs if self.base.groups.of(*pair) == index]
 
 
-class MadeFile(BaseModel):
-    """One sub-partition with its file, None when it holds nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    partition: int
-    sub_partition: int
-    file: BaseFile | None
-
-
 class TaskReport(BaseModel):
     """What one finished task says; only reports that reach the driver count.
 
     Attributes:
         index: Which task.
         ledger: Its part of the account.
-        files: The sub-partitions that it made.
+        made: The sub-partitions that it made.
         sources: Rows per source (``base``, ``<feed>/<partition>``, ``push``) as they came to the merge.
         scans: The reports of scanning tasks that were routed here.
         duplicates: Examples of keys (hex) that came more than once, when these are refused.
@@ -144,7 +133,7 @@ class TaskReport(BaseModel):
 
     index: int
     ledger: Ledger
-    files: tuple[MadeFile, ...]
+    made: tuple[MadePart, ...]
     sources: dict[str, Entry]
     scans: tuple[dict[str, Any], ...] = ()
     duplicates: tuple[str, ...] = ()
@@ -178,17 +167,18 @@ class _Merge:
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskReport:
         """Merge, drop, recode and write everything; nothing is left behind when it fails."""
         task = self.task
-        source = task.target if task.source is None else task.source
+        source = task.codec if task.source is None else task.source
         counts = ReduceCounts()
-        with _Outputs(task, self.index, self.attempt) as outputs:
+        with Outputs(task.target, task.config, task.units(self.index), self.attempt) as outputs:
             rows = self._received(batches) if task.feed is None else self._own_feed_rows(task.feed, batches)
             for winners in self._winners(rows, source, counts):
                 kept = drop(winners, task.floors)
                 self.ledger += Ledger(expired=kept.expired, deleted=kept.deleted, skipped=kept.rejected)
-                outputs.write(_encoded(self._as_written(kept.rows), source, task.target))
-            files = outputs.close()
+                outputs.write(_encoded(self._as_written(kept.rows), source, task.codec))
+            made = outputs.close()
         self._check_read(counts)
-        written = [Entry(count=f.file.rows + f.file.tombstones, hash=f.file.fingerprint) for f in files if f.file]
+        parts = [one.part for one in made if one.part is not None]
+        written = [Entry(count=part.rows + part.tombstones, hash=part.fingerprint) for part in parts]
         merged = Ledger(
             read=Entry(count=counts.read, hash=counts.read_hash),
             superseded=Entry(count=counts.superseded, hash=counts.superseded_hash),
@@ -198,7 +188,7 @@ class _Merge:
         return TaskReport(
             index=self.index,
             ledger=self.ledger + merged,
-            files=files,
+            made=made,
             sources=self.sources,
             scans=tuple(self.scans),
             duplicates=tuple(self.duplicates),
@@ -223,10 +213,10 @@ class _Merge:
             return row_hashes(_decoded(changed, source))
 
         if self.task.base is not None:
-            store = open_deep_store(self.task.base.deep_store)
-            runs = [self._base_rows(store, run) for run in self.task.base.runs[self.index]]
-            schema = HELD if self.task.floors.rejected_below_ms else SCANNED
-            yield from RunMerger(rehash, counts).merge(runs, rows, schema)
+            with open_base(self.task.base.deep_store, self.task.base.log, BUILD_TIMEOUT_SECONDS) as base:
+                runs = [self._base_rows(base, run) for run in self.task.base.runs[self.index]]
+                schema = HELD if self.task.floors.rejected_below_ms else SCANNED
+                yield from RunMerger(rehash, counts).merge(runs, rows, schema)
             return
         reducer = WinnerReducer(rehash, counts)
         for batch in rows:
@@ -235,24 +225,24 @@ class _Merge:
             yield reducer.feed(batch)
         yield reducer.finish()
 
-    def _base_rows(self, store: DeepStore, paths: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def _base_rows(self, base: BaseReader, run: tuple[BasePart, ...]) -> Iterator[pa.RecordBatch]:
         """The rows of a sorted run."""
-        for path in paths:
-            with store.open(path) as opened:
-                for rows in read_rows(opened):
-                    yield self._accounted(as_scanned(rows, Kind.BASE))
+        for part in run:
+            for rows in base.rows(part):
+                yield self._accounted(as_scanned(rows, Kind.BASE))
 
     def _own_feed_rows(self, feed: FeedGroups, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The records of the feed partitions that hold this group's keys, sorted."""
         deque(batches, maxlen=0)
-        found: list[pa.RecordBatch] = []
-        for rows in scan_splits(feed.log, feed.splits[self.index]):
-            if is_report(rows):
-                self.scans.append(json.loads(rows.column("value")[0].as_py()))
+        yield from sort_spilling(self._scanned(scan_splits(feed.log, feed.splits[self.index])), spill_file)
+
+    def _scanned(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What was scanned, without the reports, which are kept."""
+        for batch in rows:
+            if is_report(batch):
+                self.scans.append(json.loads(batch.column("value")[0].as_py()))
             else:
-                found.append(rows)
-        if found:
-            yield self._accounted(sort_rows(concat(found)))
+                yield self._accounted(batch)
 
     def _as_written(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The winners as they are written; those of a push lose the order of the input, which is no part of a stamp."""
@@ -303,44 +293,6 @@ class _Merge:
             again[0] = keys[0].as_py() == self.last_key
             self.last_key = keys[rows.num_rows - 1].as_py()
             self.duplicates += [key.hex() for key in bytes_list(keys.take(again.nonzero()[0][:_EXAMPLES]))]
-
-
-class _Outputs:
-    """The files that one task writes, one per sub-partition; a context manager that gives up what was not closed."""
-
-    def __init__(self, task: MergeTask, index: int, attempt: str) -> None:
-        self._config = task.config
-        self._units = task.units(index)
-        store = open_deep_store(task.deep_store)
-        paths = [attempt_path(task.directory, partition, sub, attempt) for partition, sub in self._units]
-        self._writers = [BaseFileWriter.open(store, path) for path in paths]
-
-    def __enter__(self) -> _Outputs:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for writer in self._writers:
-            writer.abort()
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows in key order, each where its key belongs."""
-        if len(self._writers) == 1:
-            self._writers[0].write(rows)
-        elif rows.num_rows:
-            keys: Any = rows.column("key")
-            factor = self._config.amplification_factor
-            placed = partitioner_of(self._config).of_all(keys) * factor + sub_partitions_of(keys, factor)
-            for (partition, sub), writer in zip(self._units, self._writers, strict=True):
-                writer.write(take(rows, (placed == partition * factor + sub).nonzero()[0]))
-
-    def close(self) -> tuple[MadeFile, ...]:
-        """Finish and verify the files."""
-        files = tuple(
-            MadeFile(partition=partition, sub_partition=sub, file=writer.close())
-            for (partition, sub), writer in zip(self._units, self._writers, strict=True)
-        )
-        self._writers = []
-        return files
 
 
 def _encoded(rows: pa.RecordBatch, source: Compressor, target: Compressor) -> pa.RecordBatch:

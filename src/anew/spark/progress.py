@@ -36,9 +36,13 @@ class JobWatch:
         self._deserted = False
 
     def __enter__(self) -> JobWatch:
-        """Put this thread's jobs into the group; cancelling interrupts their tasks."""
-        self._context.setJobGroup(self._group, "anew rebuild", interruptOnCancel=True)
+        """Put this thread's jobs into the group."""
+        self.join()
         return self
+
+    def join(self) -> None:
+        """Put the jobs of one more thread into the group; cancelling interrupts their tasks."""
+        self._context.setJobGroup(self._group, "anew rebuild", interruptOnCancel=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Leave the group."""

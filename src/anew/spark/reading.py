@@ -17,9 +17,10 @@ from anew.codec.vector import arrow_schema, decode_table
 from anew.core.arrow import bytes_list, take
 from anew.core.blocks import merge_blocks
 from anew.core.dropping import DropFloors, drop
-from anew.core.feed import Feed
+from anew.core.feed import Feeds
 from anew.core.plan import Plan
 from anew.core.reduce import WinnerReducer
+from anew.core.store import newest_schema_id
 from anew.segments.manifest import Manifest
 from anew.spark.build import Place, repush_blocks
 from anew.spark.frames import Kind, with_held
@@ -39,11 +40,11 @@ class DecodeTask:
     @property
     def newest(self) -> int:
         """The id of the schema that all values are shown in."""
-        return max(self.schemas)
+        return newest_schema_id(self.schemas)
 
 
 def read_rows(
-    spark: SparkSession, plan: Plan, place: Place, source: Manifest, feeds: tuple[Feed, ...], task: DecodeTask
+    spark: SparkSession, plan: Plan, place: Place, source: Manifest, feeds: Feeds, task: DecodeTask
 ) -> DataFrame:
     """Columns ``key``, ``value`` (structs for record schemas) and ``written_at`` (ms): what the plan's source holds.
 

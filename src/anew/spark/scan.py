@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anew.api.models import LogLocation
 from anew.core.blocks import BLOCKS
-from anew.core.feed import Feed, FeedPartition
+from anew.core.feed import FeedPartition, Feeds
 from anew.core.plan import LogSplit, Plan
-from anew.deepstore.open import open_deep_store
+from anew.log.open import BUILD_TIMEOUT_SECONDS
+from anew.segments.base import open_base
 from anew.segments.manifest import Manifest
 from anew.spark.basescan import BasePiece, base_pieces, scan_base
 from anew.spark.frames import spark_schema
@@ -48,11 +49,15 @@ class Scan:
         task = self.tasks[index]
         splits = [part for part in task if isinstance(part, LogSplit)]
         pieces = [part for part in task if isinstance(part, BasePiece)]
-        return chain(scan_base(open_deep_store(self.deep_store), pieces), scan_splits(self.log, splits))
+        return chain(self._base_rows(pieces), scan_splits(self.log, splits))
+
+    def _base_rows(self, pieces: list[BasePiece]) -> Iterator[pa.RecordBatch]:
+        with open_base(self.deep_store, self.log.location, BUILD_TIMEOUT_SECONDS) as base:
+            yield from scan_base(base, pieces)
 
 
 def plan_scan(
-    plan: Plan, deep_store: str, location: LogLocation, source: Manifest | None, feeds: tuple[Feed, ...], cores: int
+    plan: Plan, deep_store: str, location: LogLocation, source: Manifest | None, feeds: Feeds, cores: int
 ) -> Scan:
     """Deal the plan's log ranges, and the base where a manifest is given, to about two tasks per core, one of each.
 
@@ -60,17 +65,17 @@ def plan_scan(
     """
     splits, wanted = plan.splits, _TASKS_PER_CORE * cores
     log_tasks = [tuple(group) for group in group_splits(splits.ranges, splits.max_records, wanted)]
-    base_tasks = [] if source is None else base_pieces(source.files, splits.max_records, wanted)
+    base_tasks = [] if source is None else base_pieces(source.parts, splits.max_records, wanted)
     starts = {FeedPartition(split.feed, split.partition): 0 for split in splits.ranges}
     starts = {at: plan.source.start.get(at, 0) for at in starts}
-    log = LogScan(location, {feed.id: feed for feed in feeds}, starts, splits.combiner)
+    log = LogScan(location, feeds, starts, splits.combiner)
     return Scan(deep_store, log, (*log_tasks, *base_tasks))
 
 
 def runs_of_scan(plan: Plan, source: Manifest | None) -> int:
-    """About how many sorted runs that may overlap a scan makes: each base file is one, and a log range a few."""
+    """About how many sorted runs that may overlap a scan makes: each part of the base is one, and a log range a few."""
     records = sum(split.end - split.begin for split in plan.splits.ranges)
-    return (0 if source is None else len(source.files)) + -(-records // _RECORDS_OF_A_RUN) + len(plan.splits.ranges)
+    return (0 if source is None else len(source.parts)) + -(-records // _RECORDS_OF_A_RUN) + len(plan.splits.ranges)
 
 
 def scan_blocks(spark: SparkSession, scan: Scan, destination: Destination) -> DataFrame:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import socket
+import tempfile
+from typing import IO
 
 from pyspark import SparkContext, TaskContext
 
@@ -45,6 +48,12 @@ def begin_task(build: str | None) -> TaskContext:
             PACKAGE_HINT,
         )
     return context
+
+
+def spill_file() -> IO[bytes]:
+    """An empty file where Spark keeps what it spills; it is gone with this process, however that ends."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    return tempfile.TemporaryFile(dir=folders[os.getpid() % len(folders)] or None)
 
 
 @functools.cache

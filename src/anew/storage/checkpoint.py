@@ -20,7 +20,7 @@ from anew.core.hashing import hash_binary, key_hashes
 from anew.core.rows import ROWS
 from anew.storage.memory import MIB, sst_options
 from anew.storage.replica import Base, read_base, read_position
-from anew.storage.rocks import Cursor, Database, Options, told
+from anew.storage.rocks import Cursor, Database, Options, behind, told
 
 BATCH_ROWS = 4_096
 _READAHEAD_BYTES = 4 * MIB
@@ -42,12 +42,9 @@ class CheckpointView:
         A cell that nobody can read does not end the scan: its hash is that of its key and bytes, like no row's.
         """
         with self._database.cursor(readahead_bytes=_READAHEAD_BYTES) as cursor:
-            cursor.seek(after)
+            cursor.seek(behind(after))
             while batch := _next_of(cursor):
-                if batch[0][0] == after:
-                    del batch[0]
-                if batch:
-                    yield _rows([key for key, _ in batch], [cell for _, cell in batch], codec)
+                yield _rows([key for key, _ in batch], [cell for _, cell in batch], codec)
 
 
 @contextmanager

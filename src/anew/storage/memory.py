@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 FILES_PER_INSTANCE = 8
 """Measured: 128 open instances take 774 descriptors; compaction takes some more for a while."""
 FILES_BESIDES = 256
-_BLOOM_BITS = 10
+_BLOOM_BITS = 10.0
 _WINDOW_BITS, _LZ4_ACCELERATION = -14, 10
 """RocksDB's default window, which LZ4 has no use for; and how fast LZ4 passes over bytes that do not compress. Values
 come compressed by the version's codec, or are not to be: what is left is in the cells' headers. Measured with 96 random

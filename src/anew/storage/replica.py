@@ -12,8 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -28,12 +27,11 @@ from anew.core.feed import NOWHERE, FeedPartition, PositionMap
 from anew.core.merge import Cell
 from anew.storage.applying import Floors, outcome_of
 from anew.storage.memory import NodeMemory
-from anew.storage.rocks import META, Database, DatabaseClosed, told
+from anew.storage.rocks import META, Database, DatabaseClosed, behind, told
 
 BATCH_RECORDS = 4_000
 BATCH_BYTES = 1024 * 1024
 SCAN_EXAMINED = 20_000
-_SCANNED_AT_ONCE = 256
 _MARKER = b"base"
 _POSITION = b"position/"
 _OFFSET = struct.Struct(">q")
@@ -179,15 +177,19 @@ class Replica:
         items: list[tuple[bytes, Live]] = []
         size_bytes = 0
         last: bytes | None = None
-        with closing(self._after(after)) as pairs:
-            for examined, (key, cell) in enumerate(pairs):
-                if len(items) >= limit or size_bytes >= max_bytes or examined >= SCAN_EXAMINED:
-                    return Page(items, last)
-                live = self._live(cell)
-                if live is not None:
-                    items.append((key, live))
-                    size_bytes += len(key) + len(live.body)
-                last = key
+        try:
+            with self._database.cursor() as cursor:
+                cursor.seek(behind(after))
+                for examined, (key, cell) in enumerate(cursor):
+                    if len(items) >= limit or size_bytes >= max_bytes or examined >= SCAN_EXAMINED:
+                        return Page(items, last)
+                    live = self._live(cell)
+                    if live is not None:
+                        items.append((key, live))
+                        size_bytes += len(key) + len(live.body)
+                    last = key
+        except DatabaseClosed:
+            raise self._closed() from None
         return Page(items, None)
 
     @property
@@ -274,16 +276,6 @@ class Replica:
         self._offsets.update(moved)
         self._unsaved = set()
 
-    def _after(self, key: bytes | None) -> Generator[tuple[bytes, bytes]]:
-        """Keys behind one, and their cells, in key order."""
-        try:
-            with self._database.cursor() as cursor:
-                cursor.seek(key)
-                while items := cursor.take(_SCANNED_AT_ONCE):
-                    yield from (item for item in items if item[0] != key)
-        except DatabaseClosed:
-            raise self._closed() from None
-
     def _cells(self, keys: list[bytes], *, is_sorted: bool = False) -> list[bytes | None]:
         try:
             return self._database.get_many(keys, is_sorted=is_sorted)
@@ -342,12 +334,11 @@ def read_position(database: Database) -> Iterator[tuple[FeedPartition, int]]:
     """The position that is saved in a replica's database."""
     with database.cursor(META) as cursor:
         cursor.seek(_POSITION)
-        while items := cursor.take(_SCANNED_AT_ONCE):
-            for key, value in items:
-                if not key.startswith(_POSITION):
-                    return
-                feed, _, partition = key[len(_POSITION) :].decode().rpartition("/")
-                yield FeedPartition(feed, int(partition)), _OFFSET.unpack(value)[0]
+        for key, value in cursor:
+            if not key.startswith(_POSITION):
+                return
+            feed, _, partition = key[len(_POSITION) :].decode().rpartition("/")
+            yield FeedPartition(feed, int(partition)), _OFFSET.unpack(value)[0]
 
 
 def read_base(database: Database) -> Base | None:

@@ -55,7 +55,6 @@ typedef void Rocks; /* anything of RocksDB's: it is passed on and never looked i
     X(void, writebatch_put_cf, (Rocks *, Rocks *, const char *, size_t, const char *, size_t)) \
     X(void, write, (Rocks *, const Rocks *, Rocks *, char **)) \
     X(Rocks *, create_iterator_cf, (Rocks *, const Rocks *, Rocks *)) \
-    X(void, iter_seek_to_first, (Rocks *)) \
     X(void, iter_seek, (Rocks *, const char *, size_t)) \
     X(unsigned char, iter_valid, (const Rocks *)) \
     X(void, iter_next, (Rocks *)) \
@@ -115,6 +114,12 @@ static int raised(char *error) {
     PyErr_SetString(rocks_error, error);
     rocksdb_free(error);
     return 1;
+}
+
+/* Let an object go, where there is one; NULL, to stand in its place. */
+static Object *forget_object(Object *object) {
+    if (object != NULL) Py_DecRef(object);
+    return NULL;
 }
 
 /* -- many byte strings at once ------------------------------------------------------------------------------------ */
@@ -258,20 +263,15 @@ Object *rocks_get_many(Database *database, Object *keys, int is_sorted) {
     }
     found = PyList_New((ssize_t)asked.count);
     for (size_t i = 0; i < asked.count; i++) {
-        if (errors[i] != NULL && error == NULL) error = errors[i];
+        /* Each slice is let go, whatever becomes of the list. */
+        Object *bytes = bytes_of(slices[i]);
+        if (found == NULL) forget_object(bytes);
+        else if (bytes == NULL || PyList_SetItem(found, (ssize_t)i, bytes)) found = forget_object(found);
+        if (error == NULL) error = errors[i];
         else if (errors[i] != NULL) rocksdb_free(errors[i]);
-        Object *bytes = found == NULL ? NULL : bytes_of(slices[i]);
-        if (found == NULL && slices[i] != NULL) rocksdb_pinnableslice_destroy(slices[i]);
-        if (found != NULL && (bytes == NULL || PyList_SetItem(found, (ssize_t)i, bytes))) {
-            Py_DecRef(found);
-            found = NULL;
-        }
     }
     leave(database);
-    if (raised(error) && found != NULL) {
-        Py_DecRef(found);
-        found = NULL;
-    }
+    if (raised(error)) found = forget_object(found);
 end:
     free(slices);
     free(errors);
@@ -373,43 +373,35 @@ void *rocks_cursor(Database *database, int family, size_t readahead_bytes) {
     return cursor;
 }
 
-/* Go to the first key, or to the first that is not below one. */
+/* Go to the first key that is not below one. */
 int rocks_seek(Cursor *cursor, Object *key) {
     char *data;
     ssize_t size;
-    if (key == (Object *)&_Py_NoneStruct) {
-        rocksdb_iter_seek_to_first(cursor->iterator);
-        return 0;
-    }
     if (PyBytes_AsStringAndSize(key, &data, &size)) return -1;
     rocksdb_iter_seek(cursor->iterator, data, (size_t)size);
     return 0;
+}
+
+static int append(Object *list, const char *data, size_t size) {
+    Object *bytes = PyBytes_FromStringAndSize(data, (ssize_t)size);
+    int failed = bytes == NULL || PyList_Append(list, bytes);
+    forget_object(bytes);
+    return failed;
 }
 
 /* The next keys and values in turn, so many pairs at most, fewer at the end alone. */
 Object *rocks_take(Cursor *cursor, int64_t most) {
     Object *taken = PyList_New(0);
     for (int64_t pairs = 0; taken != NULL && pairs < most && rocksdb_iter_valid(cursor->iterator); pairs++) {
-        const char *(*parts[])(const Rocks *, size_t *) = {rocksdb_iter_key, rocksdb_iter_value};
-        for (int part = 0; taken != NULL && part < 2; part++) {
-            size_t size;
-            const char *data = parts[part](cursor->iterator, &size);
-            Object *bytes = PyBytes_FromStringAndSize(data, (ssize_t)size);
-            if (bytes == NULL || PyList_Append(taken, bytes)) {
-                Py_DecRef(taken);
-                taken = NULL;
-            }
-            if (bytes != NULL) Py_DecRef(bytes);
-        }
+        size_t key_size, value_size;
+        const char *key = rocksdb_iter_key(cursor->iterator, &key_size);
+        const char *value = rocksdb_iter_value(cursor->iterator, &value_size);
+        if (append(taken, key, key_size) || append(taken, value, value_size)) taken = forget_object(taken);
         rocksdb_iter_next(cursor->iterator);
     }
     char *error = NULL;
     rocksdb_iter_get_error(cursor->iterator, &error);
-    if (raised(error) && taken != NULL) {
-        Py_DecRef(taken);
-        taken = NULL;
-    }
-    return taken;
+    return raised(error) ? forget_object(taken) : taken;
 }
 
 void rocks_end(Cursor *cursor) {

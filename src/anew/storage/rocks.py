@@ -23,8 +23,9 @@ from anew.storage.library import library_path
 CELLS, META = 0, 1
 """The families of a database: ``default``, and one whose entries are written together with cells."""
 _META_NAME = b"meta"
-NO_COMPRESSION, LZ4 = 0, 4
-"""RocksDB's numbers of compression types."""
+LZ4 = 4
+"""RocksDB's number of a compression type."""
+_TAKEN_AT_ONCE = 256
 
 
 class RocksError(Exception):
@@ -95,16 +96,8 @@ class TableOptions(Handle):
 
     def set_bloom_filter(self, bits_per_key: float) -> None:
         """Let files say of most keys that they are not there."""
-        # The table's options own the filter from now on.
-        _called(None, "rocksdb_block_based_options_set_filter_policy", self, _Bloom(bits_per_key))
-
-
-class _Bloom(Handle):
-    def __init__(self, bits_per_key: float) -> None:
-        super().__init__("filterpolicy", float(bits_per_key), made_by="create_bloom_full")
-
-    def __del__(self) -> None:
-        """It is another's."""
+        # No `Handle`: the table's options own the filter from now on.
+        self.set("filter_policy", _called(ctypes.c_void_p, "rocksdb_filterpolicy_create_bloom_full", bits_per_key))
 
 
 class Options(Handle):
@@ -219,8 +212,8 @@ class Cursor:
     def __init__(self, native: Any, handle: int) -> None:
         self._native, self._handle = native, handle
 
-    def seek(self, key: bytes | None) -> None:
-        """Go to the first key that is not below one; None: to the very first."""
+    def seek(self, key: bytes) -> None:
+        """Go to the first key that is not below one."""
         self._native.rocks_seek(self._handle, key)
 
     def take(self, most: int) -> list[tuple[bytes, bytes]]:
@@ -231,6 +224,16 @@ class Cursor:
         """
         taken: list[bytes] = self._native.rocks_take(self._handle, most)
         return list(zip(taken[::2], taken[1::2], strict=True))
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        """All that is left."""
+        while taken := self.take(_TAKEN_AT_ONCE):
+            yield from taken
+
+
+def behind(key: bytes | None) -> bytes:
+    """The least key above one; None: the least of all."""
+    return b"" if key is None else key + b"\0"
 
 
 class SortedFile:

@@ -21,6 +21,7 @@ from anew.catalog.change import (
     PutRebuild,
     PutReclaim,
     PutRequest,
+    PutSetAside,
     PutStore,
     Reclaim,
 )
@@ -288,3 +289,18 @@ class CatalogContract(ABC):
         other = Rejection("dc-0/other_rt#1", 0, 3, "bad time")
         catalog.commit(a_change("op-3", PutDeadLetters("uid-2", (other, other))))
         assert catalog.dead_letter_counts() == {"uid-1": 2, "uid-2": 1}
+
+    def test_dead_letters_wait_until_they_are_set_aside(self, catalog: Catalog) -> None:
+        """In the order of the log, so many at a time; what is set aside is still counted, and stays as it is."""
+        letters = tuple(Rejection("dc-0/flights_rt#1", part, offset, "bad") for part in (1, 0) for offset in (5, 3))
+        other = Rejection("dc-0/other_rt#1", 0, 3, "bad time")
+        catalog.commit(a_change("op-1", PutDeadLetters("uid-1", letters), PutDeadLetters("uid-2", (other,))))
+        waiting = catalog.waiting_dead_letters("uid-1", 3)
+        assert waiting == sorted(letters, key=lambda letter: (letter.partition, letter.offset))[:3]
+        assert catalog.dead_letter_counts(waiting=True) == {"uid-1": 4, "uid-2": 1}
+        catalog.commit(a_change("op-2", PutSetAside(tuple(waiting))))
+        assert catalog.waiting_dead_letters("uid-1", 3) == [letters[0]]
+        assert catalog.dead_letter_counts(waiting=True) == {"uid-1": 1, "uid-2": 1}
+        catalog.commit(a_change("op-3", PutDeadLetters("uid-1", letters)))
+        assert catalog.waiting_dead_letters("uid-1", 3) == [letters[0]]
+        assert catalog.dead_letter_counts() == {"uid-1": 4, "uid-2": 1}

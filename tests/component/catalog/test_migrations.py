@@ -125,7 +125,7 @@ def test_a_catalog_of_an_earlier_release_is_brought_up_to_date(
     assert catalog.request("r-1") is not None
     assert catalog.nodes() == [NodeRecord("node-1", "dc-0", NOON_MS, "{}")]
     assert catalog.reclaims(None) == [Reclaim("c-1", "tree", "dc-0", "t", NOON_MS, "gone")]
-    assert catalog.dead_letter_counts() == {store.uid: 1}
+    assert catalog.dead_letter_counts(waiting=True) == {store.uid: 1}
     assert catalog.commit(a_change("op-2", PutStore(store, 3), PutFlag("paused", "yes")))
     assert [operation.id for operation in catalog.history(None, 9)] == ["op-2", "op-1"]
     assert (catalog.flags(), catalog.revision()) == ({"paused": "yes"}, 8)

@@ -127,7 +127,7 @@ def test_the_expectation_is_the_definition(words: World, seed: int) -> None:
     position = words.ends()
     for text in _KEYS:
         words.write(text, "behind the position")
-    expectation = expectation_of(subject_of(words, {}).version, (words.feed,), position, words.deep, words.log)
+    expectation = expectation_of(subject_of(words, {}).version, words.feeds, position, words.deep, words.log)
     logged = logged_cells(words, start, position)
     held = model_of(base, logged, floors)
     carried = [cell for cell in held.values() if cell.stamp.time_ms > clock()]
@@ -146,7 +146,13 @@ def test_the_expectation_is_the_definition(words: World, seed: int) -> None:
 def test_rows_of_some_buckets_are_those_of_these_buckets(words: World) -> None:
     """Buckets part the keys: each row comes with its own bucket, and with no other."""
     words.version(1, dict.fromkeys(_KEYS, "x"), config=config(partitions=1))
-    expectation = expectation_of(subject_of(words, {}).version, (words.feed,), words.ends(), words.deep, words.log)
+    expectation = expectation_of(
+        subject_of(words, {}).version,
+        words.feeds,
+        words.ends(),
+        words.deep,
+        words.log,
+    )
     some = frozenset(range(100))
     inside = [rows for rows in expectation.rows((0, 0), some) if rows.num_rows]
     outside = [rows for rows in expectation.rows((0, 0), _EVERYTHING - some) if rows.num_rows]
@@ -160,7 +166,7 @@ def test_a_log_that_ends_too_early_is_an_error(words: World) -> None:
     """A position that the log does not have is never taken for the end of what there is."""
     words.version(1, {}, config=config(partitions=1))
     beyond = PositionMap({at: end + 1 for at, end in words.ends().items()})
-    expectation = expectation_of(subject_of(words, {}).version, (words.feed,), beyond, words.deep, words.log)
+    expectation = expectation_of(subject_of(words, {}).version, words.feeds, beyond, words.deep, words.log)
     with pytest.raises(Failed, match="ends before the position that was read from it"):
         list(expectation.fingerprints())
 
@@ -174,7 +180,7 @@ def test_a_base_row_with_a_raised_time_is_hashed_again(words: World) -> None:
     words.seal(1, write_base(words, frozen, {"a": late}), frozen, {"start": ends})
     words.write("a", "earlier in its clock")
     position = words.ends()
-    expectation = expectation_of(subject_of(words, {}).version, (words.feed,), position, words.deep, words.log)
+    expectation = expectation_of(subject_of(words, {}).version, words.feeds, position, words.deep, words.log)
     time_ms = logged_cells(words, ends, position)[key_of("a")][0].stamp.time_ms
     raised = replace(late, stamp=replace(late.stamp, time_ms=time_ms))
     wanted = rows_of([(key_of("a"), raised)]).column("hash").to_pylist()

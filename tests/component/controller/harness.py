@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
@@ -37,6 +38,7 @@ from anew.controller.app import make_app
 from anew.controller.context import Context, Fabric, Limits
 from anew.controller.reconcile import Reconciler
 from anew.controller.watch import Watch
+from anew.core.arrow import replaced
 from anew.core.errors import AnewError
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.feedreads import feed_partitions_applied, stop_of
@@ -58,10 +60,13 @@ from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import TopicPartition
-from anew.segments.layout import attempt_path, manifest_path, version_path
-from anew.segments.manifest import BaseFile, Manifest, SubPartition
+from anew.registry.interface import SchemaRegistry
+from anew.segments.baserange import BaseRangeWriter, start_of_push
+from anew.segments.layout import attempt_name, attempt_path, manifest_path, version_path
+from anew.segments.manifest import BaseFile, BaseRange, Manifest, SubPartition
 from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA, append_records
 from anew.testing.clock import NOON_MS, ManualClock
+from anew.testing.range_contract import some_rows
 
 LIMITS = Limits(
     lease_seconds=20,
@@ -183,14 +188,12 @@ class Cluster:
         """A sign of life of the rebuild's driver; whether it is told to stop."""
         return self.client.heartbeat(rebuild.id, Heartbeat(epoch=rebuild.epoch, stage=stage)).kill_asked
 
-    def manifest_of(self, rebuild: Rebuild) -> ManifestRef:
-        """Write one base file and the manifest that names it, as a driver does."""
-        store = self.store(rebuild.store)
-        directory = version_path(store.uid, rebuild.version, rebuild.id, rebuild.epoch)
+    def _file(self, rebuild: Rebuild, directory: str) -> BaseFile:
+        """A base file; nobody here reads what is in it."""
         content = f"rows of {rebuild.id}".encode()
         path = attempt_path(directory, 0, 0, "attempt-0")
         self.deep.put(path, content)
-        file = BaseFile(
+        return BaseFile(
             path=path,
             rows=1,
             tombstones=0,
@@ -200,6 +203,24 @@ class Cluster:
             largest_key="00",
             fingerprint=_ROW_HASH,
         )
+
+    def _range(self, rebuild: Rebuild, directory: str) -> BaseRange:
+        """A row in the version topic."""
+        topic, attempt = self.version(rebuild.version).topics[FABRIC], attempt_name(directory, "attempt-0")
+        hash_column: Any = pa.array([_ROW_HASH])
+        start = start_of_push(rebuild.plan.target.config, None, attempt)
+        writer = BaseRangeWriter(self.log, TopicPartition(topic.name, topic.uid, 0), attempt, start)
+        writer.write(replaced(some_rows(1), "hash", hash_column))
+        part = writer.close()
+        assert part is not None
+        return part
+
+    def manifest_of(self, rebuild: Rebuild) -> ManifestRef:
+        """Write a base of one row and the manifest that names it, as a driver does."""
+        store = self.store(rebuild.store)
+        directory = version_path(store.uid, rebuild.version, rebuild.id, rebuild.epoch)
+        goes_to_log = rebuild.plan.target.config.transport == "log"
+        part = self._range(rebuild, directory) if goes_to_log else self._file(rebuild, directory)
         plan = rebuild.plan
         manifest = Manifest(
             store=store.name,
@@ -214,7 +235,7 @@ class Cluster:
             config_hash=plan.target.config.hash,
             created_at_ms=self.clock(),
             ledger=Ledger(read=_ACCOUNT, written=_ACCOUNT),
-            sub_partitions=(SubPartition(partition=0, sub_partition=0, runs=((file,),)),),
+            sub_partitions=(SubPartition(partition=0, sub_partition=0, runs=((part,),)),),
         )
         target = manifest_path(directory)
         self.deep.put(target, manifest.to_bytes())
@@ -348,7 +369,10 @@ def node_report(node: str, *replicas: ReplicaReport, dead_letters: tuple[DeadLet
 
 @contextmanager
 def opened_cluster(
-    directory: Path, limits: Limits = LIMITS, security: ServerSecurity = OPEN_SERVER
+    directory: Path,
+    limits: Limits = LIMITS,
+    security: ServerSecurity = OPEN_SERVER,
+    registry: SchemaRegistry | None = None,
 ) -> Iterator[Cluster]:
     """A cluster of two live nodes and no store."""
     clock = ManualClock()
@@ -367,6 +391,7 @@ def opened_cluster(
         limits,
         "0.1",
         lambda store, request_id: launched.append((store, request_id)),
+        registry=registry,
     )
     with TestClient(make_app(context, Watch(catalog.revision), security), base_url="http://controller") as http:
         own = NOBODY if security.tokens is None else Credentials(security.tokens.cluster)

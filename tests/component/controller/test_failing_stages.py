@@ -163,6 +163,30 @@ def test_a_catalog_that_fails_at_a_stage_is_tried_again(
     assert len(cluster.store().versions) == 2
 
 
+def test_a_rebuild_ends_well_when_its_store_is_deleted_in_between(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The swap is committed, the record's end is not, and the store is deleted: the next round ends the record."""
+    cluster.create()
+    catalog = cluster.context.catalog
+    commit = catalog.commit
+
+    def failing(change: Change) -> bool:
+        if change.operation.what == "rebuild succeeded":
+            raise Unreachable("catalog_unreachable", "the catalog does not answer")
+        return commit(change)
+
+    rebuild = cluster.begin(cluster.push_plan())
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "commit", failing)
+        cluster.seal(rebuild)
+        cluster.settle(9)
+    assert (cluster.store().current, cluster.client.rebuild(rebuild.id)["status"]) == ({"dc-0": 1}, "running")
+    cluster.client.delete_store("flights")
+    cluster.round()
+    assert cluster.client.rebuild(rebuild.id)["status"] == "succeeded"
+
+
 def _insist(act: Callable[[], _Answer]) -> _Answer:
     """Do what a driver does whose controller answers 503: ask again."""
     for _ in range(5):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -322,6 +323,37 @@ def test_who_waits_is_woken_by_a_change() -> None:
     watch.close()
     assert not watch.wait_beyond(2, 30.0)
     assert watch.closed
+
+
+def test_a_change_that_comes_between_two_pauses_ends_the_next_one() -> None:
+    """What is told while a round runs begins another round at once, and one alone."""
+    watch = Watch(lambda: 1)
+    watch.notify()
+    began = time.monotonic()
+    watch.pause(30.0)
+    assert time.monotonic() - began < 10
+    began = time.monotonic()
+    watch.pause(0.05)
+    assert time.monotonic() - began >= 0.04
+
+
+def test_what_moves_the_catalog_is_done_again_at_once() -> None:
+    """Until it moves nothing, or was done as often as it may be; who waits for the catalog hears of each time."""
+    revision = [1]
+    watch = Watch(lambda: revision[0])
+
+    def move_until(last: int) -> None:
+        revision[0] = min(last, revision[0] + 1)
+
+    assert watch.repeat(lambda: move_until(3), 6) == 3
+    assert watch.repeat(lambda: move_until(3), 6) == 1
+    assert watch.repeat(lambda: move_until(99), 6) == 6
+    heard: list[bool] = []
+    waiting = threading.Thread(target=lambda: heard.append(watch.wait_beyond(revision[0], 30.0)))
+    waiting.start()
+    watch.repeat(lambda: move_until(99), 1)
+    waiting.join(timeout=10)
+    assert heard == [True]
 
 
 # -- status ----------------------------------------------------------------------------------------------------------

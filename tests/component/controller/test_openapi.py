@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from anew.api import models
+from anew.api import models, tables
 from tests.component.controller.harness import Cluster
 
-_MADE_BY_DRIVERS_AND_NODES = {"BeginRebuild", "Seal", "NodeReport"}
+_MADE_BY_DRIVERS_AND_NODES = {"BeginRebuild", "Seal", "NodeReport"} | {
+    "BeginTableRebuild",
+    "CommitSegment",
+    "CommitLoad",
+}
 """Bodies that nobody writes by hand: plans, manifests and reports."""
 
 
@@ -27,6 +31,8 @@ _NAME_A_STORE = {"POST /v1/stores", "POST /v1/rebuilds", "GET /v1/rebuilds", "GE
     "POST /v1/pause",
     "POST /v1/unpause",
     "POST /v1/gc",
+    "POST /v1/tables",
+    "POST /v1/table-rebuilds",
 }
 """Operations that may name a store that is not there, though not in their path."""
 
@@ -49,7 +55,7 @@ def _bodies(document: dict[str, Any]) -> dict[str, str]:
 
 
 def _model(name: str) -> type[BaseModel]:
-    found: type[BaseModel] = getattr(models, name)
+    found: type[BaseModel] = getattr(models, name, None) or getattr(tables, name)
     return found
 
 

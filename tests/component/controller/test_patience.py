@@ -39,7 +39,7 @@ class _Away:
         return lost
 
 
-def _run(cluster: Cluster, controller: Any) -> Run:
+def a_run(cluster: Cluster, controller: Any, request_id: str = "r-1") -> Run:
     """A driver on virtual time, in whose pauses nodes report and the controller goes on."""
     seconds = [0.0]
 
@@ -51,7 +51,7 @@ def _run(cluster: Cluster, controller: Any) -> Run:
         controller=controller,
         build=lambda *_: pytest.fail("an empty push builds nothing"),
         observer=LogObserver(),
-        request_id="r-1",
+        request_id=request_id,
         driver="test",
         clock=cluster.clock,
         patience_seconds=15.0,
@@ -71,7 +71,7 @@ def test_what_was_not_answered_is_asked_again_and_done_once(cluster: Cluster, me
     """One version is made, however often the driver had to ask."""
     cluster.create()
     plan = cluster.empty_push_plan()
-    view = run_plan(plan, _run(cluster, _Away(cluster.client, method, 3, done=done)))
+    view = run_plan(plan, a_run(cluster, _Away(cluster.client, method, 3, done=done)))
     assert (view["status"], cluster.status(1)) == ("succeeded", "current")
     assert [operation["what"] for operation in cluster.client.history("flights")].count("begin full_push") == 1
 
@@ -82,7 +82,7 @@ def test_a_driver_waits_only_so_long(cluster: Cluster, method: str) -> None:
     cluster.create()
     plan = cluster.empty_push_plan()
     with pytest.raises(AnewError) as caught:
-        run_plan(plan, _run(cluster, _Away(cluster.client, method, 1_000, done=method == "seal")))
+        run_plan(plan, a_run(cluster, _Away(cluster.client, method, 1_000, done=method == "seal")))
     assert caught.value.code == {"seal": "seal_unknown"}.get(method, "controller_unreachable")
     if method == "begin_rebuild":
         assert cluster.store().versions == ()
@@ -109,7 +109,7 @@ def test_a_driver_that_slept_past_its_lease_says_why_its_rebuild_ended(cluster: 
     cluster.create()
     plan = cluster.empty_push_plan()
     with pytest.raises(Failed) as caught:
-        run_plan(plan, _run(cluster, _Asleep(cluster)))
+        run_plan(plan, a_run(cluster, _Asleep(cluster)))
     assert (caught.value.code, "lease" in str(caught.value.found)) == ("rebuild_failed", True)
     assert cluster.status(1) == "reclaimed"
 
@@ -126,8 +126,8 @@ def test_a_manifest_that_may_be_there_is_written_again(cluster: Cluster, monkeyp
             raise OutcomeUnknown("deep_store_outcome_unknown", "the deep store did not say")
 
     monkeypatch.setattr(ArrowDeepStore, "put", lost)
-    assert run_plan(plan, _run(cluster, cluster.client))["status"] == "succeeded"
+    assert run_plan(plan, a_run(cluster, cluster.client))["status"] == "succeeded"
     left[0], plan_again = 1_000, cluster.empty_push_plan()
     with pytest.raises((OutcomeUnknown, Failed)):
-        run_plan(plan_again, replace(_run(cluster, cluster.client), request_id="r-2"))
+        run_plan(plan_again, replace(a_run(cluster, cluster.client), request_id="r-2"))
     assert cluster.status(2) == "failed"

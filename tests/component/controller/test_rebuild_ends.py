@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any
 
 import pytest
 
 from anew.api.models import BeginRebuild, EndRebuild, Heartbeat
+from anew.controller.rebuilds import rebuild_of
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.core.ledger import Entry, Ledger
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
 from anew.core.rebuild import Fingerprints, Progress, Rebuild, Stage
+from anew.rebuild.lease import Lease
+from tests.cluster.commands import wait_until
 from tests.component.controller.harness import Cluster, node_report, refused
+
+_PATIENCE_SECONDS = 30.0
 
 # -- driving ---------------------------------------------------------------------------------------------------------
 
@@ -34,6 +40,30 @@ def test_signs_of_life_keep_a_rebuild_alive(cluster: Cluster) -> None:
         cluster.round()
     view = cluster.client.rebuild(rebuild.id)
     assert (view["status"], view["stage"], view["progress"]["done"]) == ("running", "build", 3)
+
+
+def test_a_driver_whose_spark_does_not_answer_is_alive(cluster: Cluster) -> None:
+    """How far its job is may take long to say: its signs of life go on meanwhile, and the lease is renewed."""
+    cluster.create()
+    rebuild = cluster.begin(cluster.push_plan())
+    asked, answered = threading.Event(), threading.Event()
+
+    def measure() -> Progress:
+        asked.set()
+        answered.wait(_PATIENCE_SECONDS)
+        return Progress(done=5, total=9, unit="tasks")
+
+    def renewed(at_ms: int) -> bool:
+        return rebuild_of(cluster.context, rebuild.id).lease_until_ms > at_ms + 15_000
+
+    with Lease(cluster.client, rebuild.id, rebuild.epoch, interval_seconds=0.01) as lease:
+        lease.enter(Stage.BUILD, measure, lambda: None)
+        assert asked.wait(_PATIENCE_SECONDS)
+        for _ in range(3):
+            cluster.pass_seconds(15)
+            wait_until(partial(renewed, cluster.clock()), "the lease to be renewed")
+        answered.set()
+        wait_until(lambda: cluster.client.rebuild(rebuild.id)["progress"]["done"] == 5, "the progress to be told")
 
 
 @pytest.mark.case("rules:R22")

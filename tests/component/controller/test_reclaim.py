@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anew.api.models import HoldVersion, RollBack
 from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.controller.reclaim import collect
-from anew.core.errors import Refused
+from anew.core.errors import Refused, Unreachable
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
-from anew.log.interface import TopicPartition
+from anew.log.interface import TopicPartition, TopicSpec
 from tests.component.controller.harness import Cluster, refused
 
 _WEEK_SECONDS = 7 * 86_400
@@ -204,3 +206,29 @@ def test_a_long_read_holds_its_version_for_a_while(cluster: Cluster) -> None:
     assert cluster.status(1) == "retired"
     again = refused(Refused, lambda: cluster.client.hold_version("flights", HoldVersion(version=1, seconds=600)))
     assert again.code == "version_gone"
+
+
+@pytest.mark.case("rules:R8")
+def test_a_topic_that_got_more_partitions_is_told_of(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it has those again that it was made with; a log that does not answer, or another topic, changes nothing."""
+    store = cluster.create()
+    feed = store.feeds[0]
+
+    def told(found: TopicSpec | Unreachable) -> str:
+        def topic(_name: str) -> TopicSpec:
+            if isinstance(found, Unreachable):
+                raise found
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster.log, "topic", topic)
+            cluster.pass_seconds(2)
+            cluster.round()
+        return " ".join(problem.what for problem in cluster.client.status().problems)
+
+    spec = TopicSpec(feed.topic, feed.topic_uid, feed.partitions)
+    assert "partitions" not in told(spec)
+    assert f"has 9 partitions, and was made with {feed.partitions}" in told(replace(spec, partitions=9))
+    assert "has 9 partitions" in told(Unreachable("log_unreachable", "the log does not answer"))
+    assert "has 9 partitions" in told(replace(spec, uid="another"))
+    assert "partitions" not in told(spec)

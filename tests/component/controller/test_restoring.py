@@ -98,6 +98,37 @@ def test_a_restored_store_goes_on(cluster: Cluster, tmp_path: Path) -> None:
         assert min(made.schemas) > max(schemas | set(old.schemas))
 
 
+@pytest.mark.parametrize("with_records", [True, False], ids=["record", "manifests"])
+def test_a_base_in_the_log_comes_back(cluster: Cluster, tmp_path: Path, *, with_records: bool) -> None:
+    """A version whose base lies in its topic is served again, and its topic goes with it when its time has come."""
+    cluster.create(transport="log")
+    cluster.serve(cluster.push_plan())
+    cluster.round()
+    before = cluster.version(1).topics
+    if not with_records:
+        _forget_records(cluster.deep)
+    with _without_catalog(cluster, tmp_path) as again:
+        assert _told(_restore(again))["current"] == {"dc-0": 1}
+        assert again.version(1).topics == before
+        again.client.delete_store("flights")
+        again.pass_seconds(600)
+        again.round()
+        assert again.log.topic("flights_v1") is None
+
+
+def test_a_base_that_its_topic_lost_does_not_serve(cluster: Cluster, tmp_path: Path) -> None:
+    """A version whose topic is gone is lost like one whose files are."""
+    cluster.create(transport="log")
+    cluster.serve(cluster.push_plan())
+    cluster.round()
+    topic = cluster.version(1).topics["dc-0"]
+    cluster.log.delete_topic(topic.name, topic.uid)
+    with _without_catalog(cluster, tmp_path) as again:
+        told = _told(_restore(again))
+        assert told["current"] == {"dc-0": 0}
+        assert any("lacks 1 of its ranges" in note for note in told["notes"])
+
+
 def test_a_dry_run_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     """It says what the restore would make, also where the catalog is not empty, and nothing is made."""
     cluster.create()

@@ -49,7 +49,6 @@ _BAD_CREATES: list[tuple[dict[str, Any], str]] = [
     ({"value_schema": '"no_such_type"'}, "bad_schema"),
     ({"settings": {"partition": 8}}, "unknown_setting"),
     ({"settings": {"partitions": "many"}}, "bad_setting"),
-    ({"settings": {"transport": "log"}}, "not_supported_yet"),
     ({"settings": {"active_fabric": "dc-0"}}, "not_supported_yet"),
     ({"settings": {"amplification_factor": 0}}, "bad_setting"),
     ({"settings": {"amplification_factor": 65}}, "bad_setting"),

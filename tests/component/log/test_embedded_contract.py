@@ -7,11 +7,11 @@ from pathlib import Path
 
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import Log
-from anew.testing.log_contract import SKEW_LIMIT_MS, LogContract
+from anew.testing.log_contract import SKEW_LIMIT_MS, ClockedLogContract
 
 
-class TestEmbeddedLog(LogContract):
-    """`LogContract` over SQLite files."""
+class TestEmbeddedLog(ClockedLogContract):
+    """`ClockedLogContract` over SQLite files."""
 
     def open_log(self, directory: Path, clock: Callable[[], int]) -> Log:
         """A handle on the log in a directory."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from anew.api.models import LogLocation
 from anew.core.errors import AnewError, Failed, InvalidRequest, Unreachable
 from anew.log import embedded, sqlite_errors
 from anew.log.embedded import EmbeddedLog
@@ -222,10 +223,10 @@ def test_system_errors_keep_their_meaning(tmp_path: Path) -> None:
 
 def test_logs_are_opened_by_kind(tmp_path: Path) -> None:
     """The embedded kind opens a directory; other kinds are refused by name."""
-    log = open_log("embedded", str(tmp_path / "log"), clock=ManualClock(), durable=False)
+    log = open_log(LogLocation(kind="embedded", address=str(tmp_path / "log")), clock=ManualClock(), durable=False)
     log.create_topic(TOPIC)
     assert log.append(AT, some_records(2)).next_offset == 2
     log.close()
     with pytest.raises(InvalidRequest) as caught:
-        open_log("pulsar", "somewhere", clock=ManualClock())
+        open_log(LogLocation(kind="pulsar", address="somewhere"), clock=ManualClock())
     assert caught.value.code == "unknown_log_kind"

@@ -10,12 +10,14 @@ import pytest
 from anew.catalog.interface import Catalog
 from anew.log.interface import Log
 from anew.testing.catalog_contract import CatalogContract
-from anew.testing.log_contract import SKEW_LIMIT_MS, LogContract
+from anew.testing.log_contract import SKEW_LIMIT_MS, ClockedLogContract
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
+from anew.testing.range_contract import RangeContract
+from anew.testing.tables_catalog_contract import TablesCatalogContract
 
 
-class TestMemoryLog(LogContract):
+class TestMemoryLog(ClockedLogContract):
     """The log in memory."""
 
     @pytest.fixture(autouse=True)
@@ -24,8 +26,16 @@ class TestMemoryLog(LogContract):
         self._topics = Topics()
 
     def open_log(self, directory: Path, clock: Callable[[], int]) -> Log:
-        """See `LogContract.open_log`."""
+        """See `ClockedLogContract.open_log`."""
         return MemoryLog(self._topics, clock=clock, skew_limit_ms=SKEW_LIMIT_MS)
+
+
+class TestMemoryRanges(RangeContract):
+    """Bases in the log in memory."""
+
+    def open_log(self, directory: Path, clock: Callable[[], int]) -> Log:
+        """See `RangeContract.open_log`."""
+        return MemoryLog(Topics(), clock=clock)
 
 
 class TestMemoryCatalog(CatalogContract):
@@ -38,4 +48,17 @@ class TestMemoryCatalog(CatalogContract):
 
     def open_catalog(self, directory: Path) -> Catalog:
         """See `CatalogContract.open_catalog`."""
+        return MemoryCatalog(self._database)
+
+
+class TestTablesOfMemoryCatalog(TablesCatalogContract):
+    """Tables in the catalog in memory."""
+
+    @pytest.fixture(autouse=True)
+    def database(self) -> None:
+        """One database for all handles of a test."""
+        self._database = Database()
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """See `TablesCatalogContract.open_catalog`."""
         return MemoryCatalog(self._database)

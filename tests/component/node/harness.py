@@ -18,7 +18,7 @@ from anew.codec.avro import encode_datum, parse_schema
 from anew.codec.compression import Compressor, compressor
 from anew.core.admission import with_hashes
 from anew.core.errors import AnewError
-from anew.core.feed import Feed, PositionMap
+from anew.core.feed import Feed, Feeds, PositionMap
 from anew.core.ledger import Ledger
 from anew.core.partition import XxHash64Partitioner, sub_partition_of
 from anew.core.partitioning import partitioner_of
@@ -32,7 +32,8 @@ from anew.log.open import open_log
 from anew.node.engine import Engine, NodeIdentity, Workshop
 from anew.node.loader import Loader
 from anew.segments.basefile import BaseFileWriter
-from anew.segments.manifest import BaseFile, Manifest, SubPartition
+from anew.segments.baserange import BaseRangeWriter, start_of_push
+from anew.segments.manifest import BaseFile, BaseRange, Manifest, SubPartition
 from anew.storage.memory import NodeMemory
 
 KEY_SCHEMA, VALUE_SCHEMA = '"string"', '"string"'
@@ -119,6 +120,11 @@ class World:
     schemas: dict[int, str] = field(default_factory=lambda: {1: VALUE_SCHEMA})
     current: int = 1
 
+    @property
+    def feeds(self) -> Feeds:
+        """The feed with the schemas of its values."""
+        return Feeds((self.feed,), tuple(self.schemas))
+
     def version(self, number: int, entries: dict[str, str | None], **changes: Any) -> DesiredVersion:
         """Write a base and its manifest; the version holds all partitions on this node.
 
@@ -139,6 +145,16 @@ class World:
             file = self.write_base(path, base_rows(mine, codec) if mine else None)
             subs.append(SubPartition(partition=partition, sub_partition=sub, runs=((file,),) if file else ()))
         return self.seal(number, tuple(subs), frozen, changes)
+
+    def append_base(self, number: int, frozen: Frozen, entries: dict[str, str | None]) -> BaseRange:
+        """The base of a version of one partition, in its version topic."""
+        made = self.log.create_topic(TopicSpec(f"words_v{number}", f"topic-{number}", 1))
+        at, attempt = TopicPartition(made.name, made.uid, 0), "r-e1-t1"
+        writer = BaseRangeWriter(self.log, at, attempt, start_of_push(frozen, None, attempt))
+        writer.write(base_rows(entries))
+        part = writer.close()
+        assert part is not None
+        return part
 
     def write_base(self, path: str, rows: pa.RecordBatch | None) -> BaseFile | None:
         """A base file; None for no rows."""
@@ -231,7 +247,7 @@ class World:
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
     """A world in a folder."""
-    log = open_log("embedded", str(folder / "log"), clock=clock, durable=False)
+    log = open_log(LogLocation(kind="embedded", address=str(folder / "log")), clock=clock, durable=False)
     feed = Feed(
         fabric="dc-0",
         topic="words_rt",
@@ -256,7 +272,7 @@ def engine_in(folder: Path, *, log: Log | None = None, loader: Loader | None = N
     own = Loader() if loader is None else loader
 
     def opened(location: LogLocation) -> Log:
-        return open_log(location.kind, location.address, clock=clock) if log is None else log
+        return open_log(location, clock=clock) if log is None else log
 
     identity = NodeIdentity("n1", "dc-0", "http://x", folder / "node", 1, removal_grace_seconds=0.05)
     engine = Engine(identity, Workshop(NodeMemory(), own, opened, clock))

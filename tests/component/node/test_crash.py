@@ -55,12 +55,12 @@ def _equal(words: World, settings: NodeSettings) -> Verification:
 @pytest.mark.parametrize(
     "moment",
     [
-        _exists("loading/**/*.parquet"),
+        _exists("loading/*"),
         _exists("loading/**/*.sst"),
         _exists("replicas/**/CURRENT"),
         _exists("replicas/**/*.sst"),
     ],
-    ids=["download", "sorted file", "fresh database", "ingested file"],
+    ids=["begun load", "sorted file", "fresh database", "ingested file"],
 )
 @pytest.mark.case("stores:G3", "rules:R4")
 def test_a_node_killed_in_a_load_ends_up_equal(tmp_path: Path, moment: Moment) -> None:

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from anew.api.models import ReplicaState
+from anew.core.admission import UNKNOWN_SCHEMA
 from anew.core.errors import Unreachable
 from anew.core.feed import FeedPartition, PositionMap
 from anew.log.embedded import EmbeddedLog
-from anew.log.interface import LogRead, TopicPartition
+from anew.log.interface import LogRead, TopicPartition, topic_partition
 from anew.node.engine import Engine, read_desired, save_desired
 from anew.node.loader import Loader
 from anew.segments.manifest import SubPartition
@@ -171,11 +172,11 @@ class WatchedLog:
         self.delivered: list[tuple[int, int]] = []
         self.away = False
 
-    def read(self, at: TopicPartition, offset: int, max_records: int) -> LogRead:
+    def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
         """Read, and note what was given."""
         if self.away:
             raise Unreachable("log_unreachable", "the log is away")
-        read = self._log.read(at, offset, min(max_records, 10))
+        read = self._log.read(at, offset, min(max_records, 10), end)
         if read.next_offset > offset:
             self.delivered.append((at.partition, offset))
         return read
@@ -204,6 +205,23 @@ def test_a_log_that_lost_its_tail_means_a_fresh_load(words: World, tmp_path: Pat
         engine.accept(again.desired())
         wait_for("the reload", lambda: caught_up(engine) and value_of(engine, "a") == "base-a")
         assert "loaded again: dc-0/words_rt#1/" in error_of(engine)
+
+
+@pytest.mark.case("rules:R2", "rules:R3")
+def test_what_the_log_lost_before_it_was_applied_takes_nothing_along(words: World, tmp_path: Path) -> None:
+    """A position below the log's begin: no reload could bring back what was applied, so that stays, and it says so."""
+    words.version(1, {"a": "base-a"})
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        words.write("a", "applied")
+        wait_for("the write", lambda: caught_up(engine) and value_of(engine, "a") == "applied")
+    words.write("a", "lost")
+    for at, end in words.ends().items():
+        words.log.truncate_below(topic_partition(words.feed, at.partition), end)
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the loss to be said", lambda: "truncated" in error_of(engine))
+        assert value_of(engine, "a") == "applied"
 
 
 @pytest.mark.case("rules:R25")
@@ -270,6 +288,24 @@ def test_lag_is_reported_and_is_nothing_at_the_end(words: World, tmp_path: Path)
         wait_for("the value", lambda: value_of(engine, "a") == "x" and caught_up(engine))
         assert [r.lag_ms for r in engine.report().replicas] == [0] * PARTITIONS
         assert error_of(engine) == ""
+
+
+@pytest.mark.case("rules:R21")
+def test_a_schema_that_nobody_knows_is_asked_about(words: World, tmp_path: Path) -> None:
+    """The node names the record that it waits at; what is decided of it counts, and the rest goes on."""
+    words.version(1, {})
+    offset = words.write("a", "x", schema_id=77)
+    words.write("a", "after")
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        (asked,) = wait_for("the question", lambda: engine.report().unknown_schemas)
+        assert (asked.store_uid, asked.feed, asked.offset, asked.schema_id) == ("u1", words.feed.id, offset, 77)
+        assert engine.report().dead_letters == ()
+        words.feed = words.feed.with_settled(asked.partition, offset + 1, 1)
+        engine.accept(words.desired())
+        wait_for("what comes after it", lambda: value_of(engine, "a") == "after" and caught_up(engine))
+        assert [letter.reason for letter in engine.report().dead_letters] == [UNKNOWN_SCHEMA]
+        assert engine.report().unknown_schemas == ()
 
 
 @pytest.mark.case("rules:R8", "rules:R21")

@@ -13,10 +13,12 @@ import pytest
 
 from anew.api.models import ReplicaState
 from anew.core.errors import Failed
+from anew.log.interface import TopicSpec
 from anew.node.engine import Engine
 from anew.node.loader import Job, Loader
-from anew.segments.manifest import SubPartition
+from anew.segments.manifest import BaseRange, SubPartition
 from anew.storage.replica import Replica
+from anew.testing.builders import some_records
 from tests.component.node.harness import World, base_rows, caught_up, config, engine_in, value_of, wait_for, world
 
 
@@ -94,6 +96,13 @@ def error_of(engine: Engine) -> str:
     return str(engine.report().replicas[0].error)
 
 
+@pytest.fixture(params=[64 << 20, 0], ids=["in memory", "on disk"])
+def _held_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Base files are read into memory, or copied to the node's disk as large ones are."""
+    monkeypatch.setattr("anew.node.loadjob._HELD_BYTES", request.param)
+
+
+@pytest.mark.usefixtures("_held_bytes")
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
@@ -129,6 +138,7 @@ def test_a_broken_base_is_fetched_again_once(
         loader.go_on.set()
 
 
+@pytest.mark.usefixtures("_held_bytes")
 @pytest.mark.case("stores:G2")
 def test_what_broke_on_the_way_is_mended_by_the_second_fetch(words: World, tmp_path: Path) -> None:
     """A base that is whole when it is fetched again is served, and nothing is said of the first fetch any more."""
@@ -179,3 +189,68 @@ def test_rows_that_rocksdb_lost_are_missed(words: World, tmp_path: Path, monkeyp
         wait_for("the error", lambda: states(engine) == [ReplicaState.ERROR])
         assert "RocksDB does not hold what the base does; found: 0 entries" in error_of(engine)
         assert loader.loads == 2
+
+
+def _cut(words: World, part: BaseRange) -> BaseRange:
+    words.log.truncate_below(part.at, part.pieces[0][0] + 1)
+    return part
+
+
+def _overwritten(words: World, part: BaseRange) -> BaseRange:
+    words.log.append(part.at, some_records(1))
+    return part.model_copy(update={"pieces": ((part.pieces[0][0], part.pieces[-1][1] + 1),)})
+
+
+def _counted_wrong(words: World, part: BaseRange) -> BaseRange:
+    return part.model_copy(update={"rows": part.rows + 1})
+
+
+def _made_again(words: World, part: BaseRange) -> BaseRange:
+    words.log.delete_topic(part.topic, part.topic_uid)
+    words.log.create_topic(TopicSpec(part.topic, "another", 1))
+    return part
+
+
+@pytest.mark.case("stores:G7", "rules:R23")
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (_cut, "was truncated"),
+        (_overwritten, "holds other records than those that were sealed"),
+        (_counted_wrong, "EOP of words_v2/0@0-4 does not say what its manifest says"),
+        (_made_again, "is not the one that was asked for"),
+    ],
+    ids=["truncated", "foreign records", "another count", "another topic"],
+)
+def test_a_broken_range_is_fetched_again_once(
+    words: World, tmp_path: Path, damage: Callable[[World, BaseRange], BaseRange], says: str
+) -> None:
+    """What lies in the version topic is not what was sealed: read twice, never served, the reason is reported."""
+    _in_topic(words, damage)
+    loader = HeldLoader()
+    loader.go_on.set()
+    with engine_in(tmp_path, loader=loader) as engine:
+        engine.accept(words.desired())
+        wait_for("the error", lambda: states(engine) == [ReplicaState.ERROR])
+        assert says in error_of(engine)
+        assert loader.loads == 2
+
+
+@pytest.mark.case("stores:G6")
+def test_a_range_is_loaded_and_served(words: World, tmp_path: Path) -> None:
+    """A base that went through the log is served like any other, what was written on top of it included."""
+    _in_topic(words, lambda _, part: part)
+    words.write("b", "written-b")
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        assert value_of(engine, "a") == "base-a"
+        wait_for("the write", lambda: value_of(engine, "b") == "written-b")
+
+
+def _in_topic(words: World, damage: Callable[[World, BaseRange], BaseRange]) -> None:
+    del words.versions[1]
+    frozen = config(partitions=1, transport="log")
+    part = damage(words, words.append_base(2, frozen, {"a": "base-a", "b": "base-b"}))
+    words.current = 2
+    words.seal(2, (SubPartition(partition=0, sub_partition=0, runs=((part,),)),), frozen, {})

@@ -12,7 +12,7 @@ import pytest
 from anew.core.errors import Failed
 from anew.storage import rocks
 from anew.storage.memory import NodeMemory, sst_options
-from anew.storage.rocks import META, Database, DatabaseClosed, Options, RocksError, SortedFile
+from anew.storage.rocks import META, Database, DatabaseClosed, Options, RocksError, SortedFile, behind
 
 MEMORY = NodeMemory()
 
@@ -83,9 +83,11 @@ def test_a_cursor_goes_through_what_was_there(database: Database) -> None:
     database.write(keys, keys)
     with database.cursor() as cursor:
         database.write([b"zzz"], [b"late"])
-        cursor.seek(None)
+        cursor.seek(behind(None))
         assert cursor.take(4) == [(key, key) for key in keys[:4]]
-        cursor.seek(keys[7][:-1] + b"7")
+        cursor.seek(behind(keys[3]))
+        assert list(cursor) == [(key, key) for key in keys[4:]]
+        cursor.seek(keys[7])
         assert cursor.take(100) == [(key, key) for key in keys[7:]]
         assert cursor.take(100) == []
 
@@ -182,7 +184,7 @@ def test_a_close_waits_for_those_inside(database: Database) -> None:
     with database.cursor() as cursor:
         closing = threading.Thread(target=database.close)
         closing.start()
-        cursor.seek(None)
+        cursor.seek(behind(None))
         assert len(cursor.take(1_000)) == 500
         for reader in readers:
             reader.join()

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anew.core.blocks import cut, merge_blocks, unpack
 from anew.core.reduce import sort_rows
 from anew.core.rows import ROWS, SORT_COLUMNS
-from anew.core.sorting import is_sorted
+from anew.core.sorting import is_sorted, window_order
 
 _KEYS = st.one_of(
     st.binary(max_size=3),
@@ -79,3 +79,14 @@ def test_blocks_lose_nothing(
         assert sorted((_place(row), row["hash"]) for row in merged) == sorted(
             (_place(row), row["hash"]) for row in wanted
         )
+
+
+@given(st.integers(0, 2**32), st.sampled_from((0, 1, 2, 1_000, 70_000)), st.sampled_from((1, 50, 1 << 63)))
+@settings(max_examples=30, deadline=None)
+def test_windows_are_ordered_stably(seed: int, count: int, most: int) -> None:
+    """Few different ones or many, as one and as many as make numpy choose another algorithm."""
+    windows = np.random.default_rng(seed).integers(0, most, count, dtype=np.uint64)
+    order, tied = window_order(windows)
+    assert (order == windows.argsort(kind="stable")).all()
+    _, groups, sizes = np.unique(windows[order], return_inverse=True, return_counts=True)
+    assert (tied == (sizes[groups] > 1).nonzero()[0]).all()

@@ -237,7 +237,13 @@ def test_only_health_is_open() -> None:
     needs = {f"{method} {path}": need for (method, path), need in CONTROLLER_RIGHTS.items()} | NODE_RIGHTS
     assert {name.split()[-1] for name, need in needs.items() if need.right is None} == {"/healthz", "/readyz"}
     reading = {n for n, need in needs.items() if need.right is Right.READ and not n.startswith(("GET", "/"))}
-    assert reading == {"POST /v1/stores/{name}/hold", "keys", "keys:batch", "partitions"}
+    assert reading == {
+        "POST /v1/stores/{name}/hold",
+        "POST /v1/tables/{name}/refresh:plan",
+        "keys",
+        "keys:batch",
+        "partitions",
+    }
 
 
 def test_who_is_known_but_may_not_gets_another_answer(file: Path, clock: _Clock) -> None:

@@ -7,7 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anew.core.admission import NO_SCHEMA, TIME_OUT_OF_RANGE, WRONG_PARTITION, Admitted, admit, with_hashes
+from anew.core.admission import (
+    NO_SCHEMA,
+    TIME_OUT_OF_RANGE,
+    UNKNOWN_SCHEMA,
+    WRONG_PARTITION,
+    Admitted,
+    admit,
+    first_undecided,
+    with_hashes,
+)
 from anew.core.feed import Feed
 from anew.core.hashing import key_hash, row_hashes
 from anew.core.partition import XxHash64Partitioner
@@ -18,6 +27,8 @@ from anew.testing.builders import ORIGIN, a_feed
 _FEED = a_feed(partitions=1, incarnation=3)
 _APPENDED_MS = 1_000_000
 _SKEW_MS = _FEED.skew_limit_ms
+
+_SCHEMAS = (1, 7)
 
 
 def _records(**columns: list[Any]) -> pa.RecordBatch:
@@ -30,12 +41,13 @@ def _records(**columns: list[Any]) -> pa.RecordBatch:
         "key": [b"key-%d" % n for n in range(count)],
         "schema_id": [1] * count,
         "value": [b"value"] * count,
+        "flaw": [0] * count,
     }
     return pa.RecordBatch.from_pydict({**values, **columns}, schema=LOG_RECORDS)
 
 
 def _admit(records: pa.RecordBatch, start: int = 0, feed: Feed = _FEED) -> Admitted:
-    return admit(feed, 0, start, records)
+    return admit(feed, 0, start, records, _SCHEMAS)
 
 
 @pytest.mark.case("rules:R1")
@@ -74,13 +86,13 @@ def test_a_record_where_nobody_would_look_for_it_is_a_dead_letter() -> None:
     feed = a_feed(partitions=4)
     keys = [b"key-%d" % n for n in range(40)]
     here = [n for n, key in enumerate(keys) if XxHash64Partitioner(4).of(key) == 0]
-    admitted = admit(feed, 0, 0, _records(key=keys))
+    admitted = admit(feed, 0, 0, _records(key=keys), _SCHEMAS)
     assert admitted.rows.column("offset").to_pylist() == here
     assert {(r.offset, r.reason) for r in admitted.rejected} == {
         (n, WRONG_PARTITION) for n in range(40) if n not in here
     }
     own_placing = feed.model_copy(update={"partitioner": "any"})
-    assert admit(own_placing, 0, 0, _records(key=keys)).rows.num_rows == 40
+    assert admit(own_placing, 0, 0, _records(key=keys), _SCHEMAS).rows.num_rows == 40
 
 
 def test_a_value_without_a_schema_is_a_dead_letter() -> None:
@@ -112,3 +124,41 @@ def test_everybody_decides_alike() -> None:
     late = {(r.offset, r.reason) for r in _admit(records, start=3).rejected}
     assert late == {(offset, reason) for offset, reason in whole if offset >= 3}
     assert len(whole) == 5
+
+
+@pytest.mark.case("rules:R21")
+def test_what_was_decided_of_unknown_schemas_holds_for_ever() -> None:
+    """Below a decision only the schemas of then count, whatever is registered later; beyond it nothing is decided."""
+    records = _records(schema_id=[1, 9, 7, 9, 7, 9], value=[b"v", b"v", b"v", None, b"v", b"v"])
+    feed = _FEED.with_settled(0, 2, 1).with_settled(0, 4, 7)
+    for schemas in ((1, 7), (1, 7, 9)):
+        admitted = admit(feed, 0, 0, records, schemas)
+        assert [(r.offset, r.reason) for r in admitted.rejected] == [(1, UNKNOWN_SCHEMA)]
+    late = _FEED.with_settled(0, 3, 1)
+    assert [r.offset for r in admit(late, 0, 0, records, (1, 7, 9)).rejected] == [1, 2]
+    assert [r.offset for r in admit(_FEED.with_settled(1, 9, 1), 0, 0, records, (1,)).rejected] == []
+
+
+@pytest.mark.case("rules:R21")
+def test_schemas_are_later_by_their_order_and_not_by_their_ids() -> None:
+    """A registry may number a schema that came later lower: below a decision it does not count all the same."""
+    records = _records(schema_id=[20, 3, 20, 3], value=[b"v"] * 4)
+    feed = _FEED.with_settled(0, 2, 20)
+    assert [r.offset for r in admit(feed, 0, 0, records, (20, 3)).rejected] == [1]
+    assert [r.offset for r in admit(feed, 0, 0, records, (3, 20)).rejected] == []
+
+
+@pytest.mark.case("rules:R21")
+def test_the_first_undecided_record_is_named() -> None:
+    """Who does not know a schema waits there; a tombstone names none."""
+    rows = _admit(_records(schema_id=[1, 9, 7, 8], value=[b"v", None, b"v", b"v"])).rows
+    assert first_undecided(rows, (1, 7)) == (3, 8)
+    assert first_undecided(rows, (1,)) == (2, 7)
+    assert first_undecided(rows, (1, 7, 8)) is None
+
+
+def test_decisions_are_as_few_as_the_schemas() -> None:
+    """A later decision by the same schemas replaces the one before; an earlier offset decides nothing again."""
+    feed = _FEED.with_settled(0, 5, 1).with_settled(1, 3, 1).with_settled(0, 9, 1).with_settled(0, 7, 4)
+    assert [(s.partition, s.below, s.newest_schema_id) for s in feed.settled] == [(1, 3, 1), (0, 9, 1)]
+    assert [s.below for s in feed.with_settled(0, 12, 4).settled_in(0)] == [9, 12]

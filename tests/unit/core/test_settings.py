@@ -9,7 +9,6 @@ import pytest
 from anew.core.confighash import canonical_json, config_hash
 from anew.core.errors import InvalidRequest
 from anew.core.properties import (
-    NOT_YET_PROPERTIES,
     PROPERTIES,
     RepushProperties,
     parse_properties,
@@ -48,12 +47,6 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
 def test_a_later_release_s_setting_is_not_ignored(name: str) -> None:
     """What the product knows but this release does not offer is said to be so."""
     assert name in _refused({name: "1"}, "not_supported_yet").message
-
-
-@pytest.mark.parametrize(("name", "value"), [("transport", "log")])
-def test_a_later_release_s_choice_is_not_ignored(name: str, value: str) -> None:
-    """A choice that this release does not offer is refused with those that it does."""
-    assert _refused({name: value}, "not_supported_yet").expected == " | ".join(STORE_SETTINGS[name].choices)
 
 
 @pytest.mark.parametrize(
@@ -163,12 +156,12 @@ def test_a_key_s_value_that_does_not_parse_is_refused(key: str, value: str) -> N
     assert (caught.value.found, caught.value.expected) == (value, PROPERTIES[key].expected)
 
 
-@pytest.mark.parametrize("key", NOT_YET_PROPERTIES)
-def test_a_later_release_s_key_is_not_ignored(key: str) -> None:
-    """Keys of the guide that this release does not offer are refused."""
+@pytest.mark.parametrize("brokers", ["somewhere", "kafka://host:9092", "host:0", "host:9092,", ":9092"])
+def test_what_names_no_brokers_is_refused(brokers: str) -> None:
+    """Addresses are HOST:PORT, separated by commas."""
     with pytest.raises(InvalidRequest) as caught:
-        parse_properties({key: "true"})
-    assert caught.value.code == "not_supported_yet"
+        parse_properties({"kafka.input.broker.url": brokers})
+    assert (caught.value.code, caught.value.found) == ("bad_brokers", brokers)
 
 
 def test_keys_become_one_typed_object() -> None:
@@ -177,9 +170,10 @@ def test_keys_become_one_typed_object() -> None:
         "source.kafka": "true",
         "kafka.input.topic": "s_v7",
         "kafka.input.fabric": "dc-0",
+        "kafka.input.broker.url": "one:9092,two:9093",
         "kafka.input.max.records.per.mapper": "100",
     }
-    assert parse_properties(given) == RepushProperties(True, "s_v7", "dc-0", 100)
+    assert parse_properties(given) == RepushProperties(True, "s_v7", "dc-0", "one:9092,two:9093", 100)
     assert parse_properties({}) == RepushProperties()
 
 

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, fields
 
 from anew.catalog.change import (
     Change,
     DropReclaim,
+    DropSegment,
     KnownRequest,
     NodeRecord,
     Operation,
     Put,
+    PutConfig,
     PutDeadLetters,
+    PutDone,
     PutFlag,
     PutRebuild,
     PutReclaim,
     PutRequest,
+    PutSegment,
+    PutSetAside,
     PutStore,
+    PutTable,
+    PutTableRebuild,
     Reclaim,
+    TableSize,
 )
+from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.segment import Segment, StaleSegment, stale_segment
+from anew.core.tables.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +49,17 @@ class Tables:
     requests: dict[str, KnownRequest] = field(default_factory=dict)
     reclaims: dict[str, Reclaim] = field(default_factory=dict)
     dead_letters: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)
+    set_aside: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    configs: dict[str, SegmentConfig] = field(default_factory=dict)
+    segments: dict[tuple[str, str], Segment] = field(default_factory=dict)
+    table_rebuilds: dict[str, TableRebuild] = field(default_factory=dict)
+    done: dict[tuple[str, str], Done] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """Tables that can be changed without changing these."""
-        names = ("stores", "rebuilds", "requests", "reclaims", "dead_letters", "flags")
-        return Tables(**{name: dict(getattr(self, name)) for name in names})
+        return Tables(**{row.name: dict(getattr(self, row.name)) for row in fields(self)})
 
 
 @dataclass(slots=True)
@@ -162,17 +180,96 @@ class MemoryCatalog:
         """See `Catalog.flags`."""
         return dict(self._database.tables.flags)
 
-    def dead_letter_counts(self) -> dict[str, int]:
+    def dead_letter_counts(self, *, waiting: bool = False) -> dict[str, int]:
         """See `Catalog.dead_letter_counts`."""
-        return dict(Counter(uid for uid, _ in self._database.tables.dead_letters.values()))
+        tables = self._database.tables
+        waits = (at not in tables.set_aside or not waiting for at in tables.dead_letters)
+        return dict(Counter(uid for (uid, _), one in zip(tables.dead_letters.values(), waits, strict=True) if one))
+
+    def waiting_dead_letters(self, store_uid: str, limit: int) -> list[Rejection]:
+        """See `Catalog.waiting_dead_letters`."""
+        tables = self._database.tables
+        found = [
+            Rejection(*at, reason)
+            for at, (uid, reason) in sorted(tables.dead_letters.items())
+            if uid == store_uid and at not in tables.set_aside
+        ]
+        return found[:limit]
 
     def history(self, subject: str | None, limit: int) -> list[Operation]:
         """See `Catalog.history`."""
         newest_first = reversed(self._database.history)
         return [operation for operation in newest_first if subject in (None, operation.subject)][:limit]
 
+    def put_table_rebuild(self, rebuild: TableRebuild, fence: int) -> None:
+        """See `Catalog.put_table_rebuild`."""
+        with self._database.lock:
+            after = self._database.tables.copy()
+            _apply(after, PutTableRebuild(rebuild, fence))
+            self._database.tables = after
+
+    def table(self, name: str) -> Table | None:
+        """See `Catalog.table`."""
+        return next((table for table in self.tables() if table.name == name), None)
+
+    def table_by_uid(self, uid: str) -> Table | None:
+        """See `Catalog.table_by_uid`."""
+        return self._database.tables.tables.get(uid)
+
+    def tables(self) -> list[Table]:
+        """See `Catalog.tables`."""
+        return self._sorted_tables(deleted=False)
+
+    def deleted_tables(self) -> list[Table]:
+        """See `Catalog.deleted_tables`."""
+        return self._sorted_tables(deleted=True)
+
+    def table_config(self, config_hash: str) -> SegmentConfig | None:
+        """See `Catalog.table_config`."""
+        return self._database.tables.configs.get(config_hash)
+
+    def segment(self, table_uid: str, name: str) -> Segment | None:
+        """See `Catalog.segment`."""
+        return self._database.tables.segments.get((table_uid, name))
+
+    def segments(self, table_uid: str, names: Collection[str] | None = None) -> list[Segment]:
+        """See `Catalog.segments`."""
+        found = sorted(self._database.tables.segments.items())
+        return [segment for (uid, name), segment in found if uid == table_uid and (names is None or name in names)]
+
+    def stale_segments(self, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
+        """See `Catalog.stale_segments`."""
+        stale = (s for s in self.segments(table_uid) if s.build.config_hash != wanted)
+        return (stale_segment(segment) for segment in stale)
+
+    def table_size(self, table_uid: str) -> TableSize:
+        """See `Catalog.table_size`."""
+        found = self.segments(table_uid)
+        return TableSize(len(found), sum(s.build.contents.rows for s in found), sum(s.build.bytes for s in found))
+
+    def table_rebuild(self, rebuild_id: str) -> TableRebuild | None:
+        """See `Catalog.table_rebuild`."""
+        return self._database.tables.table_rebuilds.get(rebuild_id)
+
+    def table_rebuilds(self, *, table_uid: str | None, running_only: bool) -> list[TableRebuild]:
+        """See `Catalog.table_rebuilds`."""
+        found = [
+            rebuild
+            for rebuild in self._database.tables.table_rebuilds.values()
+            if table_uid in (None, rebuild.table_uid) and not (running_only and rebuild.ended)
+        ]
+        return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
+
+    def segments_done(self, rebuild_id: str) -> list[Done]:
+        """See `Catalog.segments_done`."""
+        return [done for (rebuild, _), done in sorted(self._database.tables.done.items()) if rebuild == rebuild_id]
+
     def close(self) -> None:
         """See `Catalog.close`."""
+
+    def _sorted_tables(self, *, deleted: bool) -> list[Table]:
+        found = self._database.tables.tables.values()
+        return sorted((t for t in found if (t.deleted_at_ms is not None) is deleted), key=lambda table: table.name)
 
     def _sorted(self, *, deleted: bool) -> list[Store]:
         stores = self._database.tables.stores.values()
@@ -199,10 +296,44 @@ def _apply(tables: Tables, put: Put) -> None:
             for letter in rejections:
                 at = (letter.feed, letter.partition, letter.offset)
                 tables.dead_letters.setdefault(at, (uid, letter.reason))
+        case PutSetAside(rejections=rejections):
+            for letter in rejections:
+                tables.set_aside[letter.feed, letter.partition, letter.offset] = True
         case PutFlag(name=name, value=value):
             tables.flags.pop(name, None)
             if value is not None:
                 tables.flags[name] = value
+        case _:
+            _apply_to_tables(tables, put)
+
+
+def _apply_to_tables(tables: Tables, put: Put) -> None:
+    match put:
+        case PutTable(table=table, fence=fence):
+            present = tables.tables.get(table.uid)
+            live = any(t.name == table.name and t.deleted_at_ms is None for t in tables.tables.values())
+            if fence is None and live:
+                raise Refused("table_exists", f"there is a table {table.name} already", found=table.name)
+            _check_fence(None if present is None else present.revision, fence, f"the table {table.name}")
+            tables.tables[table.uid] = table.model_copy(update={"revision": _next(fence)})
+        case PutConfig(config=config):
+            tables.configs.setdefault(config.hash, config)
+        case PutSegment(segment=segment, fence=fence):
+            at = (segment.table_uid, segment.name)
+            held = tables.segments.get(at)
+            _check_fence(None if held is None else held.revision, fence, f"the segment {segment.name}")
+            tables.segments[at] = segment.model_copy(update={"revision": _next(fence)})
+        case DropSegment(table_uid=uid, name=name, fence=fence):
+            held = tables.segments.get((uid, name))
+            _check_fence(None if held is None else held.revision, fence, f"the segment {name}")
+            del tables.segments[uid, name]
+        case PutTableRebuild(rebuild=rebuild, fence=fence):
+            known = tables.table_rebuilds.get(rebuild.id)
+            _check_fence(None if known is None else known.revision, fence, f"the rebuild {rebuild.id}")
+            plan = rebuild.plan if known is None else known.plan
+            tables.table_rebuilds[rebuild.id] = rebuild.model_copy(update={"revision": _next(fence), "plan": plan})
+        case PutDone(rebuild=rebuild_id, done=done):
+            tables.done[rebuild_id, done.segment] = done
 
 
 def _put_store(tables: Tables, put: PutStore) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -12,13 +12,25 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed, InvalidRequest, Refused
-from anew.log.interface import APPEND_RECORDS, LOG_RECORDS, Appended, LogRead, Offsets, TopicPartition, TopicSpec
+from anew.log.aside import copy_aside
+from anew.log.interface import (
+    APPEND_RECORDS,
+    LOG_RECORDS,
+    Appended,
+    Flaw,
+    LogRead,
+    Offsets,
+    SetAside,
+    TopicPartition,
+    TopicSpec,
+)
 from anew.log.packing import NO_RECORDS, times_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
 
 Row = tuple[int, int | None, bytes, bytes, int, bytes | None]
-"""A record without its offset, which is its index: `anew.log.interface.LOG_RECORDS` from the second column on."""
+"""A record without its offset, which is its index: `anew.log.interface.LOG_RECORDS` from the second column on, without
+flaws, of which there are none."""
 
 
 @dataclass(slots=True)
@@ -73,7 +85,7 @@ class MemoryLog:
         self._clock = clock
         self._skew_limit_ms = skew_limit_ms
 
-    def create_topic(self, spec: TopicSpec) -> None:
+    def create_topic(self, spec: TopicSpec) -> TopicSpec:
         """See `Log.create_topic`."""
         if not _NAME.fullmatch(spec.name):
             raise InvalidRequest("bad_topic_name", "a topic cannot have this name", found=spec.name)
@@ -84,6 +96,7 @@ class MemoryLog:
             if present is None:
                 topic = Topic(spec, [Partition() for _ in range(spec.partitions)])
                 self._topics.present[spec.name] = self._topics.ever[spec.uid] = topic
+        return spec
 
     def set_open(self, spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
         """See `Log.set_open`."""
@@ -123,7 +136,7 @@ class MemoryLog:
                 partition.last_ms = appended_ms
             return Appended(first, len(partition.rows), appended_ms)
 
-    def read(self, at: TopicPartition, offset: int, max_records: int) -> LogRead:
+    def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
         """See `Log.read`."""
         with self._topics.lock:
             partition = self._partition(at)
@@ -135,7 +148,8 @@ class MemoryLog:
                     expected=f"{partition.begin} to {len(partition.rows)}",
                 )
             rows = partition.rows[offset : offset + max_records]
-        return LogRead(_batch(offset, rows), offset + len(rows))
+        read = LogRead(_batch(offset, rows), offset + len(rows))
+        return read if end is None else read.below(max(offset, end))
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""
@@ -155,6 +169,10 @@ class MemoryLog:
             if offset > len(partition.rows):
                 raise Refused("offset_out_of_range", "beyond the end", found=offset, expected=len(partition.rows))
             partition.begin = max(partition.begin, offset)
+
+    def set_aside(self, at: TopicPartition, letters: Sequence[SetAside], to: TopicPartition) -> int:
+        """See `Log.set_aside`."""
+        return copy_aside(self, at, letters, to)
 
     def close(self) -> None:
         """See `Log.close`."""
@@ -179,6 +197,7 @@ def _batch(first_offset: int, rows: list[Row]) -> pa.RecordBatch:
     columns: list[list[Any]] = [
         list(range(first_offset, first_offset + len(rows))),
         *map(list, zip(*rows, strict=True)),
+        [Flaw.NONE] * len(rows),
     ]
     arrays: list[pa.Array[Any]] = [pa.array(column, of) for column, of in zip(columns, LOG_RECORDS.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=LOG_RECORDS)

@@ -65,15 +65,19 @@ class MemoryCursor:
         self._items = sorted(family.items())
         self._at = len(self._items)
 
-    def seek(self, key: bytes | None) -> None:
+    def seek(self, key: bytes) -> None:
         """Go to the first key that is not below one."""
-        self._at = 0 if key is None else bisect_left(self._items, (key, b""))
+        self._at = bisect_left(self._items, (key, b""))
 
     def take(self, most: int) -> list[tuple[bytes, bytes]]:
         """The next pairs."""
         taken = self._items[self._at : self._at + most]
         self._at += len(taken)
         return taken
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        """All that is left."""
+        yield from self.take(len(self._items))
 
 
 class MemoryRocks:

@@ -1,0 +1,221 @@
+"""Tables, their segments and their rebuilds as rows: what `anew.catalog.database` reads and writes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from anew.catalog.change import (
+    DropSegment,
+    PutConfig,
+    PutDone,
+    PutSegment,
+    PutTable,
+    PutTableRebuild,
+    TableSize,
+)
+from anew.catalog.conflicts import check_swapped
+from anew.catalog.tables import SEGMENT_OUTCOMES, SEGMENTS, TABLE_CONFIGS, TABLE_REBUILDS, TABLES
+from anew.core.errors import Refused
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.plan import TablePlan
+from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.segment import Segment, StaleSegment
+from anew.core.tables.table import Table
+
+TablePut = PutTable | PutConfig | PutSegment | DropSegment | PutTableRebuild | PutDone
+PAGE_ROWS = 20_000
+_NAMED_AT_ONCE = 500
+_KEPT = 256
+
+
+def apply(connection: sa.Connection, put: TablePut) -> None:
+    """Carry out one part of a change.
+
+    Raises:
+        Refused: ``revision_conflict``, ``table_exists``.
+    """
+    match put:
+        case PutTable():
+            _put_table(connection, put)
+        case PutConfig(config=config):
+            known = sa.select(TABLE_CONFIGS.c.hash).where(TABLE_CONFIGS.c.hash == config.hash)
+            if connection.execute(known).first() is None:
+                row = {"hash": config.hash, "document": config.model_dump_json()}
+                connection.execute(sa.insert(TABLE_CONFIGS).values(**row))
+        case PutSegment():
+            _put_segment(connection, put)
+        case DropSegment(name=name, fence=fence):
+            gone = connection.execute(sa.delete(SEGMENTS).where(_at(put.table_uid, name, fence)))
+            check_swapped(gone.rowcount, f"the segment {name}", fence)
+        case PutTableRebuild():
+            put_rebuild(connection, put)
+        case PutDone(rebuild=rebuild, done=done):
+            at = (SEGMENT_OUTCOMES.c.rebuild == rebuild) & (SEGMENT_OUTCOMES.c.segment == done.segment)
+            connection.execute(sa.delete(SEGMENT_OUTCOMES).where(at))
+            row = {"rebuild": rebuild, "segment": done.segment, "document": done.model_dump_json()}
+            connection.execute(sa.insert(SEGMENT_OUTCOMES).values(**row))
+
+
+def put_rebuild(connection: sa.Connection, put: PutTableRebuild) -> None:
+    """Insert or replace a table's rebuild; its plan stays what it was.
+
+    Raises:
+        Refused: ``revision_conflict``.
+    """
+    rebuild = put.rebuild
+    revision = 1 if put.fence is None else put.fence + 1
+    row = {
+        "running": not rebuild.ended,
+        "table_uid": rebuild.table_uid,
+        "created_at_ms": rebuild.created_at_ms,
+        "revision": revision,
+        "document": rebuild.model_copy(update={"revision": revision}).model_dump_json(exclude={"plan"}),
+    }
+    if put.fence is None:
+        plan = rebuild.plan.model_dump_json()
+        connection.execute(sa.insert(TABLE_REBUILDS).values(id=rebuild.id, plan=plan, **row))
+        return
+    update = sa.update(TABLE_REBUILDS)
+    update = update.where(TABLE_REBUILDS.c.id == rebuild.id, TABLE_REBUILDS.c.revision == put.fence)
+    check_swapped(connection.execute(update.values(**row)).rowcount, f"the rebuild {rebuild.id}", put.fence)
+
+
+def find_tables(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Table]:
+    """Tables by name."""
+    rows = connection.execute(sa.select(TABLES.c.document).where(condition))
+    return sorted((_table(document) for (document,) in rows), key=lambda table: table.name)
+
+
+def find_config(connection: sa.Connection, config_hash: str) -> SegmentConfig | None:
+    """The configuration of that hash."""
+    query = sa.select(TABLE_CONFIGS.c.document).where(TABLE_CONFIGS.c.hash == config_hash)
+    found = connection.execute(query).scalar()
+    return None if found is None else _config(found)
+
+
+def find_segments(connection: sa.Connection, table_uid: str, names: Collection[str] | None) -> list[Segment]:
+    """A table's segments by name; only those named unless None."""
+    query = sa.select(SEGMENTS.c.document).where(SEGMENTS.c.table_uid == table_uid)
+    if names is None:
+        documents = [document for (document,) in connection.execute(query)]
+    else:
+        ordered = sorted(names)
+        parts = [ordered[first : first + _NAMED_AT_ONCE] for first in range(0, len(ordered), _NAMED_AT_ONCE)]
+        found = (connection.execute(query.where(SEGMENTS.c.name.in_(part))) for part in parts)
+        documents = [document for rows in found for (document,) in rows]
+    return sorted(map(Segment.model_validate_json, documents), key=lambda segment: segment.name)
+
+
+def stale_page(connection: sa.Connection, table_uid: str, wanted: str, after: str) -> list[StaleSegment]:
+    """Some of the segments that are stale, the next ones by name."""
+    row = SEGMENTS.c
+    columns = (row.name, row.build, row.bytes, row.rows, row.config_hash, row.slot, row.created_at_ms, row.failed_hash)
+    stale = row.config_hash.is_(None) | (row.config_hash != wanted)
+    query = sa.select(*columns).where(row.table_uid == table_uid, row.name > after, stale)
+    return [StaleSegment(*found) for found in connection.execute(query.order_by(row.name).limit(PAGE_ROWS))]
+
+
+def size_of(connection: sa.Connection, table_uid: str) -> TableSize:
+    """How much a table's segments hold together."""
+    sums = (sa.func.count(), sa.func.sum(SEGMENTS.c.rows), sa.func.sum(SEGMENTS.c.bytes))
+    count, rows, size = connection.execute(sa.select(*sums).where(SEGMENTS.c.table_uid == table_uid)).one()
+    return TableSize(int(count), int(rows or 0), int(size or 0))
+
+
+def find_rebuilds(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[TableRebuild]:
+    """Rebuilds of tables, newest first."""
+    rows = connection.execute(sa.select(TABLE_REBUILDS.c.document, TABLE_REBUILDS.c.plan).where(*conditions))
+    found = [_rebuild(document, plan) for document, plan in rows]
+    return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
+
+
+def find_done(connection: sa.Connection, rebuild_id: str) -> list[Done]:
+    """What became of the segments of a rebuild, by name."""
+    query = sa.select(SEGMENT_OUTCOMES.c.document).where(SEGMENT_OUTCOMES.c.rebuild == rebuild_id)
+    found = [Done.model_validate_json(document) for (document,) in connection.execute(query)]
+    return sorted(found, key=lambda done: done.segment)
+
+
+def pages(read: Any, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
+    """All stale segments, page by page; ``read`` runs a query in a transaction of its own."""
+    after = ""
+    while page := read(lambda connection, after=after: stale_page(connection, table_uid, wanted, after)):
+        yield from page
+        after = page[-1].name
+
+
+def _put_table(connection: sa.Connection, put: PutTable) -> None:
+    table = put.table
+    if put.fence is None:
+        taken = sa.select(TABLES.c.uid).where(TABLES.c.live_name == table.name)
+        if connection.execute(taken).first() is not None:
+            raise Refused("table_exists", f"there is a table {table.name} already", found=table.name)
+        row = _table_row(table.model_copy(update={"revision": 1}))
+        connection.execute(sa.insert(TABLES).values(uid=table.uid, **row))
+        return
+    row = _table_row(table.model_copy(update={"revision": put.fence + 1}))
+    update = sa.update(TABLES).where(TABLES.c.uid == table.uid, TABLES.c.revision == put.fence)
+    check_swapped(connection.execute(update.values(**row)).rowcount, f"the table {table.name}", put.fence)
+
+
+def _table_row(table: Table) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "live_name": None if table.deleted_at_ms is not None else table.name,
+        "revision": table.revision,
+        "document": table.model_dump_json(),
+    }
+
+
+def _put_segment(connection: sa.Connection, put: PutSegment) -> None:
+    revision = 1 if put.fence is None else put.fence + 1
+    segment = put.segment.model_copy(update={"revision": revision})
+    row = {
+        "revision": revision,
+        "build": segment.build.id,
+        "bytes": segment.build.bytes,
+        "rows": segment.build.contents.rows,
+        "config_hash": segment.build.config_hash,
+        "slot": segment.slot,
+        "created_at_ms": segment.created_at_ms,
+        "failed_hash": None if segment.failure is None else segment.failure.config_hash,
+        "document": segment.model_dump_json(),
+    }
+    if put.fence is None:
+        at = (SEGMENTS.c.table_uid == segment.table_uid) & (SEGMENTS.c.name == segment.name)
+        if connection.execute(sa.select(SEGMENTS.c.name).where(at)).first() is not None:
+            check_swapped(0, f"the segment {segment.name}", 0)
+        connection.execute(sa.insert(SEGMENTS).values(table_uid=segment.table_uid, name=segment.name, **row))
+        return
+    update = sa.update(SEGMENTS).where(_at(segment.table_uid, segment.name, put.fence))
+    check_swapped(connection.execute(update.values(**row)).rowcount, f"the segment {segment.name}", put.fence)
+
+
+def _at(table_uid: str, name: str, fence: int) -> sa.ColumnElement[bool]:
+    row = SEGMENTS.c
+    return (row.table_uid == table_uid) & (row.name == name) & (row.revision == fence)
+
+
+@lru_cache(_KEPT)
+def _table(document: str) -> Table:
+    return Table.model_validate_json(document)
+
+
+@lru_cache(_KEPT)
+def _config(document: str) -> SegmentConfig:
+    return SegmentConfig.model_validate_json(document)
+
+
+@lru_cache(_KEPT)
+def _plan(document: str) -> TablePlan:
+    return TablePlan.model_validate_json(document)
+
+
+@lru_cache(_KEPT)
+def _rebuild(document: str, plan: str) -> TableRebuild:
+    return TableRebuild.model_validate({**json.loads(document), "plan": _plan(plan)})

@@ -1,0 +1,399 @@
+"""``table …``: tables, their segments, loads and refreshes."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from anew.api.query_wire import json_rows
+from anew.api.tables import CreateTable, DropSegments, PlanRefresh, ReloadTable, UpdateTable
+from anew.cli.display import TerminalObserver
+from anew.cli.making import Asked, exit_code, print_table_outcome, spark_choice
+from anew.cli.output import Json, out, print_json, print_table
+from anew.cli.session import Conf, Detach, Jars, Master, RequestId, cluster, pairs
+from anew.core.errors import InvalidRequest, NotFound
+from anew.core.tables.plan import TablePlan, TableRebuildKind
+from anew.rebuild.inputs import PushRequest
+from anew.runtime.clock import new_id
+from anew.runtime.connect import Cluster, SparkChoice
+from anew.runtime.drive import start_driver
+from anew.runtime.settings import resolve
+
+tables_app = typer.Typer(help="Tables: segments that stay in sync with their configuration.", no_args_is_help=True)
+
+SchemaFile = Annotated[Path | None, typer.Option("--schema", help="JSON or TOML: the columns.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="JSON or TOML: settings.")]
+TableSettings = Annotated[list[str] | None, typer.Option("--set", metavar="K=V", help="A table setting.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.add_typer(tables_app, name="table")
+
+
+@tables_app.command()
+def create(
+    name: str,
+    *,
+    schema: SchemaFile = None,
+    config: ConfigFile = None,
+    settings: TableSettings = None,
+    request_id: RequestId = None,
+    json_output: Json = False,
+) -> None:
+    """Make a table."""
+    if schema is None:
+        raise InvalidRequest("no_schema", "a table needs columns", found="no --schema", expected="--schema FILE")
+    request = CreateTable(
+        name=name, columns=_document(schema), settings=_settings(config, settings), request_id=request_id
+    )
+    with cluster() as connected:
+        _print_table_view(connected.controller.create_table(request), as_json=json_output)
+
+
+@tables_app.command()
+def update(
+    name: str,
+    *,
+    schema: SchemaFile = None,
+    config: ConfigFile = None,
+    settings: TableSettings = None,
+    json_output: Json = False,
+) -> None:
+    """Change columns or settings; what decides segments' bytes makes them stale."""
+    columns = None if schema is None else _document(schema)
+    request = UpdateTable(columns=columns, settings=_settings(config, settings))
+    with cluster() as connected:
+        _print_table_view(connected.controller.update_table(name, request), as_json=json_output)
+
+
+@tables_app.command()
+def show(name: str, *, json_output: Json = False) -> None:
+    """One table: columns, settings, how much it holds, how much of it is stale."""
+    with cluster() as connected:
+        _print_table_view(connected.controller.table(name), as_json=json_output)
+
+
+@tables_app.command("list")
+def list_tables(*, json_output: Json = False) -> None:
+    """All tables."""
+    with cluster() as connected:
+        found = connected.controller.tables()
+    if json_output:
+        print_json(found)
+        return
+    rows = [(t["name"], t["segments"], t["rows"], t["bytes"], t["stale"]) for t in found]
+    print_table(["table", "segments", "rows", "bytes", "stale"], rows)
+
+
+@tables_app.command()
+def segments(
+    name: str,
+    *,
+    stale: Annotated[bool, typer.Option("--stale", help="Only those that are stale.")] = False,
+    json_output: Json = False,
+) -> None:
+    """The segments of a table: why they are stale, and what nodes serve."""
+    with cluster() as connected:
+        found = connected.controller.segments(name, stale=stale)
+    if json_output:
+        print_json(found)
+        return
+    rows = [
+        (
+            s["name"],
+            s["rows"],
+            s["bytes"],
+            "stale" if s["stale"] else "in sync",
+            "; ".join(s["reasons"]),
+            ", ".join(f"{r['node']}: {_copy(r, s['wanted_hash'])}" for r in s["replicas"]),
+        )
+        for s in found
+    ]
+    print_table(["segment", "rows", "bytes", "deep store", "why", "nodes"], rows)
+
+
+@tables_app.command()
+def delete(
+    name: str,
+    *,
+    segment: Annotated[list[str] | None, typer.Option("--segment", help="Only this segment; may be repeated.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Delete a table, or some of its segments; files go after the grace."""
+    what = f"the table {name}" if not segment else f"{len(segment)} segments of {name}"
+    if not yes and not typer.confirm(f"delete {what}?", err=True):
+        raise typer.Abort
+    with cluster() as connected:
+        if segment:
+            answer = connected.controller.drop_segments(name, DropSegments(segments=tuple(segment)))
+        else:
+            answer = connected.controller.delete_table(name)
+    if json_output:
+        print_json(answer)
+    else:
+        out().print(f"deleted {what}")
+
+
+@tables_app.command()
+def reload(
+    name: str,
+    *,
+    segment: Annotated[str | None, typer.Option("--segment", help="Only this one.")] = None,
+    json_output: Json = False,
+) -> None:
+    """Let nodes make their own copies again with the newest configuration; the deep store stays as it is."""
+    with cluster() as connected:
+        view = connected.controller.reload_table(name, ReloadTable(segment=segment))
+    if json_output:
+        print_json(view)
+        return
+    out().print(f"nodes reload {name if segment is None else segment}: anew table segments {name}")
+    if view["stale"]:
+        out().print(f"{view['stale']} segments stay stale in the deep store: anew table refresh {name}")
+
+
+@tables_app.command()
+def load(
+    name: str,
+    inputs: Annotated[list[str], typer.Argument(help="Files or directories.")],
+    *,
+    prefix: Annotated[
+        str | None, typer.Option(help="How names of segments begin; the same again replaces those segments.")
+    ] = None,
+    input_format: Annotated[str | None, typer.Option("--format", help="csv, parquet, json or avro.")] = None,
+    option: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A reader option: nullValue=NA.")] = None,
+    on_bad_row: Annotated[str | None, typer.Option(help="skip: put rows that do not fit aside.")] = None,
+    bad_rows_to: Annotated[Path | None, typer.Option(help="The file to put them in.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")] = False,
+    request_id: RequestId = None,
+    master: Master = None,
+    conf: Conf = None,
+    jars: Jars = None,
+    detach: Detach = False,
+    json_output: Json = False,
+) -> int:
+    """Make segments of files (CSV, Parquet, JSON lines, Avro)."""
+    request = PushRequest(
+        inputs=tuple(inputs),
+        key=(),
+        input_format=input_format,
+        options=pairs(option, "--option"),
+        bad_rows_to=_bad_rows(on_bad_row, bad_rows_to),
+    )
+    with cluster() as connected:
+        plan = connected.plan_load(name, request, prefix)
+        return _run(connected, plan, spark_choice(master, conf, jars), Asked(dry_run, json_output, request_id, detach))
+
+
+@tables_app.command("import")
+def import_files(
+    name: str,
+    files: Annotated[list[Path], typer.Argument(help="Parquet files; each becomes a segment of its name.")],
+    *,
+    request_id: RequestId = None,
+    json_output: Json = False,
+) -> int:
+    """Make segments of existing Parquet files, as they are: without a config hash."""
+    with cluster() as connected:
+        view = connected.import_segments(name, files, request_id)
+    _print_outcome(view, as_json=json_output)
+    return exit_code(view)
+
+
+@tables_app.command()
+def refresh(
+    name: str,
+    *,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also those that failed before.")] = False,
+    reload_only: Annotated[
+        bool | None, typer.Option("--reload-only/--no-reload-only", help="Only those that some node is behind with.")
+    ] = None,
+    force_reload: Annotated[
+        bool | None, typer.Option("--force-reload/--no-force-reload", help="By the hash alone, without asking nodes.")
+    ] = None,
+    max_segments: Annotated[int | None, typer.Option(help="How many at most; 0: all.", min=0)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")] = False,
+    plan_file: Annotated[Path | None, typer.Option("--plan", help="Run exactly the plan in this file.")] = None,
+    request_id: RequestId = None,
+    master: Master = None,
+    conf: Conf = None,
+    jars: Jars = None,
+    detach: Detach = False,
+    json_output: Json = False,
+) -> int:
+    """Rebuild the segments that are stale, in the deep store; nodes pick them up."""
+    asked = PlanRefresh(
+        reload_only=reload_only, force_reload=force_reload, max_segments=max_segments, retry_failed=retry_failed
+    )
+    with cluster() as connected:
+        if plan_file is not None:
+            if dry_run or asked != PlanRefresh():
+                raise InvalidRequest("contradiction", "a plan says it all", found="--plan with other options")
+            plan = _read_plan(plan_file, name)
+        else:
+            plan = connected.plan_refresh(name, asked)
+        return _run(connected, plan, spark_choice(master, conf, jars), Asked(dry_run, json_output, request_id, detach))
+
+
+@tables_app.command()
+def query(
+    sql: Annotated[str, typer.Argument(help="One SELECT, or EXPLAIN of one.")],
+    *,
+    node: Annotated[str | None, typer.Option(help="Ask this node.")] = None,
+    json_output: Json = False,
+) -> None:
+    """Ask the tables: DuckDB's SQL, on a node."""
+    with cluster() as connected:
+        answered = connected.query(sql, node)
+    rows = json_rows(answered.table)
+    if json_output:
+        print_json({"columns": answered.table.column_names, "rows": rows, "reads": list(answered.reads)})
+        return
+    if answered.table.column_names == ["plan"]:
+        for (line,) in rows:
+            out().print(line, markup=False)
+        return
+    print_table(answered.table.column_names, rows)
+
+
+def _run(connected: Cluster, plan: TablePlan, spark: SparkChoice, asked: Asked) -> int:
+    if asked.dry_run:
+        _print_plan(plan, as_json=asked.as_json)
+        return 0
+    if plan.kind is TableRebuildKind.REFRESH and not plan.segments:
+        _print_nothing(plan, as_json=asked.as_json)
+        return 0
+    if asked.detach:
+        request_id = new_id() if asked.request_id is None else asked.request_id
+        view = start_driver(connected, plan, spark, request_id, resolve({}).home / "logs")
+        if asked.as_json:
+            print_json(view)
+        else:
+            out().print(f"rebuild {view['id']} runs; follow it: anew rebuild watch {view['id']}")
+        return 0
+    with TerminalObserver() as observer:
+        view = connected.run_table_plan(plan, spark, observer, asked.request_id)
+    _print_outcome(view, as_json=asked.as_json)
+    return exit_code(view)
+
+
+def _print_outcome(view: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json({**view["refresh"], **view} if view["kind"] == "refresh" else view)
+        return
+    print_table_outcome(view)
+
+
+def _print_nothing(plan: TablePlan, *, as_json: bool) -> None:
+    if as_json:
+        skipped = [{"segment": name, "reason": why} for name, why in plan.skipped.items()]
+        empty: dict[str, Any] = {"rebuild": None, "chosen": [], "refreshed": [], "stamped": [], "skipped": skipped}
+        print_json({**empty, "drift": list(plan.drift), "failed": []})
+        return
+    out().print("nothing to refresh")
+    _print_left(plan)
+
+
+def _print_plan(plan: TablePlan, *, as_json: bool) -> None:
+    if as_json:
+        print_json(plan.shown())
+        return
+    rows = [
+        ("plan", plan.id),
+        ("kind", plan.kind.value),
+        ("table", plan.table),
+        ("mode", plan.mode.value),
+        ("configuration", plan.target.config_hash),
+        ("segments", len(plan.segments)),
+        ("rows", plan.estimate.records),
+        ("bytes", plan.estimate.bytes),
+        ("seconds", plan.estimate.seconds),
+    ]
+    print_table(["", ""], [(name, str(value)) for name, value in rows])
+    for why in plan.why:
+        out().print(f"  {why}", markup=False)
+    chosen = [(s.segment, s.rows, s.bytes, "; ".join(s.reasons)) for s in plan.segments]
+    print_table(["segment", "rows", "bytes", "why"], chosen)
+    _print_left(plan)
+
+
+def _print_left(plan: TablePlan) -> None:
+    if plan.drift:
+        out().print(f"drift: {len(plan.drift)} segments are stale in the deep store while nodes serve the newest")
+    for name, why in list(plan.skipped.items())[:20]:
+        out().print(f"  {name}: {why}", markup=False)
+    if plan.left:
+        out().print(f"{plan.left} stale segments are left")
+
+
+def _print_table_view(view: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+        return
+    out().print(f"{view['name']}: {view['segments']} segments, {view['rows']} rows, {view['bytes']} bytes")
+    out().print(f"configuration {view['config_hash']}, {view['stale']} segments stale")
+    columns = [(c["name"], c["type"], c["role"], c["nullable"], c["default"]) for c in view["columns"]]
+    print_table(["column", "type", "role", "nullable", "default"], columns)
+    print_table(["setting", "value"], [(name, json.dumps(value)) for name, value in view["config"].items()])
+
+
+def _copy(replica: dict[str, Any], wanted: str) -> str:
+    if replica["state"] != "serving":
+        return str(replica["state"])
+    return "in sync" if replica["config_hash"] == wanted else "behind"
+
+
+def _bad_rows(on_bad_row: str | None, bad_rows_to: Path | None) -> str | None:
+    if on_bad_row not in (None, "skip"):
+        raise InvalidRequest("bad_option", "--on-bad-row takes one word", found=on_bad_row, expected="skip")
+    if (on_bad_row is None) != (bad_rows_to is None):
+        raise InvalidRequest(
+            "bad_option",
+            "rows that do not fit are put aside, never dropped",
+            found="one of --on-bad-row skip and --bad-rows-to FILE",
+            expected="both, or neither",
+        )
+    return None if bad_rows_to is None else str(bad_rows_to.absolute())
+
+
+def _settings(file: Path | None, given: list[str] | None) -> dict[str, Any]:
+    """What a configuration file says, with what the command line says over it."""
+    return {**({} if file is None else _document(file)), **pairs(given, "--set")}
+
+
+def _document(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise NotFound("no_file", "the file does not exist", found=str(path), expected="a JSON or TOML file")
+    text = path.read_text(encoding="utf-8")
+    try:
+        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidRequest(
+            "bad_file", f"{path} cannot be read", found=str(error), expected="JSON, or TOML"
+        ) from error
+    if not isinstance(found, dict):
+        raise InvalidRequest("bad_file", f"{path} holds no object", found=type(found).__name__, expected="an object")
+    return found
+
+
+def _read_plan(path: Path, table: str) -> TablePlan:
+    if not path.is_file():
+        raise NotFound("no_plan_file", "the plan file does not exist", found=str(path), expected="a dry run's output")
+    try:
+        plan = TablePlan.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise InvalidRequest(
+            "bad_plan", "the file holds no plan", found=str(error).splitlines()[0], expected="--dry-run --json's output"
+        ) from error
+    if plan.table != table or plan.kind is not TableRebuildKind.REFRESH:
+        raise InvalidRequest(
+            "bad_plan", "the plan is for something else", found=f"{plan.kind.value} of {plan.table}", expected=table
+        )
+    return plan

@@ -1,0 +1,137 @@
+"""The controller's routes for tables."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header
+
+from anew.api.tables import (
+    BeginTableRebuild,
+    CommitLoad,
+    CommitSegment,
+    CreateTable,
+    DropSegments,
+    FinishRebuild,
+    PlanRefresh,
+    ReadSegments,
+    ReloadTable,
+    TableSnapshot,
+    UpdateTable,
+)
+from anew.controller.context import Context
+from anew.controller.tables import changing, rebuilds, views
+from anew.controller.tables.planning import plan_refresh
+from anew.controller.tables.records import config_named, table_named
+from anew.controller.watch import Watch
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.plan import TablePlan
+from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.segment import Segment
+
+Actor = Annotated[str, Header(alias="anew-actor")]
+
+
+def add_tables(app: FastAPI, context: Context, watch: Watch) -> None:
+    """Tables themselves."""
+
+    @app.post("/v1/tables", status_code=201, tags=["tables"])
+    def create(request: CreateTable, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Make a table."""
+        table = changing.create_table(context, request, actor)
+        watch.notify()
+        return views.table_view(context, table)
+
+    @app.get("/v1/tables", tags=["tables"])
+    def list_tables() -> list[dict[str, Any]]:
+        """All tables."""
+        return [views.table_view(context, table) for table in context.catalog.tables()]
+
+    @app.get("/v1/tables/{name}", tags=["tables"])
+    def show(name: str) -> dict[str, Any]:
+        """One table: columns, settings, how much of it is stale."""
+        return views.table_view(context, table_named(context, name))
+
+    @app.patch("/v1/tables/{name}", tags=["tables"])
+    def update(name: str, request: UpdateTable, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Change columns or settings."""
+        table = changing.update_table(context, name, request, actor)
+        watch.notify()
+        return views.table_view(context, table)
+
+    @app.delete("/v1/tables/{name}", tags=["tables"])
+    def delete(name: str, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Delete a table; its files go after the grace."""
+        changing.delete_table(context, name, actor)
+        watch.notify()
+        return {"deleted": name}
+
+    @app.get("/v1/tables/{name}/segments", tags=["tables"])
+    def segments(name: str, stale: bool = False) -> list[dict[str, Any]]:  # noqa: FBT001, FBT002
+        """The segments of a table, why they are stale, and who serves them."""
+        return views.segment_views(context, table_named(context, name), stale_only=stale)
+
+    @app.post("/v1/tables/{name}/segments:delete", tags=["tables"])
+    def drop(name: str, request: DropSegments, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Take segments out of a table; their files go after the grace."""
+        table = changing.drop_segments(context, name, request, actor)
+        watch.notify()
+        return views.table_view(context, table)
+
+    @app.get("/v1/tables/{name}/snapshot", tags=["tables"])
+    def snapshot(name: str, segments: bool = False) -> TableSnapshot:  # noqa: FBT001, FBT002
+        """What planners of loads and readers need."""
+        table = table_named(context, name)
+        found = tuple(context.catalog.segments(table.uid)) if segments else ()
+        deep_store = context.fabrics[table.fabric].deep_store.root_uri
+        return TableSnapshot(table=table, segments=found, deep_store=deep_store, now_ms=context.clock())
+
+    @app.post("/v1/tables/{name}/reload", tags=["tables"])
+    def reload(name: str, request: ReloadTable, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Let nodes make their copies again with the newest configuration; the deep store stays as it is."""
+        table = changing.reload_table(context, name, request.segment, actor)
+        watch.notify()
+        return views.table_view(context, table)
+
+    @app.get("/v1/table-configs/{config_hash}", tags=["tables"])
+    def config(config_hash: str) -> SegmentConfig:
+        """The configuration of a hash, as long as anybody may ask why something is stale."""
+        return config_named(context, config_hash)
+
+    @app.post("/v1/tables/{name}/refresh:plan", tags=["tables"])
+    def plan(name: str, request: PlanRefresh) -> TablePlan:
+        """What a refresh would do now, and why."""
+        return plan_refresh(context, table_named(context, name), request)
+
+
+def add_table_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
+    """Refreshes and loads."""
+
+    @app.post("/v1/table-rebuilds", status_code=201, tags=["rebuilds"])
+    def begin(request: BeginTableRebuild, actor: Actor = "anonymous") -> TableRebuild:
+        """Begin what a plan of a table says."""
+        return rebuilds.begin(context, request, actor)
+
+    @app.post("/v1/rebuilds/{rebuild_id}/segments:read", tags=["rebuilds"])
+    def read(rebuild_id: str, request: ReadSegments) -> list[Segment]:
+        """What is there now of some segments of the rebuild's table."""
+        return rebuilds.read_segments(context, rebuild_id, request)
+
+    @app.post("/v1/rebuilds/{rebuild_id}/segments:commit", tags=["rebuilds"])
+    def commit(rebuild_id: str, request: CommitSegment) -> Done:
+        """Put a build in the place of the one that was read, or note why not."""
+        done = rebuilds.commit_segment(context, rebuild_id, request)
+        watch.notify()
+        return done
+
+    @app.post("/v1/rebuilds/{rebuild_id}/load", tags=["rebuilds"])
+    def load(rebuild_id: str, request: CommitLoad) -> dict[str, Any]:
+        """Make all segments of a load visible."""
+        loaded = rebuilds.commit_load(context, rebuild_id, request)
+        watch.notify()
+        return views.table_rebuild_view(context, loaded)
+
+    @app.post("/v1/rebuilds/{rebuild_id}/finish", tags=["rebuilds"])
+    def finish(rebuild_id: str, request: FinishRebuild) -> dict[str, Any]:
+        """End a refresh that is done with its segments."""
+        return views.table_rebuild_view(context, rebuilds.finish(context, rebuild_id, request))

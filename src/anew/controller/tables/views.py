@@ -1,0 +1,156 @@
+"""The shapes of the face that are about tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anew.api.models import NodeReport, Problem
+from anew.api.segments import SegmentReport, SegmentState
+from anew.controller.context import Context
+from anew.controller.nodes import live_reports
+from anew.controller.tables.planning import Explainer
+from anew.core.tables.rebuild import TableRebuild, refresh_view
+from anew.core.tables.segment import Segment
+from anew.core.tables.table import Table
+
+
+def table_view(context: Context, table: Table) -> dict[str, Any]:
+    """The ``table`` shape: columns, settings, how much it holds, how much of it is stale."""
+    size = context.catalog.table_size(table.uid)
+    stale = sum(1 for _ in context.catalog.stale_segments(table.uid, table.config_hash))
+    state = table.schedule_state
+    return {
+        "name": table.name,
+        "uid": table.uid,
+        "fabric": table.fabric,
+        "columns": [column.model_dump(mode="json") for column in table.columns],
+        "config": table.settings.model_dump(mode="json"),
+        "config_hash": table.config_hash,
+        "segments": size.segments,
+        "rows": size.rows,
+        "bytes": size.bytes,
+        "stale": stale,
+        "created_at": table.created_at_ms,
+        "schedule": None
+        if table.settings.refresh.schedule is None
+        else {
+            "schedule": table.settings.refresh.schedule,
+            "reasons": [] if state is None else list(state.reasons),
+            "failures": 0 if state is None else state.failures,
+            "under_way": None if state is None else state.request_id,
+        },
+    }
+
+
+def segment_views(context: Context, table: Table, *, stale_only: bool) -> list[dict[str, Any]]:
+    """The ``segments`` shape."""
+    why, reports = Explainer(context, table.config), live_reports(context, table.fabric)
+    found = _reported(table, reports)
+    return [
+        _segment_view(table, segment, why, found)
+        for segment in context.catalog.segments(table.uid)
+        if not stale_only or segment.build.config_hash != table.config_hash
+    ]
+
+
+def table_rebuild_view(context: Context, rebuild: TableRebuild) -> dict[str, Any]:
+    """The ``rebuild`` shape of a refresh or a load, with the ``refresh`` shape in it."""
+    return {
+        "id": rebuild.id,
+        "kind": rebuild.kind.value,
+        "table": rebuild.table,
+        "status": rebuild.status.value,
+        "stage": rebuild.stage.value,
+        "plan": rebuild.plan.shown(),
+        "ledger": {
+            "read": rebuild.read,
+            "filtered": rebuild.filtered,
+            "skipped": rebuild.skipped,
+            "written": rebuild.written,
+        },
+        "fingerprint": None,
+        "timings": rebuild.timings,
+        "records_per_s": rebuild.records_per_s,
+        "error": rebuild.error,
+        "epoch": rebuild.epoch,
+        "progress": rebuild.progress.model_dump(),
+        "created_at_ms": rebuild.created_at_ms,
+        "ended_at_ms": rebuild.ended_at_ms,
+        "refresh": refresh_view(rebuild, context.catalog.segments_done(rebuild.id)),
+    }
+
+
+def table_problems(context: Context, table: Table, reports: list[NodeReport]) -> list[Problem]:
+    """What is unhealthy about a table: segments that failed on nodes, or that too few nodes serve."""
+    found, problems = _reported(table, reports), []
+    for segment in context.catalog.segments(table.uid):
+        copies = found.get(segment.name, {})
+        problems += [
+            Problem(
+                what=f"{table.name}/{segment.name} on {node}: {copy.error}",
+                since_ms=None,
+                hint=f"anew table segments {table.name}",
+            )
+            for node, copy in copies.items()
+            if copy.state is SegmentState.ERROR
+        ]
+        serving = sum(copy.state is SegmentState.SERVING for copy in copies.values())
+        if serving < table.settings.replicas:
+            problems.append(
+                Problem(
+                    what=f"{table.name}/{segment.name} is served by {serving} of {table.settings.replicas} nodes",
+                    since_ms=None,
+                    hint="anew node list",
+                )
+            )
+    return problems
+
+
+def _segment_view(
+    table: Table, segment: Segment, why: Explainer, found: dict[str, dict[str, SegmentReport]]
+) -> dict[str, Any]:
+    build, stale = segment.build, segment.build.config_hash != table.config_hash
+    copies = found.get(segment.name, {})
+    return {
+        "name": segment.name,
+        "rows": build.contents.rows,
+        "bytes": build.bytes,
+        "build": build.id,
+        "path": build.path,
+        "sha256": build.sha256,
+        "config_hash": build.config_hash,
+        "wanted_hash": table.config_hash,
+        "stale": stale,
+        "reasons": list(why.reasons(build.config_hash)) if stale else [],
+        "created_at": segment.created_at_ms,
+        "pushed_at": segment.pushed_at_ms,
+        "columns": {name: stats.model_dump() for name, stats in build.contents.columns.items()},
+        "partitions": build.contents.partitions,
+        "failure": None if segment.failure is None else segment.failure.model_dump(),
+        "replicas": [_copy_view(node, copies.get(node)) for node in table.nodes_of(segment.slot)],
+    }
+
+
+def _copy_view(node: str, copy: SegmentReport | None) -> dict[str, Any]:
+    if copy is None:
+        # Never counted as fresh (case A8).
+        return {"node": node, "build": None, "config_hash": None, "state": "unknown", "error": "it does not answer"}
+    return {
+        "node": node,
+        "build": copy.build,
+        "config_hash": copy.config_hash,
+        "state": copy.state.value,
+        "error": copy.error,
+        "reload": copy.reload,
+        "rebuilt_rows": copy.rebuilt_rows,
+    }
+
+
+def _reported(table: Table, reports: list[NodeReport]) -> dict[str, dict[str, SegmentReport]]:
+    """Segment → node → what the node says of it."""
+    found: dict[str, dict[str, SegmentReport]] = {}
+    for report in reports:
+        for copy in report.segments:
+            if copy.table_uid == table.uid:
+                found.setdefault(copy.segment, {})[report.node] = copy
+    return found

@@ -1,0 +1,1 @@
+"""Tables: schema, configuration and its hash, segments and their builds, and what a refresh chooses."""

@@ -1,0 +1,105 @@
+"""The plan of a rebuild of a table: a refresh, or a load."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from anew.core.plan import Change, Estimate, PlanValue
+from anew.core.tables.choosing import Mode
+from anew.core.tables.config import SegmentConfig
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TableRebuildKind(StrEnum):
+    """What is made of a table."""
+
+    REFRESH = "refresh"
+    TABLE_LOAD = "table_load"
+
+
+class TableFence(_Value):
+    """What must still be so when the plan is run; otherwise it is refused (exit 3)."""
+
+    table_uid: str
+    config_hash: str
+
+
+class TableTarget(_Value):
+    """With what configuration segments are made: the one that was read when the plan was made (case C7)."""
+
+    config: SegmentConfig
+    config_hash: str
+    fabric: str
+
+
+class PlannedSegment(_Value):
+    """A segment that a refresh takes.
+
+    Attributes:
+        build: The build that the plan saw: whatever replaces it meanwhile wins (case C1).
+        reasons: Why it is stale, in words.
+    """
+
+    segment: str
+    build: str
+    config_hash: str | None
+    reasons: tuple[str, ...]
+    bytes: int
+    rows: int
+
+
+class TableInput(_Value):
+    """What a load reads, and how.
+
+    Attributes:
+        paths: Files, absolute.
+        format: csv, parquet, json or avro.
+        options: Reader options, as given.
+        prefix: How the names of its segments begin: a load with the same prefix makes new builds of the same segments.
+        bad_rows_to: Where rows that do not fit are put, or None: they fail the load.
+        bucket, segment_rows: How rows are dealt to segments.
+    """
+
+    paths: tuple[str, ...]
+    format: str
+    options: dict[str, str] = {}
+    prefix: str
+    bad_rows_to: str | None = None
+    bucket: str | None = None
+    segment_rows: int
+
+
+class TablePlan(PlanValue):
+    """The plan of a refresh or of a load.
+
+    Attributes:
+        changes: In what the configurations of the builds differ from the wanted one, each difference once.
+        drift: Segments that are stale in the deep store, while every node serves the wanted configuration.
+        skipped: Stale segments that it leaves, with the reason, as far as they are named.
+        left: How many stale segments it leaves.
+    """
+
+    kind: TableRebuildKind
+    table: str
+    target: TableTarget
+    mode: Mode = Mode.DEFAULT
+    changes: tuple[Change, ...] = ()
+    why: tuple[str, ...] = ()
+    estimate: Estimate
+    segments: tuple[PlannedSegment, ...] = ()
+    drift: tuple[str, ...] = ()
+    skipped: dict[str, str] = Field(default_factory=dict)
+    left: int = 0
+    source: TableInput | None = None
+    fence: TableFence
+    planned_at_ms: int
+
+    def shown(self) -> dict[str, Any]:
+        """The plan as it is printed."""
+        return self.model_dump(mode="json")

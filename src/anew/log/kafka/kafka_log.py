@@ -1,0 +1,114 @@
+"""The log on Kafka: one object per fabric and process, over the brokers of that fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from anew.log.interface import Appended, LogRead, Offsets, SetAside, TopicPartition, TopicSpec
+from anew.log.kafka.appending import Appender
+from anew.log.kafka.aside import Aside
+from anew.log.kafka.connection import Connection
+from anew.log.kafka.ranges import Ranges
+from anew.log.kafka.reading import Reader
+from anew.log.kafka.topics import Topics
+
+_NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
+
+class KafkaLog:
+    """`anew.log.interface.Log` on Kafka."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        clock: Callable[[], int],
+        properties: Mapping[str, str] = _NO_PROPERTIES,
+        skew_limit_ms: int = 60_000,
+        timeout_seconds: float = 10.0,
+    ) -> None:
+        """Keep how to reach the brokers; they are asked when something is wanted of them.
+
+        Args:
+            bootstrap: ``HOST:PORT,…`` of some brokers.
+            clock: The time in ms since the epoch; writers' times are checked by it before they are sent. What counts in
+                the end is the broker's append time, by which readers judge.
+            properties: librdkafka's settings, such as those of TLS and SASL.
+            skew_limit_ms: How far a given time may be ahead.
+            timeout_seconds: How long an operation may take. An append may take as long again to see what became of it,
+                and closing a topic as long for each of its partitions.
+        """
+        self._connection = Connection(bootstrap, properties, timeout_seconds)
+        self._topics = Topics(self._connection)
+        self._ranges = Ranges(self._connection, self._topics)
+        self._reader = Reader(self._connection, self._topics, self._ranges)
+        self._appender = Appender(self._connection, self._topics, self._ranges, clock, skew_limit_ms)
+        self._aside = Aside(self._connection, self._topics, self._ranges)
+
+    def cluster_id(self) -> str:
+        """What Kafka identifies the cluster by, whichever broker or listener is asked.
+
+        Raises:
+            Unreachable: No broker answers.
+        """
+        with self._connection.operation():
+            return self._topics.cluster_id()
+
+    def create_topic(self, spec: TopicSpec) -> TopicSpec:
+        """See `Log.create_topic`."""
+        with self._connection.operation():
+            return self._topics.create(spec)
+
+    def set_open(self, spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
+        """See `Log.set_open`."""
+        with self._connection.operation():
+            changed = self._topics.tell(spec, is_open=is_open, epoch=epoch)
+        if changed and not is_open:
+            self._appender.await_closed(spec)
+
+    def delete_topic(self, name: str, uid: str) -> None:
+        """See `Log.delete_topic`."""
+        with self._connection.operation():
+            self._topics.delete(name, uid)
+
+    def topic(self, name: str) -> TopicSpec | None:
+        """See `Log.topic`."""
+        with self._connection.operation():
+            return self._topics.spec(name)
+
+    def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        """See `Log.append`."""
+        return self._appender.append(at, records, at.key_schema_id)
+
+    def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
+        """See `Log.read`."""
+        with self._connection.operation():
+            return self._reader.read(at, offset, max_records, end)
+
+    def offsets(self, at: TopicPartition) -> Offsets:
+        """See `Log.offsets`."""
+        with self._connection.operation():
+            return self._ranges.offsets(at)
+
+    def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
+        """See `Log.offset_for_time`."""
+        with self._connection.operation():
+            return self._ranges.offset_for_time(at, appended_ms)
+
+    def truncate_below(self, at: TopicPartition, offset: int) -> None:
+        """See `Log.truncate_below`."""
+        with self._connection.operation():
+            self._ranges.truncate_below(at, offset)
+
+    def set_aside(self, at: TopicPartition, letters: Sequence[SetAside], to: TopicPartition) -> int:
+        """See `Log.set_aside`. Each copy has the record's own bytes and headers, with ours besides."""
+        return self._aside.copy(at, letters, to)
+
+    def close(self) -> None:
+        """See `Log.close`."""
+        self._reader.close()
+        self._appender.close()
+        self._connection.close()

@@ -1,0 +1,272 @@
+"""librdkafka with columns: what `kafka.c` was compiled to, bound to the library that confluent-kafka brings.
+
+confluent-kafka itself makes an object of each record and each header, which costs more than all the rest of reading
+it; and its `produce_batch` takes no headers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anew.core.errors import Failed
+from anew.log.interface import LOG_RECORDS
+
+NOT_GIVEN = int(np.iinfo(np.int64).min)
+"""Stands for a write time that the writer left out."""
+
+
+WIRE_HEADER_BYTES = 5
+"""A magic byte and a schema id before each key and value."""
+APPEND_HEADER = "anew-append"
+"""The header of an append's last record that holds the append's id."""
+
+
+class KafkaError(Exception):
+    """What librdkafka says of a call that it does not carry out, such as of settings."""
+
+
+class Sent(NamedTuple):
+    """What became of the records of one append: ``landed + lost + unknown`` is their number.
+
+    Attributes:
+        error: The code of the last error, 0 for none.
+    """
+
+    landed: int
+    lost: int
+    unknown: int
+    first_offset: int
+    last_offset: int
+    last_ms: int
+    error: int
+
+
+class Taken(NamedTuple):
+    """What a cursor gave.
+
+    Attributes:
+        records: Columns `LOG_RECORDS`.
+        next_offset: Where to go on: behind the last record, also of those that nobody may see.
+        at_end: Whether that was the end of the partition.
+        error: The code of the error that ended the reading after these records, 0 for none.
+    """
+
+    records: pa.RecordBatch
+    next_offset: int
+    at_end: bool
+    error: int
+
+
+class _Binary(ctypes.Structure):
+    _fields_ = (("ends", ctypes.c_void_p), ("data", ctypes.c_void_p))
+
+
+class _Records(ctypes.Structure):
+    _fields_ = (
+        ("count", ctypes.c_int64),
+        ("not_given", ctypes.c_int64),
+        ("written_ms", ctypes.c_void_p),
+        ("origins", _Binary),
+        ("keys", _Binary),
+        ("values", _Binary),
+        ("schema_ids", ctypes.c_void_p),
+        ("alive", ctypes.c_void_p),
+        ("append_id", ctypes.c_char_p),
+        ("append_id_size", ctypes.c_int64),
+        ("key_schema_id", ctypes.c_int32),
+    )
+
+
+class Client:
+    """A connection to brokers, to append or to read. `close` it; safe to use from several threads until then."""
+
+    def __init__(self, settings: Mapping[str, str], *, is_producer: bool) -> None:
+        """Make it; nothing is asked of brokers yet.
+
+        Raises:
+            KafkaError: librdkafka does not know a setting, or not this value of it.
+        """
+        self._native = _native()
+        flat = [part.encode() for pair in settings.items() for part in pair]
+        self._handle: int | None = self._native.kafka_client(is_producer, flat)
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: pa.RecordBatch,
+        *,
+        key_schema_id: int,
+        append_id: bytes | None,
+        timeout_ms: int,
+    ) -> Sent:
+        """Send records (columns ``anew.log.interface.APPEND_RECORDS``) and wait until it is known what became of them.
+
+        Args:
+            topic: Its name.
+            partition: Its number.
+            records: They become one batch of Kafka's where they are few enough.
+            key_schema_id: What the keys' wire headers say.
+            append_id: Goes into a header of the last record; None: these are probes, which no reader sees.
+            timeout_ms: Longer than librdkafka's ``message.timeout.ms``; what is not known by then counts as unknown.
+
+        Raises:
+            KafkaError: The topic's name cannot be one.
+        """
+        values = records.column("value")
+        alive = values.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+        written = records.column("written_ms").fill_null(pa.scalar(NOT_GIVEN, pa.int64())).to_numpy()
+        schema_ids = np.ascontiguousarray(records.column("schema_id").to_numpy())
+        given = _Records(
+            records.num_rows,
+            NOT_GIVEN,
+            np.ascontiguousarray(written).ctypes.data,
+            _binary(records.column("origin")),
+            _binary(records.column("key")),
+            _binary(values),
+            schema_ids.ctypes.data,
+            alive.ctypes.data,
+            append_id,
+            0 if append_id is None else len(append_id),
+            key_schema_id,
+        )
+        found = (ctypes.c_int64 * len(Sent._fields))()
+        self._native.kafka_append(self._handle, topic.encode(), partition, ctypes.byref(given), timeout_ms, found)
+        return Sent(*found)
+
+    def start(self, topic: str, partition: int, offset: int, key_schema_id: int) -> Cursor:
+        """Begin to read a partition at an offset. One client reads each partition at one place at a time.
+
+        Raises:
+            KafkaError: The partition is being read, or no topic can have this name.
+        """
+        handle = self._native.kafka_start(self._handle, topic.encode(), partition, offset)
+        return Cursor(self._native, handle, offset, key_schema_id)
+
+    def said(self) -> str:
+        """What librdkafka said last of brokers that do not answer or turn us away; it is forgotten by this."""
+        return str(self._native.kafka_said(self._handle), "utf-8", "replace")
+
+    def close(self) -> None:
+        """Let go of the connections, after all cursors were stopped."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._native.kafka_close(handle)
+
+
+class Cursor:
+    """Reads one partition on; `stop` it. Used by one thread at a time.
+
+    Attributes:
+        position: The offset that `take` goes on at.
+        at_end: Whether that was the partition's end when it was reached.
+    """
+
+    def __init__(self, native: Any, handle: int, offset: int, key_schema_id: int) -> None:
+        self._native, self._handle, self._key_schema_id = native, handle, key_schema_id
+        self.position = offset
+        self.at_end = False
+
+    def take(self, most: int, wait_ms: int) -> Taken:
+        """The next records, at once if there are any, else when some come, the end is found or the time is over."""
+        *columns, told = self._native.kafka_take(
+            self._handle, self.position, self._key_schema_id, NOT_GIVEN, most, wait_ms
+        )
+        position, at_end, error = np.frombuffer(told, np.int64).tolist()
+        self.at_end = bool(at_end) if position != self.position or at_end else self.at_end
+        self.position = position
+        return Taken(_records(columns), position, self.at_end, error)
+
+    def stop(self) -> None:
+        """Read no more."""
+        handle, self._handle = self._handle, 0
+        if handle:
+            self._native.kafka_stop(handle)
+
+
+def words_of(error: int) -> str:
+    """An error's name and meaning, ``MSG_SIZE_TOO_LARGE: Broker: Message size too large``."""
+    return str(_native().kafka_error_words(error), "utf-8")
+
+
+def _records(columns: list[bytes]) -> pa.RecordBatch:
+    offsets, appended, written, origin_ends, origins, key_ends, keys, *of_values, flaws = columns
+    schemas, value_ends, values, alive = of_values
+    times: npt.NDArray[np.int64] = np.frombuffer(written, np.int64)
+    arrays: list[Any] = [
+        pa.array(np.frombuffer(offsets, np.int64)),
+        pa.array(np.frombuffer(appended, np.int64)),
+        pa.array(times, mask=times == NOT_GIVEN),
+        _array(origin_ends, origins, None),
+        _array(key_ends, keys, None),
+        pa.array(np.frombuffer(schemas, np.int32)),
+        _array(value_ends, values, np.frombuffer(alive, np.bool_)),
+        pa.array(np.frombuffer(flaws, np.int8)),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=LOG_RECORDS)
+
+
+def _array(ends: bytes, content: bytes, valid: npt.NDArray[np.bool_] | None) -> pa.Array[Any]:
+    nulls = 0 if valid is None else len(valid) - int(valid.sum())
+    bits = None if valid is None or not nulls else pa.py_buffer(np.packbits(valid, bitorder="little").data)
+    return pa.Array.from_buffers(
+        pa.binary(), len(ends) // 4 - 1, [bits, pa.py_buffer(ends), pa.py_buffer(content)], nulls
+    )
+
+
+def _binary(column: pa.Array[Any]) -> _Binary:
+    """Where a column's offsets and bytes are; the column must outlive their use."""
+    _, ends, content = column.buffers()
+    if ends is None:
+        raise ValueError("a binary column has offsets")
+    return _Binary(ends.address + column.offset * 4, 0 if content is None else content.address)
+
+
+@functools.cache
+def _native() -> ctypes.PyDLL:
+    """`kafka.c`, bound to librdkafka.
+
+    Raises:
+        Failed: ``kafka_not_built``.
+    """
+    # Loads librdkafka, from wherever this installation has it.
+    from confluent_kafka import cimpl
+
+    built = Path(__file__).with_name("_kafka.so")
+    try:
+        native = ctypes.PyDLL(str(built))
+    except OSError as error:
+        raise Failed(
+            "kafka_not_built",
+            "the part of anew that is written in C was not compiled",
+            found=str(error),
+            expected=str(built),
+            hint="install the package again where a C compiler (cc) is: in a clone, make setup",
+        ) from None
+    pointer, number, text, thing = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.py_object
+    long, short = ctypes.c_int64, ctypes.c_int32
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "bind": (number, [text, thing]),
+        "client": (pointer, [number, thing]),
+        "close": (None, [pointer]),
+        "said": (thing, [pointer]),
+        "error_words": (thing, [number]),
+        "append": (number, [pointer, text, short, pointer, long, pointer]),
+        "start": (pointer, [pointer, text, short, long]),
+        "stop": (None, [pointer]),
+        "take": (thing, [pointer, long, short, long, long, number]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function: Callable[..., Any] = getattr(native, f"kafka_{name}")
+        function.restype, function.argtypes = result, arguments  # type: ignore[attr-defined]  # a foreign function
+    # The names that a library depends on are found through it.
+    native.kafka_bind(str(cimpl.__file__).encode(), KafkaError)
+    return native

@@ -1,0 +1,120 @@
+"""Begins, ends and times of partitions on Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import DeletedRecords
+
+from anew.core.errors import Failed, Refused
+from anew.log.interface import Offsets, TopicPartition
+from anew.log.kafka.connection import Connection
+from anew.log.kafka.failures import LOST, OUT_OF_RANGE
+from anew.log.kafka.topics import Topics
+from anew.log.refusals import beyond_the_end
+
+Answer = TypeVar("Answer")
+_LEADER_SECONDS = 1.0
+"""One broker is asked who leads; it may be the one that stands still."""
+_OF_A_LEADER = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._DESTROY_BROKER,
+        KafkaError._UNKNOWN_BROKER,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    }
+)
+"""What the leader that a client knows answers, or does not, when another one leads."""
+
+
+class Ranges:
+    """Which offsets partitions have; each answer is checked to be of the topic that was asked for."""
+
+    def __init__(self, connection: Connection, topics: Topics) -> None:
+        self._connection, self._topics = connection, topics
+
+    def offsets(self, at: TopicPartition) -> Offsets:
+        """See `Log.offsets`; the end is the last stable offset (rule R7)."""
+        return self._of_topic(at, lambda: self._offsets(at))
+
+    def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
+        """See `Log.offset_for_time`."""
+
+        def find(seconds: float) -> int:
+            asked = confluent_kafka.TopicPartition(at.topic, at.partition, max(0, appended_ms))
+            (found,) = self._connection.offsets.offsets_for_times([asked], seconds)
+            if found.error is not None:
+                raise KafkaException(found.error)
+            return int(found.offset)
+
+        def bounded() -> int:
+            found = self._ask(at, "see", find)
+            offsets = self._offsets(at)
+            # A negative offset says that no record is so late.
+            return offsets.end if found < 0 else max(offsets.begin, min(found, offsets.end))
+
+        return self._of_topic(at, bounded)
+
+    def truncate_below(self, at: TopicPartition, offset: int) -> None:
+        """See `Log.truncate_below`."""
+        offsets = self.offsets(at)
+        if offset > offsets.end:
+            raise beyond_the_end(at, offset, offsets.end)
+        if offset <= offsets.begin:
+            return
+
+        def delete(seconds: float) -> DeletedRecords:
+            asked = confluent_kafka.TopicPartition(at.topic, at.partition, offset)
+            futures = self._connection.admin.delete_records([asked], request_timeout=seconds, operation_timeout=seconds)
+            deleted: DeletedRecords = futures[asked].result(seconds + 1)
+            return deleted
+
+        self._ask(at, "delete records of", delete)
+
+    def _offsets(self, at: TopicPartition) -> Offsets:
+        def see(seconds: float) -> Offsets:
+            asked = confluent_kafka.TopicPartition(at.topic, at.partition)
+            found = self._connection.offsets.get_watermark_offsets(asked, seconds)
+            if found is None:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            return Offsets(*found)
+
+        return self._ask(at, "see", see)
+
+    def _of_topic(self, at: TopicPartition, answer: Callable[[], Answer]) -> Answer:
+        """An answer of the topic that was asked for: it was that one afterwards, and ids never come again."""
+        if at.partition < 0:
+            self._topics.check(at)
+        found = answer()
+        self._topics.check(at)
+        return found
+
+    def _ask(self, at: TopicPartition, what: str, act: Callable[[float], Answer]) -> Answer:
+        def act_on_it(seconds: float) -> Answer:
+            try:
+                return act(seconds)
+            except KafkaException as error:
+                told = error.args[0]
+                if told.code() in LOST:
+                    self._topics.check(at)
+                elif told.code() not in _OF_A_LEADER:
+                    raise
+                # librdkafka asks the leader that it knows, though that is dead, and calls a partition unknown that had
+                # none when it asked last; by itself it asks for another one after minutes.
+                self._connection.offsets.list_topics(at.topic, min(seconds, _LEADER_SECONDS))
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, told.str())) from error
+
+        try:
+            return self._connection.ask(f"{what} partition {at.partition} of {at.topic}", act_on_it)
+        except KafkaException as error:
+            told = error.args[0]
+            if told.code() in OUT_OF_RANGE:
+                raise Refused("offset_out_of_range", f"{at.topic} has no such offset", found=told.str()) from error
+            raise Failed("log_failed", f"Kafka refuses to {what} {at.topic}", found=told.str()) from error

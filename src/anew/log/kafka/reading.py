@@ -1,0 +1,270 @@
+"""Reading Kafka on and on: who asks for the offset behind what it got last has the next records waiting.
+
+Each partition that is read is fetched ahead by librdkafka; one connection fetches a partition at one place, so that
+readers of several places (a replica that is far behind) have connections of their own. What was fetched counts only
+once a broker has said, after that, that the topic is still the one that was asked for (rule R3): a topic that was
+deleted and made again has other records at the same offsets.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from anew.core.arrow import concat
+from anew.core.errors import InvalidRequest, Unreachable
+from anew.log.interface import LogRead, TopicPartition
+from anew.log.kafka.connection import Connection
+from anew.log.kafka.failures import LOST, OUT_OF_RANGE, refusal, unreachable
+from anew.log.kafka.native import Client, Cursor, Taken, words_of
+from anew.log.kafka.ranges import Ranges
+from anew.log.kafka.topics import Topics
+from anew.log.packing import NO_RECORDS
+from anew.log.refusals import out_of_range
+
+_MOST_CONNECTIONS = 4
+_FIRST_WAIT_MS, _WAIT_MS = 5, 100
+_FRESH_SECONDS = 0.05
+_PROOF_SECONDS = 2.0
+"""A quiet partition is asked for its end, and its topic for its id, so often: a silent broker looks quiet too."""
+_IDLE_SECONDS = 60.0
+_SETTINGS: dict[str, str | int | bool] = {
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "fetch.error.backoff.ms": 50,
+    # One fetch at a time is under way to a broker, and it waits so long at the end of what it fetches: by default half
+    # a second, in which a partition that begins to be read is not fetched.
+    "fetch.wait.max.ms": 20,
+    "queued.min.messages": 100_000,
+    # By default a whole second, once enough is waiting.
+    "fetch.queue.backoff.ms": 2,
+    "queued.max.messages.kbytes": 32_768,
+    "fetch.message.max.bytes": 4 << 20,
+    "fetch.max.bytes": 32 << 20,
+}
+
+
+@dataclass(slots=True)
+class _Place:
+    """A partition as it is fetched at one place.
+
+    Attributes:
+        offset: Where whoever reads here goes on.
+        fetched: What was taken from librdkafka and not yet given away, from ``offset`` on.
+        fetched_at: When that was, and so before which moment the topic must not have changed.
+        proved_at: When a broker last said something of the partition.
+    """
+
+    at: TopicPartition
+    connection: int
+    cursor: Cursor
+    offset: int
+    proved_at: float
+    fetched: Taken | None = None
+    fetched_at: float = 0.0
+    used_at: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Reader:
+    """Reads partitions. Safe to use from several threads."""
+
+    def __init__(self, connection: Connection, topics: Topics, ranges: Ranges) -> None:
+        self._connection, self._topics, self._ranges = connection, topics, ranges
+        self._lock = threading.Lock()
+        self._clients: list[Client] = []
+        self._places: list[_Place] = []
+        self._confirmed: dict[tuple[str, str], float] = {}
+
+    def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None) -> LogRead:
+        """See `Log.read`."""
+        if max_records < 1:
+            raise InvalidRequest("bad_max_records", "a read takes at least one record", found=max_records, expected=1)
+        deadline = self._connection.deadline()
+        while True:
+            place = self._place_of(at, offset)
+            with place.lock:
+                if place.offset != offset or place not in self._places:
+                    continue  # another thread went on from here, or let it go
+                try:
+                    read = self._read_on(place, max_records, end, deadline)
+                except BaseException:
+                    # What was taken from librdkafka may be lost with the error: nobody reads on from there.
+                    self._forget(place)
+                    raise
+                if read is not None:
+                    return read
+                self._forget(place)
+
+    def close(self) -> None:
+        """Stop reading everything."""
+        with self._lock:
+            for place in self._places:
+                place.cursor.stop()
+            self._places.clear()
+            for client in self._clients:
+                client.close()
+            self._clients.clear()
+
+    def _read_on(self, place: _Place, max_records: int, end: int | None, deadline: float) -> LogRead | None:
+        """The next records at a place; None when it must be begun anew there."""
+        # Then an end that was fetched before is none any more, also one of which is heard only now.
+        is_further = end is not None and place.offset < end
+        self._top_up(place, max_records)
+        wait_ms = _FIRST_WAIT_MS
+        while place.fetched is None:
+            if is_further:
+                place.cursor.at_end = False
+            self._fetch(place, place.cursor.take(max_records, 0 if place.cursor.at_end else wait_ms))
+            if place.fetched is not None:
+                break
+            now = time.monotonic()
+            if place.cursor.at_end and not is_further and now - place.proved_at < _PROOF_SECONDS:
+                return LogRead(NO_RECORDS, place.offset)
+            if now > deadline:
+                raise self._silent(place)
+            self._prove(place)
+            wait_ms = _WAIT_MS
+        fetched = place.fetched
+        if fetched.error and fetched.next_offset == place.offset:
+            self._judge(place, fetched.error)
+            if time.monotonic() > deadline:
+                raise self._silent(place)
+            threading.Event().wait(_WAIT_MS / 1000)
+            return None
+        self._confirm(place, max_records)
+        return self._given(place, fetched, max_records, end)
+
+    def _given(self, place: _Place, fetched: Taken, max_records: int, end: int | None) -> LogRead:
+        """What the caller gets of what was fetched; the rest waits for the next read."""
+        read = LogRead(fetched.records, fetched.next_offset)
+        if end is not None:
+            read = read.below(max(place.offset, end))
+        records = read.records.slice(0, max_records)
+        if records.num_rows < fetched.records.num_rows:
+            rest = fetched.records.slice(records.num_rows)
+            place.offset = rest.column("offset")[0].as_py() if records.num_rows == max_records else read.next_offset
+            place.fetched = fetched._replace(records=rest)
+        else:
+            place.offset = fetched.next_offset
+            place.fetched = Taken(NO_RECORDS, place.offset, fetched.at_end, fetched.error) if fetched.error else None
+        return LogRead(records, place.offset)
+
+    def _fetch(self, place: _Place, taken: Taken) -> None:
+        if taken.error or taken.next_offset > place.offset:
+            place.fetched, place.fetched_at = taken, time.monotonic()
+            place.proved_at = place.fetched_at
+
+    def _top_up(self, place: _Place, max_records: int) -> None:
+        """Add what came since to what has waited for long: who reads to the end is to come to the end of now."""
+        fetched = place.fetched
+        if fetched is None or fetched.error or time.monotonic() - place.fetched_at < _FRESH_SECONDS:
+            return
+        if fetched.records.num_rows < max_records:
+            taken = place.cursor.take(max_records - fetched.records.num_rows, 0)
+            place.fetched = taken._replace(records=concat([fetched.records, taken.records]))
+            place.fetched_at = place.proved_at = time.monotonic()
+
+    def _confirm(self, place: _Place, max_records: int) -> None:
+        """Let a broker say that what was fetched is of the topic that was asked for.
+
+        What waits of the topic's other partitions is taken before, so that it is confirmed by the same answer.
+
+        Raises:
+            Failed: ``topic_lost``.
+        """
+        topic = (place.at.topic, place.at.uid)
+        if place.fetched_at < self._confirmed.get(topic, 0.0):
+            return
+        with self._lock:
+            others = [p for p in self._places if p is not place and (p.at.topic, p.at.uid) == topic]
+        for other in others:
+            if other.fetched is None and other.lock.acquire(blocking=False):
+                try:
+                    if other.fetched is None and other in self._places:
+                        self._fetch(other, other.cursor.take(max_records, 0))
+                except BaseException:
+                    self._forget(other)
+                    raise
+                finally:
+                    other.lock.release()
+        asked_at = time.monotonic()
+        self._topics.check(place.at)
+        self._confirmed[topic] = asked_at
+
+    def _prove(self, place: _Place) -> None:
+        """Ask for the end of a partition of which nothing was heard for a while.
+
+        Raises:
+            Unreachable: The brokers do not answer.
+            Failed: ``topic_lost``, ``offset_out_of_range``.
+        """
+        offsets = self._ranges.offsets(place.at)
+        if not offsets.begin <= place.offset <= offsets.end:
+            raise out_of_range(place.at, place.offset, offsets.begin, offsets.end)
+        place.proved_at = time.monotonic()
+        place.cursor.at_end = offsets.end == place.offset
+
+    def _judge(self, place: _Place, error: int) -> None:
+        """What an error of fetching says; returns when it may pass."""
+        if error in OUT_OF_RANGE:
+            offsets = self._ranges.offsets(place.at)
+            if not offsets.begin <= place.offset <= offsets.end:
+                raise out_of_range(place.at, place.offset, offsets.begin, offsets.end)
+        if error in LOST:
+            self._topics.check(place.at)
+        refused = refusal(error, words_of(error), f"read {place.at.topic}")
+        if refused is not None:
+            raise refused
+
+    def _silent(self, place: _Place) -> Unreachable:
+        said = self._clients[place.connection].said()
+        words = f"no record at offset {place.offset} of partition {place.at.partition} of {place.at.topic}"
+        address, seconds = self._connection.bootstrap, self._connection.timeout_seconds
+        return unreachable(address, f"{words}; {said}" if said else words, seconds)
+
+    def _place_of(self, at: TopicPartition, offset: int) -> _Place:
+        """Where that offset comes next, or a place that begins there.
+
+        Raises:
+            Failed: ``topic_lost``, ``offset_out_of_range``.
+        """
+        now = time.monotonic()
+        with self._lock:
+            found = next((p for p in self._places if p.offset == offset and p.at == at), None)
+            if found is not None:
+                found.used_at = now
+                return found
+        offsets = self._ranges.offsets(at)
+        if not offsets.begin <= offset <= offsets.end:
+            raise out_of_range(at, offset, offsets.begin, offsets.end)
+        self._make_room(at, now)
+        with self._lock:
+            taken = {p.connection for p in self._places if (p.at.topic, p.at.partition) == (at.topic, at.partition)}
+            number = next(n for n in range(len(taken) + 1) if n not in taken)
+            while len(self._clients) <= number:
+                self._clients.append(Client(self._connection.settings(_SETTINGS), is_producer=False))
+            cursor = self._clients[number].start(at.topic, at.partition, offset, at.key_schema_id)
+            cursor.at_end = offset == offsets.end
+            place = _Place(at, number, cursor, offset, proved_at=now, used_at=now)
+            self._places.append(place)
+        return place
+
+    def _make_room(self, at: TopicPartition, now: float) -> None:
+        """Let go of what nobody has read for long, and of what was read longest ago where all connections are used."""
+        with self._lock:
+            leaving = [place for place in self._places if now - place.used_at > _IDLE_SECONDS]
+            same = [p for p in self._places if (p.at.topic, p.at.partition) == (at.topic, at.partition)]
+            same = sorted((place for place in same if place not in leaving), key=lambda place: place.used_at)
+            leaving += same[: max(0, len(same) - _MOST_CONNECTIONS + 1)]
+        for place in leaving:
+            with place.lock:
+                self._forget(place)
+
+    def _forget(self, place: _Place) -> None:
+        with self._lock:
+            if place in self._places:
+                self._places.remove(place)
+                place.cursor.stop()

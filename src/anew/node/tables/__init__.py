@@ -1,0 +1,1 @@
+"""Segments on a node: fetched, checked, made again where asked, and queried."""

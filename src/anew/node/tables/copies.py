@@ -1,0 +1,66 @@
+"""A node's own copies of segments on its disk.
+
+A copy lies in a directory of its build, ``segments/{table uid}/{segment}/{build}/``, under a name that says with what
+configuration it was made: no path ever holds other bytes (case E9). ``copy.json`` names the file that counts; it is
+written last, so that a copy without it is nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from anew.core.tables.segment import Contents
+
+_RECORD = "copy.json"
+_AS_IT_IS = "as-it-is"
+
+
+class Copy(BaseModel):
+    """What a node serves of a segment.
+
+    Attributes:
+        build: The build that it was fetched of.
+        file: The name of its file.
+        config_hash: With what it was made: the build's own, or that of a local rebuild (l of the cases).
+        reload: The reload that it has followed.
+        rebuilt_rows: How many rows the node wrote again for it.
+        contents: What the file holds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    build: str
+    file: str
+    bytes: int
+    config_hash: str | None
+    reload: int = 0
+    rebuilt_rows: int = 0
+    contents: Contents
+
+
+def file_name(rebuilt_with: str | None) -> str:
+    """The name of a copy's file: as it was fetched, or made again with a configuration."""
+    return f"{_AS_IT_IS if rebuilt_with is None else rebuilt_with}.parquet"
+
+
+def read_copy(directory: Path) -> Copy | None:
+    """The copy in a directory; None where there is none that is whole."""
+    try:
+        copy = Copy.model_validate_json((directory / _RECORD).read_bytes())
+        size = (directory / copy.file).stat().st_size
+    except (OSError, ValueError):
+        return None
+    return copy if size == copy.bytes else None
+
+
+def write_copy(directory: Path, copy: Copy) -> None:
+    """Let a copy count; whole or not at all."""
+    fresh = directory / f"{_RECORD}.new"
+    with fresh.open("wb") as file:
+        file.write(copy.model_dump_json().encode())
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(directory / _RECORD)

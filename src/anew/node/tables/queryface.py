@@ -1,0 +1,60 @@
+"""The HTTP face of queries, ``POST /v1/query``: the answer as an Arrow stream, or as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from pydantic import ValidationError
+
+from anew.api.gate import Gate
+from anew.api.query_wire import ARROW_TYPE, HEADER_READS, AskQuery, json_rows
+from anew.core.errors import AnewError, InvalidRequest
+from anew.node.reads import Answer, Request, error_answer
+from anew.node.tables.querying import QueryAnswer, TableQueries
+from anew.sql.sandbox import read_answer
+
+QUERY_PATH = "/v1/query"
+
+
+class QueryFace:
+    """Answers queries; each waits in a thread, so that nothing here blocks the readers."""
+
+    def __init__(self, queries: TableQueries, gate: Gate) -> None:
+        self._queries, self._gate = queries, gate
+
+    async def answer(self, request: Request) -> Answer:
+        """The answer; errors are answers too."""
+        try:
+            sql = _asked(request).sql
+            may_read = self._may_read(request)
+            found = await asyncio.get_running_loop().run_in_executor(None, self._queries.answer, sql, may_read)
+        except AnewError as error:
+            return error_answer(error, [])
+        reads = json.dumps([read.shown for read in found.reads])
+        if request.wants_json:
+            return Answer(200, [("content-type", "application/json")], _as_json(found))
+        return Answer(200, [("content-type", ARROW_TYPE), (HEADER_READS, reads)], found.stream)
+
+    def _may_read(self, request: Request) -> Callable[[str], None]:
+        if not self._gate.is_closed:
+            return lambda _table: None
+        return self._gate.grant(request.header("authorization")).check_store
+
+
+def _asked(request: Request) -> AskQuery:
+    if request.method != "POST":
+        raise InvalidRequest("bad_method", "a query is posted", found=request.method, expected="POST")
+    try:
+        return AskQuery.model_validate_json(request.body)
+    except ValidationError as error:
+        raise InvalidRequest(
+            "bad_request", "this is no query", found=str(error), expected='{"sql": "SELECT …"}'
+        ) from None
+
+
+def _as_json(found: QueryAnswer) -> bytes:
+    table = read_answer(found.stream)
+    body = {"columns": table.column_names, "rows": json_rows(table), "reads": [read.shown for read in found.reads]}
+    return json.dumps(body).encode()

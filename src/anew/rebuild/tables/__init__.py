@@ -1,0 +1,1 @@
+"""Drivers of refreshes, loads and imports of tables."""

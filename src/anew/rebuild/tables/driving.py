@@ -1,0 +1,141 @@
+"""Running a table's plan: begin → build segment by segment → finish; or, for a load, begin → build → commit all.
+
+1. ``begin`` notes the rebuild (idempotent by request id). A crash after it: the lease ends, and the record with it.
+2. Each segment is built under the rebuild's own directory, and committed by compare-and-swap against the build that was
+   read. A crash between the two: no segment names the file, which goes after the grace.
+3. ``finish`` ends the record. A crash before it: the lease ends it; what was committed stays, and the next refresh
+   finds the rest stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from anew.api.http import ControllerClient
+from anew.api.models import EndRebuild, ResumeRebuild
+from anew.api.tables import BeginTableRebuild
+from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
+from anew.core.rebuild import Stage
+from anew.core.tables.plan import TablePlan, TableRebuildKind
+from anew.core.tables.rebuild import TableRebuild
+from anew.rebuild.lease import Lease
+from anew.rebuild.observer import Observer
+from anew.rebuild.patience import patiently
+from anew.spark.session import SparkSession
+
+_TURNED_AWAY = frozenset({"rebuild_ended", "epoch_outdated"})
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class TableRun:
+    """What running a table's plan needs besides the plan; see `anew.rebuild.executor.Run`.
+
+    Attributes:
+        session: A Spark session that is made, or lent, for the run.
+    """
+
+    controller: ControllerClient
+    session: Callable[[], AbstractContextManager[SparkSession]]
+    observer: Observer
+    request_id: str
+    driver: str
+    clock: Callable[[], int]
+    patience_seconds: float
+    executor_wait_seconds: float
+
+    def patiently(self, ask: Callable[[], _Answer]) -> _Answer:
+        """What the controller answers to something that may be asked again.
+
+        Raises:
+            Unreachable, OutcomeUnknown: There was no answer for `patience_seconds`.
+        """
+        return patiently(ask, self.patience_seconds)
+
+
+Build = Callable[[SparkSession, TableRebuild, TableRun, Lease], dict[str, Any]]
+"""Builds and commits everything of a rebuild; returns its ``rebuild`` shape."""
+
+
+def run_table_plan(plan: TablePlan, run: TableRun, build: Build) -> dict[str, Any]:
+    """Run a plan to its end; returns the ``rebuild`` shape.
+
+    Raises:
+        Refused: The plan's fence does not hold any more; nothing was changed.
+        Failed: It ran and failed: ``rebuild_failed``, ``rebuild_killed``, and what a load finds in its input.
+        Unreachable, OutcomeUnknown: The controller stopped answering.
+    """
+    run.observer.planned(plan)
+    request = BeginTableRebuild(plan=plan, request_id=run.request_id, driver=run.driver)
+    rebuild = run.patiently(lambda: run.controller.begin_table_rebuild(request))
+    run.observer.began(rebuild.id, None)
+    return _ended(rebuild, run) if rebuild.ended else _drive(rebuild, run, build)
+
+
+def resume_table_rebuild(rebuild_id: str, run: TableRun, builds: dict[TableRebuildKind, Build]) -> dict[str, Any]:
+    """Take a rebuild over from a driver that is gone; what it committed stays (case C10).
+
+    Raises:
+        Refused: ``driver_alive``, ``rebuild_ended``.
+        Failed: As `run_table_plan`.
+    """
+    rebuild = run.controller.resume_table_rebuild(rebuild_id, ResumeRebuild(driver=run.driver))
+    run.observer.planned(rebuild.plan)
+    run.observer.began(rebuild.id, None)
+    return _drive(rebuild, run, builds[rebuild.kind])
+
+
+def _drive(rebuild: TableRebuild, run: TableRun, build: Build) -> dict[str, Any]:
+    with Lease(run.controller, rebuild.id, rebuild.epoch) as lease:
+        try:
+            run.observer.stage(Stage.BUILD)
+            with run.session() as spark:
+                view = build(spark, rebuild, run, lease)
+        except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, AnewError) and (lease.lost or error.code in _TURNED_AWAY):
+                # Whoever follows the rebuild is told how it ended.
+                return _ended(rebuild, run)
+            _give_up(rebuild, lease, error, run)
+            if isinstance(error, InvalidRequest | Refused | Unreachable):
+                # These promise that nothing was changed; by now a rebuild was begun, and it has failed.
+                raise Failed(
+                    error.code, error.message, found=error.found, expected=error.expected, hint=error.hint
+                ) from error
+            raise
+    run.observer.ended(view)
+    return _checked(view)
+
+
+def _give_up(rebuild: TableRebuild, lease: Lease, error: BaseException, run: TableRun) -> None:
+    if lease.lost:
+        return
+    try:
+        if isinstance(error, KeyboardInterrupt):
+            run.controller.kill_rebuild(rebuild.id)
+        else:
+            run.controller.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=str(error)[:4_000]))
+    except AnewError:
+        # The controller is away or has ended the rebuild already: the lease's end does the same.
+        return
+
+
+def _ended(rebuild: TableRebuild, run: TableRun) -> dict[str, Any]:
+    view = run.patiently(lambda: run.controller.rebuild(rebuild.id))
+    run.observer.ended(view)
+    return _checked(view)
+
+
+def _checked(view: dict[str, Any]) -> dict[str, Any]:
+    """The view, unless the rebuild ended badly as a whole."""
+    if view["status"] not in ("failed", "killed"):
+        return view
+    raise Failed(
+        f"rebuild_{view['status']}",
+        f"the {view['kind']} {view['id']} {'was killed' if view['status'] == 'killed' else 'failed'}",
+        found=view["error"],
+        expected="every segment done",
+        hint=f"what was there before goes on serving; anew rebuild show {view['id']}",
+    )

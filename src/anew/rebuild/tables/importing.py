@@ -1,0 +1,155 @@
+"""Importing existing Parquet files as segments, as they are: without a config hash, as nobody knows how they were made.
+
+The same steps as a load: begun, copied to fresh paths, committed at once. So a crash leaves files that no segment
+names, and a lease that ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anew.api.models import EndRebuild
+from anew.api.tables import BeginTableRebuild, CommitLoad, LoadedSegment, TableSnapshot
+from anew.core.errors import AnewError, Failed, InvalidRequest, NotFound, OutcomeUnknown
+from anew.core.plan import Estimate
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.plan import TableFence, TableInput, TablePlan, TableRebuildKind, TableTarget
+from anew.core.tables.rebuild import TableRebuild
+from anew.core.tables.segment import Build, Contents, check_segment_name
+from anew.deepstore.open import open_deep_store
+from anew.rebuild.lease import Lease
+from anew.rebuild.tables.driving import TableRun
+from anew.segments.layout import build_path, builds_path
+from anew.segments.tables.inspect import contents_of
+
+_BLOCK_BYTES = 4 * 1024 * 1024
+
+
+def import_files(snapshot: TableSnapshot, files: Sequence[Path], run: TableRun) -> dict[str, Any]:
+    """Make a segment of each file, named after it; a segment of that name gets a new build (cases D5, D6).
+
+    Returns:
+        The ``rebuild`` shape.
+
+    Raises:
+        NotFound: ``no_input``.
+        InvalidRequest: ``bad_name``, ``duplicate_segment``, ``not_parquet``, ``missing_column``; nothing was changed.
+        Refused: ``plan_outdated``.
+    """
+    named = _named(files)
+    found = {name: _looked_at(path, snapshot.table.config) for name, path in named.items()}
+    plan = _plan(snapshot, named, found)
+    request = BeginTableRebuild(plan=plan, request_id=run.request_id, driver=run.driver)
+    rebuild = run.patiently(lambda: run.controller.begin_table_rebuild(request))
+    if rebuild.ended:
+        return run.controller.rebuild(rebuild.id)
+    with Lease(run.controller, rebuild.id, rebuild.epoch):
+        try:
+            made = tuple(_put(snapshot, rebuild, _File(name, path, found[name]), run) for name, path in named.items())
+            commit = CommitLoad(
+                epoch=rebuild.epoch, segments=made, read=sum(contents.rows for contents in found.values())
+            )
+            return run.patiently(lambda: run.controller.commit_load(rebuild.id, commit))
+        except OutcomeUnknown:
+            raise
+        except (AnewError, OSError, KeyboardInterrupt) as error:
+            run.controller.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=str(error)))
+            raise
+
+
+def _named(files: Sequence[Path]) -> dict[str, Path]:
+    named: dict[str, Path] = {}
+    for file in files:
+        path = file.expanduser().resolve()
+        if not path.is_file():
+            raise NotFound("no_input", "the input does not exist", found=str(path), expected="a Parquet file")
+        check_segment_name(path.stem)
+        if path.stem in named:
+            raise InvalidRequest(
+                "duplicate_segment", "two files would become one segment", found=f"{named[path.stem]}, {path}"
+            )
+        named[path.stem] = path
+    if not named:
+        raise InvalidRequest("empty_input", "there is nothing to import", found="no FILE", expected="Parquet files")
+    return named
+
+
+def _looked_at(path: Path, config: SegmentConfig) -> Contents:
+    """What a file holds; what nobody could serve is refused before anything is made."""
+    try:
+        contents = contents_of(path, None)
+    except Failed as error:
+        raise InvalidRequest(
+            "not_parquet", f"{path} cannot be imported: {error.message}", found=error.found, expected="a Parquet file"
+        ) from error
+    for column in config.columns:
+        needed = not column.nullable and column.default is None and column.name not in config.derived
+        if needed and column.name not in contents.columns:
+            raise InvalidRequest(
+                "missing_column",
+                f"{path} has no column {column.name}",
+                found=", ".join(contents.columns),
+                expected=f"{column.name}, which is not nullable and has no default",
+            )
+    if not contents.columns.keys() & config.by_name.keys():
+        raise InvalidRequest(
+            "missing_column",
+            f"{path} has no column of the table",
+            found=", ".join(contents.columns),
+            expected=", ".join(config.by_name),
+        )
+    return contents
+
+
+def _plan(snapshot: TableSnapshot, named: dict[str, Path], found: dict[str, Contents]) -> TablePlan:
+    table = snapshot.table
+    source = TableInput(paths=tuple(str(path) for path in named.values()), format="import", prefix="", segment_rows=0)
+    records = sum(contents.rows for contents in found.values())
+    return TablePlan(
+        kind=TableRebuildKind.TABLE_LOAD,
+        table=table.name,
+        target=TableTarget(config=table.config, config_hash=table.config_hash, fabric=table.fabric),
+        why=(f"{len(named)} files become segments as they are, without a config hash",),
+        estimate=Estimate(records=records, bytes=sum(path.stat().st_size for path in named.values())),
+        source=source,
+        fence=TableFence(table_uid=table.uid, config_hash=table.config_hash),
+        planned_at_ms=snapshot.now_ms,
+    ).sealed()
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    path: Path
+    contents: Contents
+
+
+def _put(snapshot: TableSnapshot, rebuild: TableRebuild, file: _File, run: TableRun) -> LoadedSegment:
+    name, path = file.name, file.path
+    store = open_deep_store(snapshot.deep_store)
+    target = build_path(builds_path(rebuild.table_uid, rebuild.id, rebuild.epoch), name, "imported")
+    with path.open("rb") as content:
+        checksum = hashlib.file_digest(content, "sha256").hexdigest()
+        content.seek(0)
+        with store.write(target) as sink:
+            shutil.copyfileobj(content, sink, _BLOCK_BYTES)
+    stored = store.checksum(target)
+    if stored != checksum:
+        raise Failed("checksum_mismatch", f"{path} changed while it was copied", found=stored, expected=checksum)
+    build = Build(
+        id=f"{rebuild.id}-e{rebuild.epoch}-{name}",
+        path=target,
+        bytes=path.stat().st_size,
+        sha256=checksum,
+        config_hash=None,
+        imported_under=rebuild.plan.target.config_hash,
+        contents=file.contents,
+        rebuild=rebuild.id,
+        built_at_ms=run.clock(),
+    )
+    return LoadedSegment(segment=name, build=build)

@@ -1,0 +1,1 @@
+"""Schema registries: where the ids of schemas come from when others number them."""

@@ -1,0 +1,200 @@
+"""Making segment files: read, shape, write, read back, and account for every row and each column that stays."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from anew.core.errors import Failed
+from anew.core.tables.columns import Column as TableColumn
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.segment import Contents
+from anew.segments.tables.arrays import whole_table
+from anew.segments.tables.fingerprint import Fingerprints, fingerprints
+from anew.segments.tables.inspect import check_sound, contents_from, read_back
+from anew.segments.tables.reading import metadata_of, read_rows
+from anew.segments.tables.shape import Shaped, shaped
+from anew.segments.tables.write import write_segment
+
+_READ_ONLY = 0o444
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildJob:
+    """What a file becomes, and what is known of it.
+
+    Attributes:
+        wanted: The configuration that it gets.
+        now: The one that it was made with; None: it was imported.
+        filled: Its columns that hold nothing but the default of ``now``.
+    """
+
+    wanted: SegmentConfig
+    now: SegmentConfig | None = None
+    filled: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A file that was made and verified.
+
+    Attributes:
+        contents: What it holds, read back from it.
+        rows_read: How many rows there were.
+        rows_filtered: How many of them did not meet the row filter.
+        bytes: Its size.
+        sha256: Of its bytes, in hexadecimal.
+    """
+
+    contents: Contents
+    rows_read: int
+    rows_filtered: int
+    bytes: int
+    sha256: str
+
+
+def rebuild_file(source: Path, target: Path, job: RebuildJob) -> Rebuilt:
+    """Make a segment file anew from that of an older build.
+
+    The target is on disk and read-only when this returns; nothing is there when it fails.
+
+    Raises:
+        Failed: ``segment_unreadable``; ``bad_value``, ``bad_type``, ``null_value`` and what expressions raise: rows do
+            not fit; ``rows_changed``: a row, or a value that had to stay, is not the same in the file made;
+            ``segment_unsound``: the file made is not what was promised; ``target_exists``.
+    """
+    names = metadata_of(source).schema.to_arrow_schema().names
+    needed = [name for name in names if _is_read(name, job)]
+    # A file is read by its columns: one of them has to say how many rows there are.
+    return _made(read_rows(source, needed or names[:1]), target, job)
+
+
+def make_file(table: pa.Table, target: Path, config: SegmentConfig) -> Rebuilt:
+    """Make a segment file from rows of a load, whose columns have their types or such as can be cast to them.
+
+    The target is on disk and read-only when this returns; nothing is there when it fails.
+
+    Raises:
+        Failed: As `rebuild_file`.
+    """
+    return _made(whole_table(table), target, RebuildJob(config))
+
+
+def unchanged_columns(table: pa.Table, job: RebuildJob) -> tuple[str, ...]:
+    """The columns of the rows read whose values have to be the same in the file made, by name.
+
+    Not those whose type changes, that are filled anew or get defaults for nulls; a derived column only if neither its
+    expression nor any column that it may be computed from changes.
+    """
+    base = [column for column in job.wanted.columns if column.name not in job.wanted.derived]
+    same = [column.name for column in base if _stays(table, column, job)]
+    if any(column.name in table.column_names and column.name not in same for column in base):
+        return tuple(same)
+    derived = [column for column in job.wanted.columns if column.name in job.wanted.derived]
+    return tuple(sorted([*same, *(column.name for column in derived if _stays(table, column, job))]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What the file made has to hold: so many rows, and the fingerprints of the columns that stay."""
+
+    rows_read: int
+    rows_kept: int
+    filled: frozenset[str]
+    prints: Fingerprints
+
+
+def _made(source: pa.Table, target: Path, job: RebuildJob) -> Rebuilt:
+    rows = shaped(source, job.wanted, job.filled)
+    expected = _expected(source, rows, unchanged_columns(source, job))
+    _reserve(target)
+    try:
+        # Memory that is given back is used again for what follows: fresh memory takes time.
+        del source
+        write_segment(rows.table, job.wanted, target)
+        del rows
+        return _verified(target, job, expected)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _expected(source: pa.Table, rows: Shaped, names: Collection[str]) -> _Expected:
+    chosen = source.select(list(names))
+    stay = chosen if rows.kept is None else chosen.filter(pa.array(rows.kept))
+    kept = rows.rows_read if rows.kept is None else int(rows.kept.sum())
+    return _Expected(rows.rows_read, kept, rows.filled, fingerprints(stay, names))
+
+
+def _verified(target: Path, job: RebuildJob, expected: _Expected) -> Rebuilt:
+    read, prints = read_back(target), expected.prints
+    if read.table.num_rows != expected.rows_kept:
+        raise _changed("rows were lost or added", read.table.num_rows, expected.rows_kept)
+    found = fingerprints(read.table, [name for name in prints.columns if name in read.table.column_names])
+    for name, before in prints.columns.items():
+        if found.columns.get(name) != before:
+            raise _changed(f"values of {name} changed", found.columns.get(name), before)
+    if found.rows != prints.rows:
+        raise _changed("values changed places among rows", found.rows, prints.rows)
+    check_sound(read, job.wanted, rows=expected.rows_kept)
+    contents = contents_from(read, job.wanted, found, expected.filled)
+    size, checksum = _sealed(target)
+    return Rebuilt(contents, expected.rows_read, expected.rows_read - expected.rows_kept, size, checksum)
+
+
+def _is_read(name: str, job: RebuildJob) -> bool:
+    column = job.wanted.by_name.get(name)
+    return column is not None and (_same_expression(name, job) or name not in job.wanted.derived)
+
+
+def _stays(table: pa.Table, column: TableColumn, job: RebuildJob) -> bool:
+    if column.name not in table.column_names or not _same_default(column, job):
+        return False
+    held: Any = table.schema.field(column.name).type
+    value_type = held.value_type if isinstance(held, pa.DictionaryType) else held
+    if value_type != column.arrow_type or (not column.nullable and table.column(column.name).null_count):
+        return False
+    return column.name not in job.wanted.derived or _same_expression(column.name, job)
+
+
+def _same_expression(name: str, job: RebuildJob) -> bool:
+    return job.now is not None and job.now.derived.get(name) == job.wanted.derived.get(name)
+
+
+def _same_default(column: TableColumn, job: RebuildJob) -> bool:
+    """Whether a column that is filled again gets what it had."""
+    if column.name not in job.filled:
+        return True
+    before = None if job.now is None else job.now.by_name.get(column.name)
+    return before is not None and (before.type, before.default) == (column.type, column.default)
+
+
+def _reserve(target: Path) -> None:
+    try:
+        target.touch(exist_ok=False)
+    except FileExistsError:
+        raise Failed(
+            "target_exists",
+            "a segment file is never written over another one",
+            found=str(target),
+            expected="a fresh path",
+        ) from None
+
+
+def _sealed(path: Path) -> tuple[int, str]:
+    """The size and the SHA-256 of a file that is on disk and read-only from now on."""
+    with path.open("rb") as file:
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+        path.chmod(_READ_ONLY)
+        os.fsync(file.fileno())
+        return file.tell(), checksum
+
+
+def _changed(message: str, found: Any, expected: Any) -> Failed:
+    return Failed("rows_changed", f"the file made is refused: {message}", found=found, expected=expected)

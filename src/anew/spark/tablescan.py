@@ -1,0 +1,208 @@
+"""The files of a load as a Spark scan: rows → typed columns, dealt to segments, with an account of misfits.
+
+Two passes over the same files: the first counts rows per task and group, so that the second knows of each row in which
+segment it belongs, without a shuffle that would have to count. Both must find the same; the writers check it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from anew.codec.avro import parse_schema
+from anew.core.errors import AnewError
+from anew.core.tables.columns import Column
+from anew.core.tables.config import SegmentConfig
+from anew.core.tables.dealing import Deal, groups_of
+from anew.segments.tables.partitions import partition_numbers
+from anew.spark.failures import reason_of
+from anew.spark.pushscan import CORRUPT, FILE, EncodeTask, cast_selected
+from anew.spark.worker import begin_task, required_build
+
+_COUNTED = "counted string"
+_EXAMPLES = 20
+SEGMENT = "__segment"
+NO_KEY = '{"type": "record", "name": "NoKey", "fields": []}'
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTask:
+    """What crosses to the executors: how rows become those of the table.
+
+    Attributes:
+        encode: The columns that are read, and their types as Avro says them.
+        config: The table's configuration.
+        bucket: Into which spans of time rows are dealt.
+    """
+
+    encode: EncodeTask
+    config: SegmentConfig
+    bucket: str | None
+
+
+@dataclass(slots=True)
+class Counted:
+    """What a task of the first pass found.
+
+    Attributes:
+        groups: Group → how many rows of it fit.
+        read: How many rows there were.
+        bad: How many did not fit.
+        bad_files: Which files they are in.
+    """
+
+    task: int
+    groups: dict[str, int] = field(default_factory=dict)
+    read: int = 0
+    bad: int = 0
+    bad_files: list[str] = field(default_factory=list)
+
+
+def avro_schema(columns: tuple[Column, ...]) -> str:
+    """The columns as an Avro record: what casting of text and of typed columns goes by."""
+    fields = []
+    for column in columns:
+        kind = _avro_type(column.type)
+        fields.append({"name": column.name, "type": ["null", kind] if column.nullable else kind})
+    return json.dumps({"type": "record", "name": "Row", "fields": fields})
+
+
+def count_rows(scanned: DataFrame, task: LoadTask) -> list[Counted]:
+    """The first pass, by task.
+
+    Raises:
+        Failed: ``build_failed``.
+    """
+    rows = _collected(scanned.mapInArrow(_counting(task), _COUNTED))
+    return sorted((Counted(**json.loads(row["counted"])) for row in rows), key=lambda counted: counted.task)
+
+
+def dealt_rows(scanned: DataFrame, task: LoadTask, dealt: Deal) -> DataFrame:
+    """The second pass: the rows that fit, where they belong: in one Spark partition per segment."""
+    schema = task.config.arrow_schema.append(pa.field(SEGMENT, pa.int32()))
+    read = pa.schema([schema.field(name) for name in [*task.encode.value, SEGMENT]])
+    rows = scanned.mapInArrow(_dealing(task, dealt), from_arrow_schema(read))
+    return rows.repartitionById(len(dealt.names), F.col(SEGMENT))
+
+
+def _counting(task: LoadTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    build = required_build()
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = begin_task(build)
+        counted = Counted(context.partitionId())
+        files: set[str] = set()
+        for batch in batches:
+            rows, kept = _fitting(batch, task)
+            counted.read += batch.num_rows
+            counted.bad += batch.num_rows - rows.num_rows
+            if rows.num_rows < batch.num_rows:
+                bad = batch.column(FILE).filter(pa.array(~kept))
+                files.update(str(name) for name in bad.unique().to_pylist())
+            numbers, groups = _groups(rows, task)
+            for group, count in zip(groups, np.bincount(numbers, minlength=len(groups)).tolist(), strict=True):
+                counted.groups[group.key] = counted.groups.get(group.key, 0) + count
+        counted.bad_files = sorted(files)
+        text = json.dumps({name: getattr(counted, name) for name in Counted.__slots__})
+        yield pa.RecordBatch.from_pydict({"counted": [text]})
+
+    return run
+
+
+def _dealing(task: LoadTask, dealt: Deal) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    build = required_build()
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        index = begin_task(build).partitionId()
+        seen: dict[str, int] = {}
+        for batch in batches:
+            rows, _ = _fitting(batch, task)
+            numbers, groups = _groups(rows, task)
+            segments = np.zeros(rows.num_rows, np.int32)
+            for number, group in enumerate(groups):
+                mine = numbers == number
+                count = int(mine.sum())
+                first = dealt.first[index, group.key] + seen.get(group.key, 0)
+                seen[group.key] = seen.get(group.key, 0) + count
+                segments[mine] = dealt.base[group.key] + (first + np.arange(count)) // dealt.most
+            yield rows.append_column(SEGMENT, pa.array(segments))
+
+    return run
+
+
+def _fitting(batch: pa.RecordBatch, task: LoadTask) -> tuple[pa.RecordBatch, np.ndarray[Any, Any]]:
+    """The rows that fit, with the table's own types, and which of the batch they are."""
+    names = task.encode.value
+    keep = batch.column(CORRUPT).is_null().to_numpy(zero_copy_only=False)
+    positions = keep.nonzero()[0]
+    cast = cast_selected(parse_schema(task.encode.value_schema), batch.take(positions), names)
+    fits = np.asarray(cast.kept)
+    columns: list[Any] = []
+    within = np.ones(cast.batch.num_rows, np.bool_)
+    for name in names:
+        column, held = cast.batch.column(name), task.config.by_name[name].arrow_type
+        narrowed, good = _narrowed(column, held)
+        columns.append(narrowed)
+        within &= good
+    rows = pa.RecordBatch.from_arrays(columns, names=list(names))
+    if not within.all():
+        rows = rows.filter(pa.array(within))
+    kept = np.zeros(batch.num_rows, np.bool_)
+    kept[positions[fits][within]] = True
+    return rows, kept
+
+
+def _narrowed(column: Any, held: pa.DataType) -> tuple[Any, np.ndarray[Any, Any]]:
+    """A column that Avro's types hold in the table's own type; what does not fit there is marked."""
+    good = np.ones(len(column), np.bool_)
+    if pa.types.is_timestamp(held):
+        return column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).cast(held), good
+    if pa.types.is_int16(held):
+        values = column.fill_null(0).to_numpy(zero_copy_only=False)
+        good = (values >= np.iinfo(np.int16).min) & (values <= np.iinfo(np.int16).max)
+        return column.cast(held, safe=False), good
+    return column.cast(held), good
+
+
+def _groups(rows: pa.RecordBatch, task: LoadTask) -> Any:
+    partitioning = task.config.partition
+    placed = None if partitioning is None else partition_numbers(rows.column(partitioning.column), partitioning)
+    return groups_of(rows, task.config, task.bucket, placed)
+
+
+def _collected(frame: DataFrame) -> list[Any]:
+    try:
+        return frame.collect()
+    except AnewError:
+        raise
+    except Exception as error:
+        raise reason_of(error) from error
+
+
+def _avro_type(kind: str) -> Any:
+    if kind.startswith("decimal"):
+        precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
+        return {"type": "bytes", "logicalType": "decimal", "precision": int(precision), "scale": int(scale)}
+    return _AVRO_TYPES[kind]
+
+
+_AVRO_TYPES: dict[str, Any] = {
+    "boolean": "boolean",
+    "smallint": "int",
+    "integer": "int",
+    "bigint": "long",
+    "real": "float",
+    "double": "double",
+    "varchar": "string",
+    "blob": "bytes",
+    "date": {"type": "int", "logicalType": "date"},
+    "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
+}

@@ -1,0 +1,1 @@
+"""SQL over Arrow data and segment files: the one door to DuckDB."""

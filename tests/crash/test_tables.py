@@ -1,0 +1,195 @@
+"""SIGKILL of driver, controller or node at seeded moments of refreshes under query load."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from anew.core.errors import AnewError
+from anew.runtime.connect import connect
+from tests.cluster.commands import wait_until
+from tests.crash.crashing import Crashing
+from tests.processes import kill_family
+
+_SEED = 20261123
+_TABLES, _ROUNDS, _SEGMENTS, _ROWS = 5, 2, 6, 12_000
+_CONVERGENCE_SECONDS = 400.0
+_SORTS = (("city",), ("fare", "city"))
+_COLUMNS = [
+    {"name": "id", "type": "bigint", "nullable": False},
+    {"name": "city", "type": "varchar"},
+    {"name": "fare", "type": "double"},
+]
+_QUESTIONS = (
+    "SELECT count(*), sum(id)::BIGINT FROM {table}",
+    "SELECT city, count(*), sum(fare)::BIGINT FROM {table} GROUP BY city ORDER BY city",
+    "SELECT count(*) FROM {table} WHERE id BETWEEN 3000 AND 5999",
+    "SELECT max(id), min(fare) FROM {table} WHERE city = 'city-3'",
+)
+
+pytestmark = pytest.mark.timeout(1_500)
+
+
+@dataclass(slots=True)
+class Asking:
+    """A reader that asks the tables in turn, and knows each answer from plain DuckDB on the source file."""
+
+    home: Path
+    tables: list[str]
+    expected: list[list[tuple[Any, ...]]]
+    asked: int = 0
+    failed: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Until told to end."""
+        with connect(home=str(self.home)) as cluster:
+            while not self.ended.is_set():
+                for table in self.tables:
+                    for question, expected in zip(_QUESTIONS, self.expected, strict=True):
+                        self._ask(cluster, question.format(table=table), expected)
+
+    def _ask(self, cluster: Any, sql: str, expected: list[tuple[Any, ...]]) -> None:
+        try:
+            answered = cluster.query(sql)
+        except AnewError as error:
+            self.failed.append(f"{sql}: {error}")
+            return
+        found = [tuple(row.values()) for row in answered.table.to_pylist()]
+        self.asked += 1
+        if found != expected:
+            self.wrong.append(f"{sql} on {answered.node}: {found[:3]} for {expected[:3]}")
+
+
+def _source(folder: Path) -> Path:
+    path = folder / "source.csv"
+    lines = (f"{n},city-{n * 7 % 11},{n * 13 % 101}.0\n" for n in range(_ROWS))
+    path.write_text("id,city,fare\n" + "".join(lines))
+    return path
+
+
+def _answers(source: Path) -> list[list[tuple[Any, ...]]]:
+    with duckdb.connect() as plain:
+        plain.execute(f"CREATE TABLE source AS SELECT * FROM read_csv('{source}')")
+        return [plain.execute(question.format(table="source")).fetchall() for question in _QUESTIONS]
+
+
+@pytest.fixture(scope="module")
+def tables(crashing: Crashing, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
+    """Loaded tables whose refresh task looks every minute, and the file that they were loaded from."""
+    folder = tmp_path_factory.mktemp("tables")
+    source, schema = _source(folder), folder / "schema.json"
+    schema.write_text(json.dumps({"columns": _COLUMNS}))
+    names = [f"killed_{number}" for number in range(_TABLES)]
+    for name in names:
+        settings = [f"segment_rows={_ROWS // _SEGMENTS}", "sort=id", 'refresh={"schedule": "* * * * *"}']
+        arguments = [word for setting in settings for word in ("--set", setting)]
+        crashing.anew.here("table", "create", name, "--schema", str(schema), *arguments)
+        crashing.anew.here("table", "load", name, str(source), "--prefix", "s")
+    for name in names:
+        wait_until(lambda name=name: _converged(crashing, name), f"nodes to serve {name}")  # type: ignore[misc]  # now
+    return names, source
+
+
+@contextmanager
+def _asking(crashing: Crashing, names: list[str], source: Path) -> Iterator[Asking]:
+    asking = Asking(crashing.anew.home, names, _answers(source))
+    reader = threading.Thread(target=asking.run)
+    reader.start()
+    try:
+        yield asking
+    finally:
+        asking.ended.set()
+        reader.join()
+
+
+def test_refreshes_outlast_thirty_deaths(crashing: Crashing, tables: tuple[list[str], Path]) -> None:
+    """No query fails, none is answered wrongly, and all tables converge without a command."""
+    names, source = tables
+    dice = random.Random(_SEED)
+    deaths = 0
+    with _asking(crashing, names, source) as asking:
+        for sort in _SORTS[:_ROUNDS]:
+            deaths += _round(crashing, names, sort, dice)
+            for name in names:
+                wait_until(
+                    lambda name=name: _converged(crashing, name),  # type: ignore[misc]  # bound now
+                    f"{name} to converge",
+                    _CONVERGENCE_SECONDS,
+                )
+    assert deaths == 3 * _TABLES * _ROUNDS
+    assert (asking.failed[:3], asking.wrong[:3]) == ([], [])
+    assert asking.asked > 50
+    crashing.await_healthy()
+
+
+def _round(crashing: Crashing, names: list[str], sort: tuple[str, ...], dice: random.Random) -> int:
+    """Change every table and refresh it; a driver, the controller and a node die in each; returns how many died."""
+    deaths = 0
+    for name in names:
+        crashing.await_controller()
+        crashing.anew.here("table", "update", name, "--set", f"sort={','.join(sort)}")
+        driver = crashing.anew.start("table", "refresh", name, start_new_session=True)
+        try:
+            for victim in dice.sample(["driver", "controller", "node"], 3):
+                _await_progress(crashing, name, driver, dice.randrange(_SEGMENTS))
+                threading.Event().wait(dice.random() / 4)
+                _kill(crashing, victim, driver, dice)
+                deaths += 1
+        finally:
+            kill_family(driver.pid)
+            driver.communicate()
+    return deaths
+
+
+def _await_progress(crashing: Crashing, name: str, driver: subprocess.Popen[str], segments: int) -> None:
+    """Until a refresh of the table has done so many segments, or its driver has gone."""
+
+    def reached() -> bool:
+        try:
+            running = [r for r in crashing.controller.rebuilds(table=name, running=True) if r["kind"] == "refresh"]
+        except AnewError:
+            return driver.poll() is not None
+        return driver.poll() is not None or any(r["progress"]["done"] >= segments for r in running)
+
+    wait_until(reached, f"a refresh of {name} to have done {segments} segments")
+
+
+def _kill(crashing: Crashing, victim: str, driver: subprocess.Popen[str], dice: random.Random) -> None:
+    if victim == "driver":
+        kill_family(driver.pid)
+        driver.communicate()
+        return
+    process = "controller" if victim == "controller" else f"node-{dice.randrange(3) + 1}"
+    # One that just began to live is started again only after a pause: nothing would be learnt from that.
+    crashing.await_sound(process)
+    os.kill(crashing.pid(process), signal.SIGKILL)
+    if victim == "controller":
+        crashing.await_controller()
+
+
+def _converged(crashing: Crashing, name: str) -> bool:
+    """Whether every segment is made with the wanted configuration, and served so by each of its nodes."""
+    try:
+        found = crashing.controller.segments(name)
+    except AnewError:
+        return False
+    return len(found) == _SEGMENTS and all(
+        not segment["stale"]
+        and len(segment["replicas"]) == 2
+        and all(c["state"] == "serving" and c["build"] == segment["build"] for c in segment["replicas"])
+        for segment in found
+    )

@@ -1,0 +1,85 @@
+"""What became of records whose acknowledgement was lost is looked up in the log, and said only when it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from anew.brokers.cluster import start
+from anew.core.errors import OutcomeUnknown
+from anew.log.interface import Appended, Log, TopicSpec
+from anew.log.kafka.kafka_log import KafkaLog
+from anew.runtime.clock import now_ms
+from anew.testing.builders import some_records
+from anew.testing.log_contract import keys, partition_of
+from tests.brokers import running_brokers
+from tests.kafka.faults.losing import Losing
+
+_TIMEOUT_SECONDS = 3.0
+
+
+@pytest.fixture(scope="module")
+def way() -> Iterator[Losing]:
+    """A broker to which clients have no other way."""
+    with running_brokers() as running:
+        ports = running.cluster.record.brokers[1]
+        with Losing(ports.client) as way:
+            # Its ports are known only once it ran.
+            running.cluster.stop()
+            seen = f"CLIENT://127.0.0.1:{way.port},BROKER://127.0.0.1:{ports.broker}"
+            settings = replace(running.cluster.settings, extra={"advertised.listeners": seen})
+            running.cluster = start(running.brokers, settings)
+            yield way
+
+
+@pytest.fixture
+def log(way: Losing) -> Iterator[Log]:
+    """A log on the broker."""
+    log = _opened(way)
+    yield log
+    log.close()
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_an_append_whose_answer_was_lost_is_found(way: Losing, log: Log, before: int) -> None:
+    """The writer gets offsets and time as if it had been answered, also when this is the first that it appends."""
+    at = partition_of(log.create_topic(TopicSpec(f"answered_{before}_rt", f"uid-answered-{before}", 1)))
+    somebody = _opened(way)
+    somebody.append(at, some_records(4, "theirs"))
+    if before:
+        log.append(at, some_records(before, "before"))
+    with way.losing("answers"):
+        appended = log.append(at, some_records(5, "found"))
+    assert way.lost > 0
+    first = 4 + before
+    times: list[Any] = somebody.read(at, 0, 100, first + 5).records.column("appended_ms").to_pylist()
+    assert appended == Appended(first, first + 5, times[first + 4])
+    assert log.append(at, some_records(1, "after")).first_offset == first + 5
+    expected = [*_named("theirs", 4), *_named("before", before), *_named("found", 5), b"after-0"]
+    assert keys(somebody, at) == expected
+    somebody.close()
+
+
+def test_an_append_that_did_not_arrive_is_unknown(way: Losing, log: Log) -> None:
+    """Nobody can say that it will not come; nothing was acknowledged, and done again it is there."""
+    at = partition_of(log.create_topic(TopicSpec("unheard_rt", "uid-unheard", 1)))
+    log.append(at, some_records(2, "before"))
+    with way.losing("requests"), pytest.raises(OutcomeUnknown) as caught:
+        log.append(at, some_records(3, "lost"))
+    assert caught.value.code == "append_unknown"
+    assert way.lost > 0
+    assert keys(log, at) == _named("before", 2)
+    again = log.append(at, some_records(3, "lost"))
+    assert again.first_offset == 2
+    assert keys(log, at) == [*_named("before", 2), *_named("lost", 3)]
+
+
+def _opened(way: Losing) -> Log:
+    return KafkaLog(f"127.0.0.1:{way.port}", clock=now_ms, timeout_seconds=_TIMEOUT_SECONDS)
+
+
+def _named(name: str, count: int) -> list[bytes]:
+    return [b"%s-%d" % (name.encode(), number) for number in range(count)]
