@@ -14,6 +14,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from anew.api.connecting import headers_of, tls_error, trust_of
+from anew.api.copy_wire import BYTES_PATH, COPY_PATH, AskBytes, AskCopy, SegmentCopy
 from anew.api.node_wire import (
     AVRO_TYPE,
     HEADER_CURRENT_VERSION,
@@ -147,6 +148,38 @@ class NodeClient:
             )
         _check(answer)
         return answer.content, list(json.loads(answer.headers.get(HEADER_READS, "[]")))
+
+    def segment_copy(self, url: str, table: str, segment: str) -> SegmentCopy:
+        """Which copy of a segment the node serves.
+
+        Raises:
+            NotFound: ``not_here``.
+        """
+        with _translated(url):
+            answer = self._http.post(
+                f"{url}{COPY_PATH}", content=AskCopy(table=table, segment=segment).model_dump_json()
+            )
+        return _parsed(SegmentCopy, answer)
+
+    def segment_bytes(self, url: str, table: str, segment: str, copy: SegmentCopy) -> Iterator[bytes]:
+        """The bytes of that copy, part by part.
+
+        Raises:
+            Refused: ``other_copy``: the node serves another one by now.
+            NotFound: ``not_here``.
+        """
+        offset = 0
+        while offset < copy.bytes:
+            asked = AskBytes(
+                table=table, segment=segment, build=copy.build, config_hash=copy.config_hash, offset=offset
+            )
+            with _translated(url):
+                answer = self._http.post(f"{url}{BYTES_PATH}", content=asked.model_dump_json())
+            _check(answer)
+            if not answer.content:
+                raise _unexpected(f"{offset} of {copy.bytes} bytes of {segment}")
+            offset += len(answer.content)
+            yield answer.content
 
     # -- verifications: see `anew.api.verifying` ---------------------------------------------------------------------
 

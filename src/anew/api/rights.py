@@ -102,6 +102,8 @@ NODE_RIGHTS: dict[str, Need] = {
     "partitions": _READ,
     "verify": _OPERATE,
     "/v1/query": _READ_ANY,
+    "/v1/segments/copy": _READ_ANY,
+    "/v1/segments/bytes": _READ_ANY,
     "/metrics": _READ_ALL,
     "/healthz": OPEN,
     "/readyz": OPEN,

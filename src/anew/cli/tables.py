@@ -243,6 +243,29 @@ def refresh(
 
 
 @tables_app.command()
+def repair(
+    name: str,
+    *,
+    segment: Annotated[list[str] | None, typer.Option("--segment", help="Only this segment; may be repeated.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which files are damaged; change nothing.")] = False,
+    request_id: RequestId = None,
+    json_output: Json = False,
+) -> int:
+    """Read all files in the deep store; bring those back that were changed or removed, from copies of nodes."""
+    with cluster() as connected:
+        plan = connected.plan_repair(name, segment or ())
+        if dry_run:
+            _print_plan(plan, as_json=json_output)
+            return 0
+        if not plan.segments:
+            _print_nothing(plan, as_json=json_output)
+            return 0
+        view = connected.repair_table(plan, request_id)
+    _print_outcome(view, as_json=json_output)
+    return exit_code(view)
+
+
+@tables_app.command()
 def query(
     sql: Annotated[str, typer.Argument(help="One SELECT, or EXPLAIN of one.")],
     *,
@@ -286,7 +309,7 @@ def _run(connected: Cluster, plan: TablePlan, spark: SparkChoice, asked: Asked) 
 
 def _print_outcome(view: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print_json({**view["refresh"], **view} if view["kind"] == "refresh" else view)
+        print_json({**view["refresh"], **view} if view["kind"] != "table_load" else view)
         return
     print_table_outcome(view)
 
@@ -297,7 +320,7 @@ def _print_nothing(plan: TablePlan, *, as_json: bool) -> None:
         empty: dict[str, Any] = {"rebuild": None, "chosen": [], "refreshed": [], "stamped": [], "skipped": skipped}
         print_json({**empty, "drift": list(plan.drift), "failed": []})
         return
-    out().print("nothing to refresh")
+    out().print("nothing to refresh" if plan.kind is TableRebuildKind.REFRESH else "; ".join(plan.why))
     _print_left(plan)
 
 

@@ -33,5 +33,5 @@ def check_sum(path: str, found: str, expected: str) -> None:
             f"the file {path} is not the one that was written",
             found=found,
             expected=expected,
-            hint="the file is damaged: rebuild the version",
+            hint="the file is damaged: rebuild the version; of a table: anew table repair NAME",
         )

@@ -28,6 +28,7 @@ from anew.node.metrics import registry_of
 from anew.node.reads import Reads
 from anew.node.server import Faces, NodeApp, NodeServer
 from anew.node.tables.cache import SegmentCache
+from anew.node.tables.copyface import CopyFace
 from anew.node.tables.hosting import SegmentHost
 from anew.node.tables.queryface import QueryFace
 from anew.node.tables.querying import TableQueries
@@ -212,7 +213,9 @@ class Node:
         gate = Gate(security.tokens, settings.clock)
         self._queries = _queries(settings, self.segments)
         query = QueryFace(self._queries, gate)
-        faces = Faces(self.reads, verify, query, registry, lambda: self.engine.revision >= 0)
+        faces = Faces(
+            self.reads, verify, query, CopyFace(self.segments, gate), registry, lambda: self.engine.revision >= 0
+        )
         app = NodeApp(faces, gate)
         self._server = NodeServer(app, settings.address, settings.port, security)
         self._liaison = Liaison(controller, self.engine, settings, self.segments)

@@ -15,6 +15,7 @@ import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from anew.api.copy_wire import BYTES_PATH, COPY_PATH
 from anew.api.gate import Gate
 from anew.api.rights import NODE_RIGHTS
 from anew.api.security import OPEN_SERVER, ServerSecurity
@@ -22,6 +23,7 @@ from anew.core.errors import Failed, NotFound
 from anew.node.http1 import App, Connection
 from anew.node.metrics import exposition
 from anew.node.reads import Answer, Reads, Request, error_answer
+from anew.node.tables.copyface import CopyFace
 from anew.node.tables.queryface import QUERY_PATH, QueryFace
 from anew.node.verifyhttp import VerifyFace, is_verification
 
@@ -38,11 +40,12 @@ _log = structlog.get_logger("anew.node.http")
 
 @dataclass(frozen=True, slots=True)
 class Faces:
-    """What a node answers with: reads, verifications, queries, metrics, and whether it is ready."""
+    """What a node answers with: reads, verifications, queries, copies of segments, metrics, and whether it is ready."""
 
     reads: Reads
     verify: VerifyFace
     query: QueryFace
+    copies: CopyFace
     registry: CollectorRegistry
     ready: Callable[[], bool]
 
@@ -51,7 +54,7 @@ class NodeApp:
     """Reads, verifications, health and metrics, for those whom the gate lets in."""
 
     def __init__(self, faces: Faces, gate: Gate) -> None:
-        self._reads, self._verify, self._query = faces.reads, faces.verify, faces.query
+        self._reads, self._verify, self._query, self._copies = faces.reads, faces.verify, faces.query, faces.copies
         self._registry, self._ready = faces.registry, faces.ready
         self._gate = gate
 
@@ -78,6 +81,8 @@ class NodeApp:
         path = request.path
         if path == QUERY_PATH:
             return self._query.answer(request)
+        if path in (COPY_PATH, BYTES_PATH):
+            return self._copies.answer(request)
         if not path.startswith(_STORES):
             return self._other(path)
         return self._verify.answer(request) if is_verification(path) else self._reads.answer(request)

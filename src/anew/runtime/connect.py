@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -231,6 +231,28 @@ class Cluster:
 
         run = self._run_table_with(SparkChoice(), None, request_id, needs_spark=False)
         return import_files(self.controller.table_snapshot(table), files, run)
+
+    def plan_repair(self, table: str, segments: Collection[str] = ()) -> TablePlan:
+        """Read the files of a table's segments, all or those named, and plan to bring back what is not as it should be.
+
+        Raises:
+            NotFound: ``unknown_table``, ``unknown_segment``.
+        """
+        from anew.rebuild.tables.repairing import plan_repair
+
+        return plan_repair(self.controller.table_snapshot(table, segments=True), segments)
+
+    def repair_table(self, plan: TablePlan, request_id: str | None = None) -> dict[str, Any]:
+        """Bring back the files that a plan of `plan_repair` names; returns the ``rebuild`` shape.
+
+        Raises:
+            Refused: ``plan_outdated``; nothing was changed.
+            Failed: ``rebuild_failed``: no node has a copy of any of them.
+        """
+        from anew.rebuild.tables.repairing import repair
+
+        run = self._run_table_with(SparkChoice(), None, request_id, needs_spark=False)
+        return repair(self.controller.table_snapshot(plan.table, segments=True), plan, self._nodes, run)
 
     def _run_table_with(
         self, spark: SparkChoice, observer: Observer | None, request_id: str | None, *, needs_spark: bool = True

@@ -92,11 +92,15 @@ class Trips:
         return self.anew.here(*arguments)
 
     def load(self, found: list[dict[str, Any]], prefix: str = "trips") -> Any:
-        """Load rows of a CSV file."""
-        path = write_csv(self.folder / "in.csv", found)
-        view = self.anew.here("table", "load", self.name, str(path), "--prefix", prefix)
+        """Load rows of a CSV file, and wait for nodes to serve them."""
+        view = self.load_unserved(found, prefix)
         self.await_served()
         return view
+
+    def load_unserved(self, found: list[dict[str, Any]], prefix: str = "trips") -> Any:
+        """Load rows of a CSV file."""
+        path = write_csv(self.folder / "in.csv", found)
+        return self.anew.here("table", "load", self.name, str(path), "--prefix", prefix)
 
     def import_rows(self, segment: str, found: list[dict[str, Any]], **options: Any) -> Any:
         """Import a Parquet file."""

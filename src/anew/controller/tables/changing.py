@@ -11,7 +11,7 @@ from anew.catalog.change import Change, DropSegment, Put, PutConfig, PutReclaim,
 from anew.controller.context import Context, request_id_reused
 from anew.controller.tables.records import change_table, table_named
 from anew.core.confighash import value_hash
-from anew.core.errors import InvalidRequest, NotFound, Refused
+from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
 from anew.core.suggest import did_you_mean
 from anew.core.tables.columns import Column, parse_columns
 from anew.core.tables.config import SegmentConfig, segment_config
@@ -19,6 +19,7 @@ from anew.core.tables.segment import Segment
 from anew.core.tables.settings import TableSettings, parse_table_settings
 from anew.core.tables.table import Table, asked_to_reload, changed, check_table_name
 from anew.segments.layout import table_path
+from anew.segments.tables.casts import cast_column
 from anew.sql.expressions import check_expressions, conjuncts
 
 
@@ -72,13 +73,13 @@ def update_table(context: Context, name: str, request: UpdateTable, actor: str) 
     columns = None if request.columns is None else parse_columns(request.columns)
     settings = parse_table_settings(request.settings)
     table = table_named(context, name)
-    holds_rows = context.catalog.table_size(table.uid).segments > 0
     check_expressions(changed(table, columns, settings).config)
 
     def change(present: Table) -> tuple[Table, tuple[Put, ...]]:
         after = changed(present, columns, settings)
-        if holds_rows:
-            check_compatible(present.config, after.config)
+        if after.config_hash != present.config_hash:
+            for config in _configs_of_rows(context, present):
+                check_compatible(config, after.config)
         return after, (PutConfig(after.config),) if after.config_hash != present.config_hash else ()
 
     said = sorted(request.settings)
@@ -86,13 +87,13 @@ def update_table(context: Context, name: str, request: UpdateTable, actor: str) 
     return change_table(context, table.uid, operation, change)
 
 
-def check_compatible(now: SegmentConfig, wanted: SegmentConfig) -> None:
-    """Raise for a change that segments which are there cannot follow.
+def check_compatible(made: SegmentConfig, wanted: SegmentConfig) -> None:
+    """Raise for a change that segments made with a configuration cannot follow.
 
     Raises:
         InvalidRequest: ``incompatible_change``.
     """
-    lost = conjuncts(now.row_filter) - conjuncts(wanted.row_filter)
+    lost = conjuncts(made.row_filter) - conjuncts(wanted.row_filter)
     if lost:
         raise _incompatible(
             "rows that the row filter took out of segments cannot come back",
@@ -100,7 +101,7 @@ def check_compatible(now: SegmentConfig, wanted: SegmentConfig) -> None:
             f"a filter that still has: {' AND '.join(sorted(lost))}",
             "make a new table and load its rows again",
         )
-    before = now.by_name
+    before = made.by_name
     for column in wanted.columns:
         if column.name in before:
             _check_convertible(before[column.name], column)
@@ -210,12 +211,26 @@ def _made_before(context: Context, request_id: str | None, body_hash: str) -> Ta
     return context.catalog.table_by_uid(known.result)
 
 
+def _configs_of_rows(context: Context, table: Table) -> list[SegmentConfig]:
+    """With what configurations the rows of a table were made, or are being made: each is to follow a change.
+
+    Nothing was made where no segment is and no rebuild runs. Segments without a hash follow if they can.
+    """
+    running = context.catalog.table_rebuilds(table_uid=table.uid, running_only=True)
+    if not running and context.catalog.table_size(table.uid).segments == 0:
+        return []
+    stale = {segment.config_hash for segment in context.catalog.stale_segments(table.uid, table.config_hash)}
+    known = (context.catalog.table_config(each) for each in sorted(each for each in stale if each is not None))
+    return [table.config, *(rebuild.plan.target.config for rebuild in running), *(each for each in known if each)]
+
+
 def _check_convertible(now: Column, wanted: Column) -> None:
     if now.type == wanted.type:
         return
     try:
-        pa.array([], now.arrow_type).cast(wanted.arrow_type)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        # What a refresh does to the values: a null becomes one of every type that any value can become.
+        cast_column(pa.nulls(1, now.arrow_type), wanted)
+    except Failed:
         raise _incompatible(
             f"no value of {now.name} can become {wanted.type}", now.type, "a type that it can be converted to", None
         ) from None

@@ -7,10 +7,9 @@ the record with it, and what lies in the rebuild's own directory without a segme
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from anew.api.models import EndRebuild, Heartbeat, HeartbeatAnswer, ResumeRebuild
-from anew.api.tables import BeginTableRebuild, CommitLoad, CommitSegment, FinishRebuild, LoadedSegment, ReadSegments
+from anew.api.tables import BeginTableRebuild, CommitLoad, CommitSegment, FinishRebuild, ReadSegments
 from anew.catalog.change import (
     Change,
     Put,
@@ -18,26 +17,30 @@ from anew.catalog.change import (
     PutDone,
     PutReclaim,
     PutRequest,
-    PutSegment,
     PutTable,
     PutTableRebuild,
     Reclaim,
 )
 from anew.controller.context import Context
 from anew.controller.rebuilds import check_driven
-from anew.controller.tables.changing import file_to_reclaim
+from anew.controller.tables.judging import Held, judged, pushed
 from anew.controller.tables.planning import segments_in_work
-from anew.controller.tables.records import change_rebuild, check_driver, table_named, table_rebuild_of, tried
+from anew.controller.tables.records import (
+    change_rebuild,
+    check_driver,
+    check_epoch,
+    table_named,
+    table_rebuild_of,
+    tried,
+)
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
 from anew.core.rebuild import DRIVEN_STAGES, Progress, RebuildStatus, Stage, advance, end
 from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.core.tables.rebuild import Done, SegmentOutcome, TableRebuild, ending
-from anew.core.tables.segment import Build, Failure, Segment, same_content
+from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table, next_slots
 from anew.segments.layout import builds_path
 
-_DELETED = "the segment was deleted meanwhile"
-_SUPERSEDED = "another build took its place meanwhile"
 _MOST_NAMED = 5
 
 
@@ -151,11 +154,12 @@ def commit_segment(context: Context, rebuild_id: str, request: CommitSegment) ->
             outcome = known
             return None
         check_driver(present, request.epoch)
-        segment = context.catalog.segment(present.table_uid, request.done.segment)
+        # The table first: whoever drops the segment, or makes another of its name, changes the table's revision.
         table = context.catalog.table_by_uid(present.table_uid)
-        judged = _judged(context, present, _Held(table, segment), request)
-        outcome = judged.done
-        return _with_done(present, outcome), (*judged.puts, PutDone(present.id, outcome))
+        segment = context.catalog.segment(present.table_uid, request.done.segment)
+        found = judged(context, present, Held(table, segment), request)
+        outcome = found.done
+        return _with_done(present, outcome), (*found.puts, PutDone(present.id, outcome))
 
     detail = {"rebuild": rebuild_id, "segment": request.done.segment, "outcome": request.done.outcome.value}
     operation = context.operation("refresh segment", rebuild.table, "driver", **detail)
@@ -258,7 +262,9 @@ def fail(context: Context, rebuild: TableRebuild, request: EndRebuild) -> TableR
     """
     epoch = rebuild.epoch if request.epoch is None else request.epoch
     why = "the driver gave up" if request.error is None else request.error
-    return end_badly(context, rebuild, RebuildStatus.FAILED, why, "driver", lambda newest: newest.epoch == epoch)
+    ended = end_badly(context, rebuild, RebuildStatus.FAILED, why, "driver", lambda newest: newest.epoch == epoch)
+    check_epoch(ended, epoch)
+    return ended
 
 
 def kill(context: Context, rebuild: TableRebuild, actor: str) -> TableRebuild:
@@ -334,68 +340,6 @@ def attempt_left(context: Context, rebuild: TableRebuild) -> tuple[PutReclaim, .
     return (PutReclaim(Reclaim(f"{path}@{fabric}", "attempt", fabric, target, context.reclaim_due_ms(), why)),)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What the catalog holds when a driver says what became of a segment."""
-
-    table: Table | None
-    segment: Segment | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    done: Done
-    puts: tuple[Put, ...] = ()
-
-
-def _judged(context: Context, rebuild: TableRebuild, held: _Held, request: CommitSegment) -> _Judged:
-    """What is to be committed: compare-and-swap against the build that was read (cases C1, C2, D1, D4)."""
-    segment, done, build = held.segment, request.done, request.build
-    target = rebuild.plan.target
-    if segment is None or held.table is None or held.table.deleted_at_ms is not None:
-        return _Judged(_skipped(done, _DELETED))
-    if segment.build.id != request.read:
-        return _Judged(_skipped(done, _SUPERSEDED))
-    if done.outcome is SegmentOutcome.SKIPPED or (done.outcome is SegmentOutcome.FAILED and request.try_again):
-        return _Judged(done)
-    if done.outcome is SegmentOutcome.FAILED:
-        failure = Failure(config_hash=target.config_hash, error=done.why or "", at_ms=context.clock())
-        after = segment.model_copy(update={"failure": failure})
-        return _Judged(done, (PutSegment(after, segment.revision),))
-    if build is None or build.config_hash != target.config_hash:
-        raise InvalidRequest(
-            "bad_build", "the build is not one of the plan's configuration", found=build, expected=target.config_hash
-        )
-    _check_rows(segment.build, build, done)
-    after = segment.model_copy(update={"build": build, "failure": None})
-    puts: tuple[Put, ...] = (PutSegment(after, segment.revision), PutConfig(target.config))
-    if build.path != segment.build.path:
-        puts = (*puts, _replaced(context, held.table, segment))
-    return _Judged(done, puts)
-
-
-def _check_rows(before: Build, after: Build, done: Done) -> None:
-    """Rows read = rows written + rows filtered (case C8)."""
-    if before.contents.rows != after.contents.rows + done.filtered:
-        raise Failed(
-            "ledger_imbalance",
-            f"the build of {done.segment} does not hold what was read",
-            found=f"{after.contents.rows} rows written, {done.filtered} filtered",
-            expected=f"{before.contents.rows} rows",
-        )
-
-
-def _replaced(context: Context, table: Table, segment: Segment) -> PutReclaim:
-    note = file_to_reclaim(context, table, segment.build.path, f"{segment.name} has another build").reclaim
-    kept_ms = context.clock() + table.settings.backup_retention_seconds * 1000
-    due_ms = max(note.not_before_ms, kept_ms)
-    return PutReclaim(Reclaim(note.id, note.kind, note.fabric, note.target, due_ms, note.reason))
-
-
-def _skipped(done: Done, why: str) -> Done:
-    return Done(segment=done.segment, outcome=SegmentOutcome.SKIPPED, why=why)
-
-
 def _with_done(rebuild: TableRebuild, done: Done) -> TableRebuild:
     progress = rebuild.progress
     counted = {
@@ -421,28 +365,6 @@ def _loaded(
     return table, tuple(puts)
 
 
-def pushed(
-    context: Context, table: Table, present: Segment | None, loaded: LoadedSegment, slot: int
-) -> tuple[SegmentOutcome, list[Put]]:
-    """A build that a user brought: a new segment, a new build of one that is there (D5), or the same content (D6)."""
-    now_ms, build = context.clock(), loaded.build
-    if present is None:
-        segment = Segment(
-            table_uid=table.uid,
-            name=loaded.segment,
-            slot=slot,
-            created_at_ms=now_ms,
-            pushed_at_ms=now_ms,
-            build=build,
-        )
-        return SegmentOutcome.LOADED, [PutSegment(segment, None)]
-    if same_content(present.build, build):
-        noted = present.model_copy(update={"pushed_at_ms": now_ms})
-        return SegmentOutcome.SAME, [PutSegment(noted, present.revision)]
-    after = present.model_copy(update={"build": build, "pushed_at_ms": now_ms, "failure": None})
-    return SegmentOutcome.LOADED, [PutSegment(after, present.revision), _replaced(context, table, present)]
-
-
 def _check_quota(context: Context, table: Table, request: CommitLoad) -> None:
     quota_bytes = table.settings.quota_bytes
     if not quota_bytes:
@@ -465,7 +387,7 @@ def _check_fence(context: Context, table: Table, plan: TablePlan) -> None:
     found = [] if table.uid == fence.table_uid else [f"another table of the name {table.name}"]
     if table.config_hash != fence.config_hash:
         found.append(f"configuration {table.config_hash}")
-    if plan.kind is TableRebuildKind.REFRESH:
+    if plan.kind is not TableRebuildKind.TABLE_LOAD:
         taken = segments_in_work(context, table.uid)
         found += [f"{p.segment} is in {taken[p.segment]}" for p in plan.segments if p.segment in taken][:_MOST_NAMED]
     if found:

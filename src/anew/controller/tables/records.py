@@ -127,6 +127,15 @@ def check_driver(rebuild: TableRebuild, epoch: int) -> None:
             expected="a rebuild that runs",
             hint=f"anew rebuild show {rebuild.id}",
         )
+    check_epoch(rebuild, epoch)
+
+
+def check_epoch(rebuild: TableRebuild, epoch: int) -> None:
+    """Raise unless no other driver took over.
+
+    Raises:
+        Refused: ``epoch_outdated``.
+    """
     if rebuild.epoch != epoch:
         raise Refused(
             "epoch_outdated",

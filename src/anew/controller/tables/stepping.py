@@ -58,7 +58,8 @@ def _step_schedule(context: Context, table: Table) -> None:
             _put(context, table, decision.state, "schedule considered")
         return
     if not plan_refresh(context, table, PlanRefresh()).segments:
-        _put(context, table, decision.state.model_copy(update={"considered_ms": now_ms}), "nothing is stale")
+        considered = {"considered_ms": now_ms, "reasons": ("no segment is to be refreshed",)}
+        _put(context, table, decision.state.model_copy(update=considered), "nothing to refresh")
         return
     request_id = request_id_of(table.uid, decision.due_ms, decision.state.failures)
     if _put(context, table, started(decision.state, request_id, now_ms), "scheduled refresh"):

@@ -1,4 +1,4 @@
-"""The plan of a rebuild of a table: a refresh, or a load."""
+"""The plan of a rebuild of a table: a refresh, a load, or a repair."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ class _Value(BaseModel):
 
 
 class TableRebuildKind(StrEnum):
-    """What is made of a table."""
+    """What is made of a table.
+
+    ``table_repair``: files of the deep store that were changed or removed come back from the copies of nodes.
+    """
 
     REFRESH = "refresh"
     TABLE_LOAD = "table_load"
+    TABLE_REPAIR = "table_repair"
 
 
 class TableFence(_Value):
@@ -39,11 +43,11 @@ class TableTarget(_Value):
 
 
 class PlannedSegment(_Value):
-    """A segment that a refresh takes.
+    """A segment that a refresh or a repair takes.
 
     Attributes:
         build: The build that the plan saw: whatever replaces it meanwhile wins (case C1).
-        reasons: Why it is stale, in words.
+        reasons: Why it is stale, or what is wrong with its file, in words.
     """
 
     segment: str
@@ -76,7 +80,7 @@ class TableInput(_Value):
 
 
 class TablePlan(PlanValue):
-    """The plan of a refresh or of a load.
+    """The plan of a refresh, a load or a repair.
 
     Attributes:
         changes: In what the configurations of the builds differ from the wanted one, each difference once.

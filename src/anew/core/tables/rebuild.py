@@ -16,13 +16,14 @@ class SegmentOutcome(StrEnum):
     """What became of a segment.
 
     ``stamped``: its bytes satisfied the wanted configuration already; only the record changed (case A4). ``same``: a
-    load brought what was there already (case D6).
+    load brought what was there already (case D6). ``repaired``: its file lies in the deep store again.
     """
 
     REFRESHED = "refreshed"
     STAMPED = "stamped"
     LOADED = "loaded"
     SAME = "same"
+    REPAIRED = "repaired"
     SKIPPED = "skipped"
     FAILED = "failed"
 
@@ -70,11 +71,12 @@ def refresh_view(rebuild: TableRebuild, done: Sequence[Done]) -> dict[str, Any]:
     def of(*outcomes: SegmentOutcome) -> list[Done]:
         return [one for one in done if one.outcome in outcomes]
 
+    made = of(SegmentOutcome.REFRESHED, SegmentOutcome.LOADED, SegmentOutcome.REPAIRED)
     left = [{"segment": name, "reason": why} for name, why in rebuild.plan.skipped.items()]
     return {
         "rebuild": rebuild.id,
         "chosen": [planned.segment for planned in rebuild.plan.segments],
-        "refreshed": [one.segment for one in of(SegmentOutcome.REFRESHED, SegmentOutcome.LOADED)],
+        "refreshed": [one.segment for one in made],
         "stamped": [one.segment for one in of(SegmentOutcome.STAMPED, SegmentOutcome.SAME)],
         "skipped": [*({"segment": one.segment, "reason": one.why} for one in of(SegmentOutcome.SKIPPED)), *left],
         "drift": list(rebuild.plan.drift),

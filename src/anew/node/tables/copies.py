@@ -1,7 +1,8 @@
 """A node's own copies of segments on its disk.
 
 A copy lies in a directory of its build, ``segments/{table uid}/{segment}/{build}/``, under a name that says with what
-configuration it was made: no path ever holds other bytes (case E9). ``copy.json`` names the file that counts; it is
+configuration it was made, and how many were there before it: no path ever holds other bytes, nor is the file that is
+served that of an earlier copy which somebody still reads (case E9). ``copy.json`` names the file that counts; it is
 written last, so that a copy without it is nothing.
 """
 
@@ -24,6 +25,8 @@ class Copy(BaseModel):
     Attributes:
         build: The build that it was fetched of.
         file: The name of its file.
+        number: How many files of the build the node had before it.
+        original: Whether the file has the bytes of the build; the node made any other.
         config_hash: With what it was made: the build's own, or that of a local rebuild (l of the cases).
         reload: The reload that it has followed.
         rebuilt_rows: How many rows the node wrote again for it.
@@ -35,15 +38,23 @@ class Copy(BaseModel):
     build: str
     file: str
     bytes: int
+    number: int
+    original: bool
     config_hash: str | None
     reload: int = 0
     rebuilt_rows: int = 0
     contents: Contents
 
 
-def file_name(rebuilt_with: str | None) -> str:
-    """The name of a copy's file: as it was fetched, or made again with a configuration."""
-    return f"{_AS_IT_IS if rebuilt_with is None else rebuilt_with}.parquet"
+def file_name(number: int, rebuilt_with: str | None) -> str:
+    """The name of the file that comes after so many: as it was fetched, or made again with a configuration."""
+    return f"{number}-{_AS_IT_IS if rebuilt_with is None else rebuilt_with}.parquet"
+
+
+def files_of(directory: Path) -> set[Path]:
+    """The files that have to stay for the copy in a directory; none where no copy is whole."""
+    copy = read_copy(directory)
+    return set() if copy is None else {directory / _RECORD, directory / copy.file}
 
 
 def read_copy(directory: Path) -> Copy | None:

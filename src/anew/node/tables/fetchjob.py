@@ -38,6 +38,10 @@ class SegmentJob:
     def run(self) -> Copy:
         """Fetch and check the file, unless it is there; make it again, where asked.
 
+        A copy is always made from the build's own bytes, which are fetched again where they are not there: what is
+        served depends on the build and on the configuration, not on the configurations in between, which may have had
+        fewer columns.
+
         Raises:
             Failed: ``checksum_mismatch``, ``file_missing``; what `rebuild_file` raises.
             Unreachable: The deep store does not answer.
@@ -46,15 +50,22 @@ class SegmentJob:
         directory.mkdir(parents=True, exist_ok=True)
         copy = read_copy(directory)
         if copy is None:
-            copy = self._fetched(directory)
+            copy = self._fetched(directory, 0)
+            # It counts from here on: what fails below is tried again without another download.
+            write_copy(directory, copy)
+        rebuilt_rows = copy.rebuilt_rows
         if self.wanted is not None and self.wanted.hash != copy.config_hash:
-            copy = self._made_again(directory, copy, self.wanted)
-        copy = copy.model_copy(update={"reload": self.reload})
+            if not copy.original:
+                copy = self._fetched(directory, copy.number + 1)
+            if self.wanted.hash != copy.config_hash:
+                copy = self._made_again(directory, copy, self.wanted)
+                rebuilt_rows += copy.rebuilt_rows
+        copy = copy.model_copy(update={"reload": self.reload, "rebuilt_rows": rebuilt_rows})
         write_copy(directory, copy)
         return copy
 
-    def _fetched(self, directory: Path) -> Copy:
-        file = directory / file_name(None)
+    def _fetched(self, directory: Path, number: int) -> Copy:
+        file = directory / file_name(number, None)
         file.unlink(missing_ok=True)
         open_deep_store(self.deep_store).download(self.build.path, file, self.build.sha256)
         file.chmod(0o444)
@@ -62,20 +73,24 @@ class SegmentJob:
             build=self.build.id,
             file=file.name,
             bytes=self.build.bytes,
+            number=number,
+            original=True,
             config_hash=self.build.served_hash,
             contents=self.build.contents,
         )
 
-    def _made_again(self, directory: Path, copy: Copy, wanted: SegmentConfig) -> Copy:
-        target = directory / file_name(wanted.hash)
+    def _made_again(self, directory: Path, original: Copy, wanted: SegmentConfig) -> Copy:
+        number = original.number + 1
+        target = directory / file_name(number, wanted.hash)
         target.unlink(missing_ok=True)
-        rebuilt = rebuild_file(directory / copy.file, target, RebuildJob(wanted, filled=copy.contents.filled))
-        return copy.model_copy(
-            update={
-                "file": target.name,
-                "bytes": rebuilt.bytes,
-                "config_hash": wanted.hash,
-                "contents": rebuilt.contents,
-                "rebuilt_rows": copy.rebuilt_rows + rebuilt.rows_read,
-            }
+        rebuilt = rebuild_file(directory / original.file, target, RebuildJob(wanted, filled=original.contents.filled))
+        return Copy(
+            build=original.build,
+            file=target.name,
+            bytes=rebuilt.bytes,
+            number=number,
+            original=False,
+            config_hash=wanted.hash,
+            rebuilt_rows=rebuilt.rows_read,
+            contents=rebuilt.contents,
         )

@@ -2,7 +2,10 @@
 
 One thread decides; files are fetched and made in the loader's process. What a crash leaves behind: a copy counts only
 once its record is written, so that half a file is fetched again; a copy of an older build is served until the wanted
-one is there; what is neither served nor wanted is swept.
+one is there; what is neither served nor wanted is swept when the process begins.
+
+Files go by one rule (`SegmentHost._tidy`): whatever is neither served, nor read, nor the beginning of what is wanted;
+and never while something is made in their place.
 
 One rule says whether a copy is made again with the newest configuration, on all ways in (start, download, refresh,
 reload; case E6): it was made with another one, and the table does not say ``skip_segment_preprocess``.
@@ -11,11 +14,10 @@ reload; case E6): it was made with another one, and the table does not say ``ski
 from __future__ import annotations
 
 import contextlib
-import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +29,7 @@ from anew.api.segments import DesiredSegment, DesiredTable, SegmentReport, Segme
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Unreachable
 from anew.node.loader import Submits
-from anew.node.tables.copies import Copy, read_copy
+from anew.node.tables.copies import Copy, files_of, read_copy
 from anew.node.tables.fetchjob import SegmentJob
 
 _IDLE_SECONDS = 0.1
@@ -43,13 +45,16 @@ class Hosted:
 
     Attributes:
         copy: What it serves, of whichever build; None before the first.
-        job: The copy that is being made.
-        checked: Whether the copy was judged against the configuration since the process began.
+        asked: What the loader was asked for last.
+        job: The copy that is being made of it.
+        checked: Whether the copy was judged against the configuration since the process began, and what came of that
+            is done.
     """
 
     table: DesiredTable
     segment: DesiredSegment
     copy: Copy | None = None
+    asked: SegmentJob | None = None
     job: Future[Copy] | None = None
     checked: bool = False
     failures: int = 0
@@ -77,7 +82,7 @@ class ServedFile:
 
 @dataclass(slots=True)
 class _Use:
-    """Which files are read now, and which are to go when nobody reads them."""
+    """Which files are read now; no file goes but under the lock."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     readers: Counter[Path] = field(default_factory=Counter)
@@ -106,7 +111,8 @@ class SegmentHost:
         self._adopted: DesiredState | None = None
         self._hosted: dict[_Key, Hosted] = {}
         self._use = _Use()
-        self._leaving: set[Path] = set()
+        self._untidy: dict[_Key, Future[Copy] | None] = {}
+        self._on_builds: list[Callable[[Set[str]], None]] = []
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -126,6 +132,10 @@ class SegmentHost:
     def deep_store(self) -> str | None:
         """The root of the fabric's deep store, once it is known."""
         return None if self._accepted is None else self._accepted.deep_store
+
+    def tell_builds(self, told: Callable[[Set[str]], None]) -> None:
+        """Call something, in the segments thread, with the ids of all tables' builds whenever they may have changed."""
+        self._on_builds.append(told)
 
     def files_of(self, table: DesiredTable) -> list[ServedFile]:
         """What can be queried in the place of each of the table's segments now.
@@ -201,9 +211,10 @@ class SegmentHost:
             try:
                 moved |= self._work_on(key, hosted, desired.deep_store)
             except AnewError as error:
-                self._put_off(hosted, error)
+                self._put_off(hosted, error, desired.deep_store)
                 moved = True
-        self._let_go()
+        for key in list(self._untidy):
+            self._tidy(key)
         if moved:
             self._changed()
         return moved
@@ -224,14 +235,17 @@ class SegmentHost:
             if hosted is None:
                 self._hosted[key] = Hosted(table, segment, self._found(table.uid, segment))
                 continue
-            if hosted.segment.build.id != segment.build.id or hosted.segment.reload != segment.reload:
-                # What was wrong with the build before says nothing about this one.
-                hosted.failures, hosted.retry_at, hosted.error = 0, 0.0, None
             hosted.table, hosted.segment = table, segment
+            if hosted.error is not None and hosted.asked != self._job_of(hosted, desired.deep_store):
+                # What was wrong with another build, or with another configuration, says nothing about this one.
+                hosted.failures, hosted.retry_at, hosted.error = 0, 0.0, None
+        if self._adopted is None:
+            self._untidy.update(((path.parts[-2], path.parts[-1]), None) for path in self._directory.glob("*/*"))
         for key in self._hosted.keys() - wanted.keys():
-            del self._hosted[key]
+            self._untidy[key] = self._hosted.pop(key).job
+        for told in self._on_builds:
+            told({segment.build.id for table in desired.tables for segment in table.segments})
         self._adopted = desired
-        self._sweep()
 
     def _found(self, uid: str, segment: DesiredSegment) -> Copy | None:
         """What the run before left: the wanted build's copy, else one of an older build."""
@@ -252,14 +266,19 @@ class SegmentHost:
             return hosted.job.done() and self._take_in(key, hosted)
         if hosted.retry_at > self._now() or not self._lacks(hosted):
             return False
-        segment, table = hosted.segment, hosted.table
-        directory = self._directory_of(key[0], key[1], segment.build.id)
-        wanted = None if table.skip_segment_preprocess else table.config
-        job = SegmentJob(deep_store, segment.build, str(directory), wanted, segment.reload)
-        hosted.job = self._loader.submit(job)
+        hosted.asked = self._job_of(hosted, deep_store)
+        hosted.job = self._loader.submit(hosted.asked)
         hosted.checked = True
+        table, segment = hosted.table, hosted.segment
         _log.info("segment_begins", table=table.name, segment=segment.name, build=segment.build.id)
         return True
+
+    def _job_of(self, hosted: Hosted, deep_store: str) -> SegmentJob:
+        """What makes the copy that is wanted."""
+        segment, table = hosted.segment, hosted.table
+        directory = self._directory_of(table.uid, segment.name, segment.build.id)
+        wanted = None if table.skip_segment_preprocess else table.config
+        return SegmentJob(deep_store, segment.build, str(directory), wanted, segment.reload)
 
     def _lacks(self, hosted: Hosted) -> bool:
         """Whether a copy has to be made, or to follow a reload."""
@@ -273,15 +292,16 @@ class SegmentHost:
     def _take_in(self, key: _Key, hosted: Hosted) -> bool:
         job, hosted.job = hosted.job, None
         assert job is not None
-        before, copy = hosted.copy, job.result()
+        self._untidy[key] = None
+        copy = job.result()
         hosted.copy, hosted.error, hosted.failures = copy, None, 0
-        if before is not None and (before.build, before.file) != (copy.build, copy.file):
-            self._leaving.add(self._directory_of(*key, before.build) / before.file)
         _log.info("segment_served", segment=key[1], build=copy.build, config=copy.config_hash)
         return True
 
-    def _put_off(self, hosted: Hosted, error: AnewError) -> None:
-        hosted.job = None
+    def _put_off(self, hosted: Hosted, error: AnewError, deep_store: str) -> None:
+        hosted.job, hosted.checked = None, False
+        if hosted.asked != self._job_of(hosted, deep_store):
+            return
         first, longest = _RETRY_SECONDS
         hosted.error = str(error)
         hosted.retry_at = self._now() + backoff_seconds(hosted.failures, first, longest)
@@ -289,33 +309,38 @@ class SegmentHost:
         said = "segment_waits" if isinstance(error, Unreachable) else "segment_failed"
         _log.warning(said, segment=hosted.segment.name, code=error.code, error=str(error), tries=hosted.failures)
 
-    def _let_go(self) -> None:
-        """Remove what was replaced, once nobody reads it."""
-        for path in list(self._leaving):
-            with self._use.lock:
-                if self._use.readers[path]:
-                    continue
-                self._leaving.discard(path)
-                path.unlink(missing_ok=True)
-            if not any(hosted.copy is not None and hosted.copy.build == path.parent.name for hosted in self._of(path)):
-                shutil.rmtree(path.parent, ignore_errors=True)
+    def _tidy(self, key: _Key) -> None:
+        """Remove what lies in a segment's place in vain; what is read, or may be being made, is looked at again."""
+        hosted, left_behind = self._hosted.get(key), self._untidy[key]
+        making = hosted is not None and hosted.job is not None
+        if making or (left_behind is not None and not left_behind.done()):
+            return
+        folder = self._directory.joinpath(*key)
+        builds = list(folder.iterdir()) if folder.is_dir() else []
+        stay = self._to_stay(key, hosted)
+        with self._use.lock:
+            for path in [path for build in builds for path in build.iterdir()]:
+                if path not in stay and not self._use.readers[path]:
+                    path.unlink()
+            empty = [build for build in builds if not any(build.iterdir())]
+        for directory in empty:
+            directory.rmdir()
+        if not any(path not in stay for build in builds if build not in empty for path in build.iterdir()):
+            del self._untidy[key]
+        if len(empty) == len(builds):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+                folder.parent.rmdir()
 
-    def _of(self, path: Path) -> list[Hosted]:
-        key = (path.parents[2].name, path.parents[1].name)
-        return [self._hosted[key]] if key in self._hosted else []
-
-    def _sweep(self) -> None:
-        """Remove segments that are not to be held, and builds that are neither served nor wanted."""
-        for directory in self._directory.glob("*/*/*"):
-            uid, name, build = directory.parts[-3:]
-            hosted = self._hosted.get((uid, name))
-            served = None if hosted is None or hosted.copy is None else hosted.copy.build
-            if hosted is not None and build in (served, hosted.segment.build.id):
-                continue
-            with self._use.lock:
-                read = any(path.parent == directory for path in self._use.readers)
-            if not read:
-                shutil.rmtree(directory, ignore_errors=True)
+    def _to_stay(self, key: _Key, hosted: Hosted | None) -> set[Path]:
+        """The files of the copy that is served, and of a copy that the wanted one can be made from."""
+        if hosted is None:
+            return set()
+        stay = files_of(self._directory_of(*key, hosted.segment.build.id))
+        if hosted.copy is not None:
+            served = self._directory_of(*key, hosted.copy.build)
+            stay |= {*files_of(served), served / hosted.copy.file}
+        return stay
 
     def _directory_of(self, uid: str, segment: str, build: str) -> Path:
         return self._directory / uid / segment / build

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 
 from pydantic import ValidationError
 
@@ -12,6 +11,7 @@ from anew.api.gate import Gate
 from anew.api.query_wire import ARROW_TYPE, HEADER_READS, AskQuery, json_rows
 from anew.core.errors import AnewError, InvalidRequest
 from anew.node.reads import Answer, Request, error_answer
+from anew.node.tables.granting import may_read
 from anew.node.tables.querying import QueryAnswer, TableQueries
 from anew.sql.sandbox import read_answer
 
@@ -27,20 +27,16 @@ class QueryFace:
     async def answer(self, request: Request) -> Answer:
         """The answer; errors are answers too."""
         try:
-            sql = _asked(request).sql
-            may_read = self._may_read(request)
-            found = await asyncio.get_running_loop().run_in_executor(None, self._queries.answer, sql, may_read)
+            return await asyncio.get_running_loop().run_in_executor(None, self._answered, request)
         except AnewError as error:
             return error_answer(error, [])
-        reads = json.dumps([read.shown for read in found.reads])
+
+    def _answered(self, request: Request) -> Answer:
+        found = self._queries.answer(_asked(request).sql, may_read(self._gate, request))
         if request.wants_json:
             return Answer(200, [("content-type", "application/json")], _as_json(found))
+        reads = json.dumps([read.shown for read in found.reads])
         return Answer(200, [("content-type", ARROW_TYPE), (HEADER_READS, reads)], found.stream)
-
-    def _may_read(self, request: Request) -> Callable[[str], None]:
-        if not self._gate.is_closed:
-            return lambda _table: None
-        return self._gate.grant(request.header("authorization")).check_store
 
 
 def _asked(request: Request) -> AskQuery:
@@ -56,5 +52,14 @@ def _asked(request: Request) -> AskQuery:
 
 def _as_json(found: QueryAnswer) -> bytes:
     table = read_answer(found.stream)
-    body = {"columns": table.column_names, "rows": json_rows(table), "reads": [read.shown for read in found.reads]}
-    return json.dumps(body).encode()
+    reads = [read.shown for read in found.reads]
+    try:
+        body = {"columns": table.column_names, "rows": json_rows(table), "reads": reads}
+        return json.dumps(body).encode()
+    except (OverflowError, TypeError, ValueError) as error:
+        raise InvalidRequest(
+            "not_in_json",
+            "the answer has values that JSON cannot hold",
+            found=str(error),
+            hint="ask for Arrow, or cast them to VARCHAR",
+        ) from None

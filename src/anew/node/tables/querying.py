@@ -63,6 +63,7 @@ class TableQueries:
     def __init__(self, host: SegmentHost, pool: QueryPool, cache: SegmentCache, limits: Limits) -> None:
         """Nothing is opened before the first query."""
         self._host, self._pool, self._cache, self._limits = host, pool, cache, limits
+        host.tell_builds(cache.keep_only)
 
     def answer(self, sql: str, may_read: Callable[[str], None] = lambda _table: None) -> QueryAnswer:
         """Run a query, or explain it.
@@ -100,17 +101,20 @@ class TableQueries:
         for table in tables:
             may_read(table.name)
         for _ in range(_ATTEMPTS):
-            chosen = [self._chosen(table, query.predicates.get(name, ())) for name, table in _spelt(query, tables)]
-            paths = [path for each in chosen for path in each.paths]
-            with self._host.reading(paths):
-                # What was replaced between the look and the hold is gone: look again.
-                if all(path.exists() for path in paths):
-                    yield tuple(each.view for each in chosen), tuple(each.read for each in chosen)
-                    return
+            try:
+                with contextlib.ExitStack() as held:
+                    spelt = _spelt(query, tables)
+                    chosen = [self._chosen(table, query.predicates.get(name, ()), held) for name, table in spelt]
+                    # What was replaced between the look and the hold is gone: look again.
+                    if all(path.exists() for each in chosen for path in each.paths):
+                        yield tuple(each.view for each in chosen), tuple(each.read for each in chosen)
+                        return
+            finally:
+                self._cache.trim()
         raise Unreachable("not_ready", "the segments change all the time", found=sorted(query.tables), hint="try again")
 
-    def _chosen(self, table: DesiredTable, predicates: tuple[Predicate, ...]) -> _Chosen:
-        """The files that may hold what is asked for, fetched where other nodes host them."""
+    def _chosen(self, table: DesiredTable, predicates: tuple[Predicate, ...], held: contextlib.ExitStack) -> _Chosen:
+        """The files that may hold what is asked for, held as read, and fetched where other nodes host them."""
         files, paths = [], []
         served = self._host.files_of(table)
         wanted = {column.name: column.type for column in table.columns}
@@ -122,14 +126,17 @@ class TableQueries:
                 continue
             path = file.path
             if path is None:
-                path, fetched = self._fetched(file), fetched + 1
+                path, fetched = self._fetched(file, held), fetched + 1
+            else:
+                held.enter_context(self._host.reading([path]))
             paths.append(path)
             present = {name: stats.type for name, stats in contents.columns.items()}
             files.append(SegmentFile(str(path), present))
         view = TableView(table.name, table.columns, tuple(files))
         return _Chosen(view, paths, Read(table.name, len(served), pruned, fetched))
 
-    def _fetched(self, file: ServedFile) -> Path:
+    def _fetched(self, file: ServedFile, held: contextlib.ExitStack) -> Path:
+        held.enter_context(self._host.reading([self._cache.path_of(file.segment.build)]))
         deep_store = self._host.deep_store
         if deep_store is None:
             raise AssertionError("a table is known together with its deep store")

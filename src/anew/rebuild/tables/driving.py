@@ -59,6 +59,9 @@ class TableRun:
 Build = Callable[[SparkSession, TableRebuild, TableRun, Lease], dict[str, Any]]
 """Builds and commits everything of a rebuild; returns its ``rebuild`` shape."""
 
+Work = Callable[[TableRebuild, Lease], dict[str, Any]]
+"""The same for what needs no Spark, or brings it along."""
+
 
 def run_table_plan(plan: TablePlan, run: TableRun, build: Build) -> dict[str, Any]:
     """Run a plan to its end; returns the ``rebuild`` shape.
@@ -68,11 +71,16 @@ def run_table_plan(plan: TablePlan, run: TableRun, build: Build) -> dict[str, An
         Failed: It ran and failed: ``rebuild_failed``, ``rebuild_killed``, and what a load finds in its input.
         Unreachable, OutcomeUnknown: The controller stopped answering.
     """
+    return run_work(plan, run, _on_spark(run, build))
+
+
+def run_work(plan: TablePlan, run: TableRun, work: Work) -> dict[str, Any]:
+    """As `run_table_plan`, by work that brings what it needs."""
     run.observer.planned(plan)
     request = BeginTableRebuild(plan=plan, request_id=run.request_id, driver=run.driver)
     rebuild = run.patiently(lambda: run.controller.begin_table_rebuild(request))
     run.observer.began(rebuild.id, None)
-    return _ended(rebuild, run) if rebuild.ended else _drive(rebuild, run, build)
+    return _ended(rebuild, run) if rebuild.ended else _drive(rebuild, run, work)
 
 
 def resume_table_rebuild(rebuild_id: str, run: TableRun, builds: dict[TableRebuildKind, Build]) -> dict[str, Any]:
@@ -85,15 +93,22 @@ def resume_table_rebuild(rebuild_id: str, run: TableRun, builds: dict[TableRebui
     rebuild = run.controller.resume_table_rebuild(rebuild_id, ResumeRebuild(driver=run.driver))
     run.observer.planned(rebuild.plan)
     run.observer.began(rebuild.id, None)
-    return _drive(rebuild, run, builds[rebuild.kind])
+    return _drive(rebuild, run, _on_spark(run, builds[rebuild.kind]))
 
 
-def _drive(rebuild: TableRebuild, run: TableRun, build: Build) -> dict[str, Any]:
+def _on_spark(run: TableRun, build: Build) -> Work:
+    def work(rebuild: TableRebuild, lease: Lease) -> dict[str, Any]:
+        with run.session() as spark:
+            return build(spark, rebuild, run, lease)
+
+    return work
+
+
+def _drive(rebuild: TableRebuild, run: TableRun, work: Work) -> dict[str, Any]:
     with Lease(run.controller, rebuild.id, rebuild.epoch) as lease:
         try:
             run.observer.stage(Stage.BUILD)
-            with run.session() as spark:
-                view = build(spark, rebuild, run, lease)
+            view = work(rebuild, lease)
         except (Exception, KeyboardInterrupt) as error:
             if isinstance(error, AnewError) and (lease.lost or error.code in _TURNED_AWAY):
                 # Whoever follows the rebuild is told how it ended.

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anew.api.models import EndRebuild
-from anew.api.tables import BeginTableRebuild, CommitLoad, LoadedSegment, TableSnapshot
-from anew.core.errors import AnewError, Failed, InvalidRequest, NotFound, OutcomeUnknown
+from anew.api.tables import CommitLoad, LoadedSegment, TableSnapshot
+from anew.core.errors import Failed, InvalidRequest, NotFound
 from anew.core.plan import Estimate
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.plan import TableFence, TableInput, TablePlan, TableRebuildKind, TableTarget
@@ -23,7 +22,7 @@ from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Build, Contents, check_segment_name
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.lease import Lease
-from anew.rebuild.tables.driving import TableRun
+from anew.rebuild.tables.driving import TableRun, run_work
 from anew.segments.layout import build_path, builds_path
 from anew.segments.tables.inspect import contents_of
 
@@ -44,22 +43,14 @@ def import_files(snapshot: TableSnapshot, files: Sequence[Path], run: TableRun) 
     named = _named(files)
     found = {name: _looked_at(path, snapshot.table.config) for name, path in named.items()}
     plan = _plan(snapshot, named, found)
-    request = BeginTableRebuild(plan=plan, request_id=run.request_id, driver=run.driver)
-    rebuild = run.patiently(lambda: run.controller.begin_table_rebuild(request))
-    if rebuild.ended:
-        return run.controller.rebuild(rebuild.id)
-    with Lease(run.controller, rebuild.id, rebuild.epoch):
-        try:
-            made = tuple(_put(snapshot, rebuild, _File(name, path, found[name]), run) for name, path in named.items())
-            commit = CommitLoad(
-                epoch=rebuild.epoch, segments=made, read=sum(contents.rows for contents in found.values())
-            )
-            return run.patiently(lambda: run.controller.commit_load(rebuild.id, commit))
-        except OutcomeUnknown:
-            raise
-        except (AnewError, OSError, KeyboardInterrupt) as error:
-            run.controller.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=str(error)))
-            raise
+
+    def work(rebuild: TableRebuild, _lease: Lease) -> dict[str, Any]:
+        made = tuple(_put(snapshot, rebuild, _File(name, path, found[name]), run) for name, path in named.items())
+        read = sum(contents.rows for contents in found.values())
+        commit = CommitLoad(epoch=rebuild.epoch, segments=made, read=read)
+        return run.patiently(lambda: run.controller.commit_load(rebuild.id, commit))
+
+    return run_work(plan, run, work)
 
 
 def _named(files: Sequence[Path]) -> dict[str, Path]:
