@@ -15,6 +15,7 @@ from bench import (
     deepstore,
     freshness,
     hotkey,
+    join,
     kafkascan,
     load,
     memory,
@@ -22,7 +23,10 @@ from bench import (
     nearlinekafka,
     plan,
     push,
+    query,
     read,
+    refresh,
+    refreshscale,
     repush,
     repushkafka,
     transport,
@@ -45,6 +49,10 @@ _MODULES = (
     repushkafka,
     nearlinekafka,
     transport,
+    refresh,
+    refreshscale,
+    join,
+    query,
 )
 BENCHES: dict[str, Bench] = {bench.name: bench for module in _MODULES for bench in module.BENCHES}
 

@@ -40,11 +40,11 @@ _COMMAND_SECONDS = 120.0
 
 
 @contextmanager
-def running_cluster(folder: Path, log: LogLocation | None) -> Iterator[Cluster]:
-    """A controller and one node as processes, on a log of brokers or an embedded one; they end with the block."""
+def running_cluster(folder: Path, log: LogLocation | None, nodes: int = 1) -> Iterator[Cluster]:
+    """A controller and nodes as processes, on a log of brokers or an embedded one; they end with the block."""
     home = folder / "home"
     plain = {name: value for name, value in os.environ.items() if not name.startswith("ANEW_")}
-    environment = {**plain, "ANEW_HOME": str(home), "ANEW_PORT": str(_two_free_ports()), "ANEW_NODES": "1"}
+    environment = {**plain, "ANEW_HOME": str(home), "ANEW_PORT": str(_free_ports(1 + nodes)), "ANEW_NODES": str(nodes)}
     if log is not None:
         environment["ANEW_LOG"] = f"kafka://{log.address}"
     try:
@@ -68,13 +68,16 @@ def _command(environment: dict[str, str], *arguments: str) -> None:
         raise AssertionError(f"anew {' '.join(arguments)}: {done.stdout}{done.stderr}")
 
 
-def _two_free_ports() -> int:
+def _free_ports(count: int) -> int:
+    """The first of so many free ports in a row."""
     while True:
-        with socket.socket() as first, socket.socket() as second:
+        with contextlib.ExitStack() as bound:
+            first = bound.enter_context(socket.socket())
             first.bind(("127.0.0.1", 0))
             port: int = first.getsockname()[1]
             with contextlib.suppress(OSError, OverflowError):
-                second.bind(("127.0.0.1", port + 1))
+                for following in range(port + 1, port + count):
+                    bound.enter_context(socket.socket()).bind(("127.0.0.1", following))
                 return port
 
 

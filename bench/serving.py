@@ -303,8 +303,10 @@ def serving_node(store: ServedStore) -> Iterator[ServingNode]:
             process.close()
 
 
-def wait_until(condition: Callable[[], bool], patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Look until something is so.
+def wait_until(
+    condition: Callable[[], bool], patience_seconds: float = PATIENCE_SECONDS, pause_seconds: float = _POLL_SECONDS
+) -> None:
+    """Look again and again until something is so.
 
     Raises:
         TimeoutError: It was not in time.
@@ -313,7 +315,7 @@ def wait_until(condition: Callable[[], bool], patience_seconds: float = PATIENCE
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {patience_seconds} s")
-        pause.wait(_POLL_SECONDS)
+        pause.wait(pause_seconds)
 
 
 class _Server(ThreadingHTTPServer):

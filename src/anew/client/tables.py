@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
+import time
+from collections.abc import Iterator, KeysView
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,10 +13,13 @@ import pyarrow as pa
 from anew.api.http import ControllerClient
 from anew.api.models import NodeView
 from anew.api.node_http import NodeClient
-from anew.core.errors import Unreachable
+from anew.core.errors import Failed, Unreachable
 
 QUERY_TIMEOUT_SECONDS = 600.0
-_PASSED_ON = frozenset({"node_unreachable", "queries_busy", "not_ready"})
+NODES_SECONDS = 2.0
+"""For so long the list of nodes is taken to be right."""
+_PASSED_ON = frozenset({"node_unreachable", "queries_busy", "not_ready", "checksum_mismatch", "file_missing"})
+"""Another node may answer all the same: it may have a copy of a segment whose file was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +34,15 @@ class Answered:
 class TableClient:
     """Asks the nodes of a cluster; safe to use from several threads.
 
-    The nodes that were alive when the controller last answered are remembered: queries go on while it is away.
+    The nodes that were alive when the controller last answered are remembered: queries go on while it is away, and it
+    is not asked for each of them.
     """
 
     def __init__(self, controller: ControllerClient, nodes: NodeClient) -> None:
         """Nothing is asked yet."""
         self._controller, self._nodes = controller, nodes
         self._known: list[NodeView] = []
+        self._looked_at = -math.inf
         self._turns = itertools.count()
 
     def query(self, sql: str, node: str | None = None) -> Answered:
@@ -45,27 +53,39 @@ class TableClient:
             NotFound: ``unknown_table``.
             Unreachable: ``no_node``: none answers.
         """
-        reasons = []
-        for view in self._in_turn(node):
+        reasons: dict[str, str] = {}
+        for view in self._in_turn(node, reasons.keys()):
             try:
                 stream, reads = self._nodes.query(view.url, sql, QUERY_TIMEOUT_SECONDS)
-            except Unreachable as error:
+            except (Unreachable, Failed) as error:
                 if error.code not in _PASSED_ON:
                     raise
-                reasons.append(f"{view.id}: {error}")
+                reasons[view.id] = f"{view.id}: {error}"
             else:
                 with pa.ipc.open_stream(stream) as reader:
                     return Answered(reader.read_all(), tuple(reads), view.id)
         raise Unreachable(
             "no_node",
             "no node answers the query",
-            found="; ".join(reasons) or "none is alive",
+            found="; ".join(reasons.values()) or "none is alive",
             expected="a node that is alive",
             hint="anew node list",
         )
 
-    def _in_turn(self, node: str | None) -> list[NodeView]:
-        """The nodes to ask, each query beginning with another one."""
+    def _in_turn(self, node: str | None, asked: KeysView[str]) -> Iterator[NodeView]:
+        """The nodes to ask, each query beginning with another one; a list that is not quite new is looked at again."""
+        if time.monotonic() - self._looked_at > NODES_SECONDS:
+            self._look()
+        looked_at, first = self._looked_at, next(self._turns) % max(len(self._known), 1)
+        yield from self._wanted(node, self._known[first:] + self._known[:first])
+        if self._looked_at == looked_at:
+            self._look()
+        yield from [view for view in self._wanted(node, self._known) if view.id not in asked]
+
+    def _wanted(self, node: str | None, views: list[NodeView]) -> list[NodeView]:
+        return [view for view in views if node in (None, view.id)]
+
+    def _look(self) -> None:
         try:
             found = [view for view in self._controller.nodes() if view.alive]
             # A node that does not report just now may answer all the same.
@@ -73,7 +93,4 @@ class TableClient:
         except Unreachable:
             if not self._known:
                 raise
-        if node is not None:
-            return [view for view in self._known if view.id == node]
-        first = next(self._turns) % max(len(self._known), 1)
-        return self._known[first:] + self._known[:first]
+        self._looked_at = time.monotonic()

@@ -168,6 +168,20 @@ class Cluster:
 
         return read_store(self.controller, spark, name)
 
+    def read_table(self, spark: SparkSession, name: str) -> DataFrame:
+        """A table as a DataFrame: the rows that queries see now, read from the deep store and not from the nodes.
+
+        Raises:
+            NotFound: ``unknown_table``.
+        """
+        from anew.spark.session import session_for_queries
+        from anew.spark.tableread import TableSource, read_segments
+
+        snapshot = self.controller.table_snapshot(name, segments=True)
+        builds = tuple(segment.build for segment in snapshot.segments)
+        source = TableSource(name, snapshot.deep_store, snapshot.table.columns, builds)
+        return read_segments(session_for_queries(spark), source)
+
     def run_plan(
         self, plan: Plan, spark: SparkChoice, observer: Observer | None, request_id: str | None
     ) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from anew.core.errors import AnewError, Failed, InvalidRequest, NotFound
 from anew.core.suggest import did_you_mean
-from anew.sql.instance import Connection, Fault, first_line, open_instance, text_literal
+from anew.sql.instance import Connection, Fault, first_line, open_instance, quoted, select, text_literal
 from anew.sql.statements import Query, check_query
 from anew.sql.views import TableView, view_statement
 
@@ -42,6 +42,7 @@ class QueryEngine:
     def __init__(self, views: Sequence[TableView], *, spill_directory: str | None = None) -> None:
         self._tables = {view.name.lower(): view.name for view in views}
         self._connection = open_instance(threads=1)
+        self._allowed: tuple[int, int] | None = None
         try:
             for view in views:
                 self._connection.execute(view_statement(view))
@@ -66,6 +67,16 @@ class QueryEngine:
             return pa.table({"plan": [self._plan(query, limits)]})
         with self._limited(limits) as connection:
             return self._fetched(connection, query.text, limits)
+
+    def rows(self, table: str, limits: Limits) -> Iterator[pa.RecordBatch]:
+        """All rows of a view, batch by batch; the limit of rows does not count.
+
+        Raises:
+            AnewError: As for `execute`.
+        """
+        sql = select("*", quoted(self._tables[table.lower()]))
+        with self._limited(limits) as connection, connection.sql(sql).to_arrow_reader(_BATCH_ROWS) as rows:
+            yield from rows
 
     def explain(self, sql: str, limits: Limits) -> str:
         """DuckDB's plan for a query, as text; the query does not run.
@@ -129,9 +140,11 @@ class QueryEngine:
         timer = threading.Timer(limits.seconds, connection.interrupt)
         timer.daemon = True
         try:
-            # What connections are given at first is not for sure what the instance has: each says so again.
-            connection.execute(f"SET GLOBAL memory_limit = '{limits.memory_bytes} bytes'")
-            connection.execute(f"SET GLOBAL threads = {limits.threads}")
+            if (limits.memory_bytes, limits.threads) != self._allowed:
+                # Said once: each time costs milliseconds, as memory is given back for it.
+                connection.execute(f"SET GLOBAL memory_limit = '{limits.memory_bytes} bytes'")
+                connection.execute(f"SET GLOBAL threads = {limits.threads}")
+                self._allowed = (limits.memory_bytes, limits.threads)
             timer.start()
             yield connection
         except (Fault, pa.ArrowException, OSError, MemoryError) as error:

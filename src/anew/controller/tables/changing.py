@@ -229,7 +229,7 @@ def _check_convertible(now: Column, wanted: Column) -> None:
         return
     try:
         # What a refresh does to the values: a null becomes one of every type that any value can become.
-        cast_column(pa.nulls(1, now.arrow_type), wanted)
+        cast_column(pa.array([None], now.arrow_type), wanted)
     except Failed:
         raise _incompatible(
             f"no value of {now.name} can become {wanted.type}", now.type, "a type that it can be converted to", None

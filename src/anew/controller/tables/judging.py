@@ -77,7 +77,10 @@ def _of_the_plan(rebuild: TableRebuild, before: Build, build: Build | None) -> B
     wanted = rebuild.plan.target.config_hash
     if build is None or build.config_hash != wanted:
         raise InvalidRequest(
-            "bad_build", "the build is not one of the plan's configuration", found=build, expected=wanted
+            "bad_build",
+            "the build is not one of the plan's configuration",
+            found=None if build is None else f"{build.id} with {build.config_hash}",
+            expected=wanted,
         )
     own = builds_path(rebuild.table_uid, rebuild.id, rebuild.epoch)
     fresh = build.path.startswith(f"{own}/") and build.id != before.id
@@ -98,8 +101,8 @@ def _repaired(context: Context, before: Build, after: Build | None) -> Build:
         raise InvalidRequest(
             "bad_build",
             "this is neither the file that was lost nor a copy that a node made of it",
-            found=after,
-            expected=before,
+            found=None if after is None else f"{after.id} with sha256 {after.sha256}",
+            expected=f"{before.id} with sha256 {before.sha256}",
         )
     return after
 

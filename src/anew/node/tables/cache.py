@@ -72,13 +72,12 @@ class SegmentCache:
     def trim(self) -> None:
         """Let go of what no table wants, and, while there is too much, of what was used longest ago."""
         with self._lock:
+            total = sum(self._held.values())
             for build in list(self._held):
                 unwanted = self._wanted is not None and build not in self._wanted
-                if not unwanted and sum(self._held.values()) <= self._most_bytes:
-                    continue
                 path = self._directory / f"{build}.parquet"
-                if not self._is_read(path):
-                    del self._held[build]
+                if (unwanted or total > self._most_bytes) and not self._is_read(path):
+                    total -= self._held.pop(build)
                     self._fetching.pop(build, None)
                     path.unlink(missing_ok=True)
 

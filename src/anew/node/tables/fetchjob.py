@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,9 +39,9 @@ class SegmentJob:
     def run(self) -> Copy:
         """Fetch and check the file, unless it is there; make it again, where asked.
 
-        A copy is always made from the build's own bytes, which are fetched again where they are not there: what is
-        served depends on the build and on the configuration, not on the configurations in between, which may have had
-        fewer columns.
+        A copy is always made from the build's own bytes, which are fetched again where they are not there, or no longer
+        right: what is served depends on the build and on the configuration, not on the disk, nor on the configurations
+        in between, which may have had fewer columns.
 
         Raises:
             Failed: ``checksum_mismatch``, ``file_missing``; what `rebuild_file` raises.
@@ -48,21 +49,28 @@ class SegmentJob:
         """
         directory = Path(self.directory)
         directory.mkdir(parents=True, exist_ok=True)
-        copy = read_copy(directory)
-        if copy is None:
-            copy = self._fetched(directory, 0)
+        found = read_copy(directory)
+        copy = self._fetched(directory, 0) if found is None else found
+        if found is None:
             # It counts from here on: what fails below is tried again without another download.
             write_copy(directory, copy)
         rebuilt_rows = copy.rebuilt_rows
         if self.wanted is not None and self.wanted.hash != copy.config_hash:
-            if not copy.original:
-                copy = self._fetched(directory, copy.number + 1)
+            if found is not None and not self._is_the_build(found, directory):
+                copy = self._fetched(directory, found.number + 1)
             if self.wanted.hash != copy.config_hash:
                 copy = self._made_again(directory, copy, self.wanted)
                 rebuilt_rows += copy.rebuilt_rows
         copy = copy.model_copy(update={"reload": self.reload, "rebuilt_rows": rebuilt_rows})
         write_copy(directory, copy)
         return copy
+
+    def _is_the_build(self, copy: Copy, directory: Path) -> bool:
+        """Whether a copy's file has the bytes of the build, also after all that its disk did to it."""
+        if not copy.original:
+            return False
+        with (directory / copy.file).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == self.build.sha256
 
     def _fetched(self, directory: Path, number: int) -> Copy:
         file = directory / file_name(number, None)

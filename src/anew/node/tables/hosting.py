@@ -213,10 +213,10 @@ class SegmentHost:
             except AnewError as error:
                 self._put_off(hosted, error, desired.deep_store)
                 moved = True
-        for key in list(self._untidy):
-            self._tidy(key)
         if moved:
             self._changed()
+        for key in list(self._untidy):
+            self._tidy(key)
         return moved
 
     def _run(self) -> None:

@@ -33,7 +33,7 @@ def write_segment(table: pa.Table, config: SegmentConfig, path: str | Path) -> N
     schema = _written_schema(table, config)
     columns = [whole(table.column(name)) for name in schema.names]
     size = config.row_group_rows
-    with pq.ParquetWriter(str(path), schema, **_options(config, table.num_rows)) as writer:
+    with pq.ParquetWriter(str(path), schema, **parquet_options(config, table.num_rows)) as writer:
         for first in range(0, table.num_rows, size):
             group: Any = [_compact(column.slice(first, size)) for column in columns]
             writer.write_table(pa.Table.from_arrays(group, schema=schema), row_group_size=size)
@@ -44,7 +44,8 @@ def bloom_values(config: SegmentConfig, rows: int) -> int:
     return max(1, min(config.row_group_rows, rows))
 
 
-def _options(config: SegmentConfig, rows: int) -> dict[str, Any]:
+def parquet_options(config: SegmentConfig, rows: int) -> dict[str, Any]:
+    """What pyarrow is told of a file of so many rows; the same for whoever wants the same bytes."""
     encodings, names = config.encodings, [column.name for column in config.columns]
     values = bloom_values(config, rows)
     return {

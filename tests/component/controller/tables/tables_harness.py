@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from anew.api.models import Heartbeat, NodeReport
+from anew.api.models import EndRebuild, Heartbeat, NodeReport, ResumeRebuild
 from anew.api.segments import DesiredTable, SegmentReport, SegmentState
 from anew.api.tables import (
     BeginTableRebuild,
@@ -21,6 +21,7 @@ from anew.api.tables import (
     PlanRefresh,
     UpdateTable,
 )
+from anew.controller.attention import Attention
 from anew.controller.context import Limits
 from anew.controller.reconcile import Reconciler
 from anew.core.rebuild import Stage
@@ -49,6 +50,7 @@ class Tables:
 
     cluster: Cluster
     launched: list[tuple[str, str]] = field(default_factory=list)
+    cannot_launch: set[str] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -143,6 +145,14 @@ class Tables:
         """The driver is done."""
         return self.cluster.client.finish_rebuild(rebuild.id, FinishRebuild(epoch=rebuild.epoch, records_per_s=100.0))
 
+    def give_up(self, rebuild: TableRebuild, error: str = "it broke") -> dict[str, Any]:
+        """The driver says that it cannot go on."""
+        return self.cluster.client.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=error))
+
+    def resume(self, rebuild: TableRebuild, driver: str = "second") -> TableRebuild:
+        """Another driver takes over."""
+        return self.cluster.client.resume_table_rebuild(rebuild.id, ResumeRebuild(driver=driver))
+
     def refresh(self, name: str = "trips", **asked: Any) -> dict[str, Any]:
         """A refresh from plan to end, all of whose segments go well; its view."""
         rebuild = self.begin(self.plan(name, **asked))
@@ -190,6 +200,17 @@ class Tables:
         told = tuple(said for copy in copies if (said := says(copy)) is not None)
         self.cluster.client.report(_report(node, told))
 
+    def start_over(self) -> None:
+        """The controller comes (again): whatever it had in memory is gone; refreshes that it launches are noted."""
+
+        def launch(table: str, request_id: str) -> None:
+            if table in self.cannot_launch:
+                raise OSError(f"no process for {table}")
+            self.launched.append((table, request_id))
+
+        context = replace(self.cluster.context, launch_refresh=launch, attention=Attention())
+        self.cluster.reconciler = Reconciler(context)
+
     def round(self) -> None:
         """One round of the reconciler."""
         self.cluster.round()
@@ -232,9 +253,5 @@ def opened_tables(directory: Path, limits: Limits = LIMITS) -> Iterator[Tables]:
     """Two live nodes, no table, and a launcher of refreshes that takes notes."""
     with opened_cluster(directory, limits) as cluster:
         tables = Tables(cluster)
-
-        def launch(table: str, request_id: str) -> None:
-            tables.launched.append((table, request_id))
-
-        cluster.reconciler = Reconciler(replace(cluster.context, launch_refresh=launch))
+        tables.start_over()
         yield tables

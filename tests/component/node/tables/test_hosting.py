@@ -264,3 +264,43 @@ def test_only_what_is_to_be_hosted_is_fetched(node: Rig) -> None:
     assert [file.path is None for file in node.host.files_of(wanted)] == [False, True]
     node.settle(table(mine.model_copy(update={"hosted": False}), other))
     assert (node.host.report(), node.files()) == ((), set())
+
+
+def test_what_is_given_away_while_it_is_fetched_leaves_nothing(node: Rig) -> None:
+    """A download that ends after its segment went elsewhere is not kept; one that comes back is fetched and served."""
+    wanted = table(segment(node.build(rows(0))))
+    node.loader.holds = True
+    node.settle(wanted)
+    node.settle(table())
+    node.loader.work()
+    node.work()
+    assert (node.host.report(), node.files()) == ((), set())
+    node.settle(wanted)
+    node.settle(table())
+    node.settle(wanted)
+    node.loader.work()
+    node.work()
+    assert node.report().state == SegmentState.SERVING
+    assert node.files() == {node.path(wanted), node.path(wanted).parent / "copy.json"}
+
+
+@pytest.mark.case("tables:E1")
+def test_what_is_being_made_is_left_alone(node: Rig) -> None:
+    """While a build is fetched no file in its place goes, though a reader of the build before has just ended."""
+    first = table(segment(node.build(rows(0))))
+    node.settle(first)
+    before = node.path(first)
+    second, third = table(segment(node.build(rows(100)))), table(segment(node.build(rows(200))))
+    with node.host.reading([before]):
+        node.settle(second)
+        node.loader.holds = True
+        node.settle(third)
+    half = node.path(second).parent.parent / "b3" / "half.tmp"
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"half")
+    node.settle(third)
+    assert half.exists()
+    node.loader.work()
+    node.work()
+    assert node.files() == {node.path(third), node.path(third).parent / "copy.json"}
+    assert not before.exists()

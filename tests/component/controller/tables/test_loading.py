@@ -1,0 +1,202 @@
+"""Loads: all their segments at once or none, new builds of those that are there, and nothing for the same content."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from anew.api.tables import BeginTableRebuild, CommitLoad
+from anew.catalog.change import Change
+from anew.core.errors import Failed, InvalidRequest, OutcomeUnknown, Refused
+from anew.core.tables.segment import Build, Segment
+from tests.component.controller.harness import refused
+from tests.component.controller.tables.tables_harness import Tables
+
+
+def _segments(tables: Tables) -> list[Segment]:
+    return tables.cluster.context.catalog.segments(tables.table().uid)
+
+
+def _same_rows(build: Build) -> dict[str, Any]:
+    """What makes another build hold the same rows."""
+    return {"contents": build.contents}
+
+
+@pytest.mark.case("tables:D5")
+@pytest.mark.parametrize("imported", [False, True], ids=["loaded", "imported"])
+def test_other_content_is_a_new_build_of_the_same_segment(tables: Tables, *, imported: bool) -> None:
+    """Name, slot and creation time stay, the push time is new, and the old file goes after the grace, not before."""
+    tables.create(backup_retention_seconds=0)
+    tables.load("other")
+    tables.load("a")
+    before, files = tables.segment("a"), tables.files()
+    tables.pass_seconds(100)
+    how: dict[str, Any] = {"config_hash": None, "imported_under": tables.table().config_hash} if imported else {}
+    view = tables.cluster.client.rebuild(tables.load("a", **how).id)
+    after = tables.segment("a")
+    assert view["refresh"]["refreshed"] == ["a"]
+    assert (after.name, after.slot, after.created_at_ms) == ("a", before.slot, before.created_at_ms)
+    assert after.pushed_at_ms == before.pushed_at_ms + 100_000
+    assert (after.build.id != before.build.id, after.build.path in files) == (True, False)
+    assert (len(_segments(tables)), tables.stale()) == (2, ["a"] if imported else [])
+    tables.pass_seconds(599)
+    tables.round()
+    assert set(files) < set(tables.files())
+    tables.pass_seconds(1)
+    tables.round()
+    assert sorted(tables.files()) == sorted(segment.build.path for segment in _segments(tables))
+
+
+@pytest.mark.case("tables:D5", "rules:R21")
+def test_other_content_is_tried_again(tables: Tables) -> None:
+    """What failed on the rows that were there says nothing of those that were loaded since."""
+    tables.create()
+    tables.load("a", config_hash=None)
+    rebuild = tables.begin(tables.plan())
+    tables.commit(rebuild, tables.failed(rebuild, "a"))
+    tables.finish(rebuild)
+    assert tables.plan().segments == ()
+    tables.load("a", config_hash=None)
+    assert (tables.segment("a").failure, len(tables.plan().segments)) == (None, 1)
+
+
+@pytest.mark.case("tables:D6")
+@pytest.mark.parametrize("alike", ["rows", "bytes"])
+def test_the_same_content_is_no_new_build(tables: Tables, alike: str) -> None:
+    """The build stays, so that no node loads anything; the push time is noted, and the file that was made goes."""
+    tables.create()
+    tables.load("a")
+    before = tables.segment("a")
+    desired = tables.desired("node-1").segments
+    tables.pass_seconds(100)
+    changes = _same_rows(before.build) if alike == "rows" else {"sha256": before.build.sha256}
+    rebuild = tables.load("a", **changes)
+    after = tables.segment("a")
+    assert after == before.model_copy(update={"pushed_at_ms": before.pushed_at_ms + 100_000, "revision": 2})
+    assert tables.cluster.client.rebuild(rebuild.id)["refresh"]["stamped"] == ["a"]
+    assert tables.desired("node-1").segments == desired
+    assert len(tables.files()) == 2
+    tables.pass_seconds(600)
+    tables.round()
+    assert tables.files() == [before.build.path]
+
+
+@pytest.mark.case("tables:D5", "tables:D6")
+def test_the_same_rows_in_another_configuration_are_a_new_build(tables: Tables) -> None:
+    """Loaded again after the table changed, the segment is not stale any more."""
+    tables.create()
+    tables.load("a")
+    before = tables.segment("a")
+    tables.update(sort="city")
+    assert tables.stale() == ["a"]
+    tables.load("a", **_same_rows(before.build))
+    assert (tables.stale(), tables.segment("a").build.id != before.build.id) == ([], True)
+
+
+@pytest.mark.case("tables:F3", "rules:R22")
+def test_a_load_whose_answer_is_lost_is_looked_up(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked again, even after the driver gave up, it is the load that succeeded: nothing is there twice, or gone."""
+    tables.create()
+    rebuild = tables.begin(tables.load_plan())
+    commit, catalog = tables.load_of(rebuild, "a", "b"), tables.cluster.context.catalog
+    write = catalog.commit
+
+    def lost(change: Change) -> bool:
+        write(change)
+        raise OutcomeUnknown("catalog_outcome_unknown", "the answer was lost")
+
+    load = partial(tables.cluster.client.commit_load, rebuild.id, commit)
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "commit", lost)
+        refused(OutcomeUnknown, load)
+    before = _segments(tables)
+    assert tables.give_up(rebuild)["status"] == "succeeded"
+    view = load()
+    assert (view["status"], view["ledger"]["written"], view["refresh"]["refreshed"]) == ("succeeded", 20, ["a", "b"])
+    tables.pass_seconds(6_000)
+    tables.round()
+    assert (_segments(tables), len(tables.files()), tables.table().made) == (before, 2, 2)
+
+
+@pytest.mark.case("tables:F3", "rules:R22")
+def test_the_same_request_is_the_same_load(tables: Tables) -> None:
+    """Begun again under its id it is the one that runs, or has ended; with another plan it is refused."""
+    tables.create()
+    plan = tables.load_plan()
+    rebuild = tables.begin(plan, "r-1")
+    assert tables.begin(plan, "r-1").id == rebuild.id
+    tables.cluster.client.commit_load(rebuild.id, tables.load_of(rebuild, "a"))
+    again = tables.begin(plan, "r-1")
+    assert (again.id, again.ended) == (rebuild.id, True)
+    tables.pass_seconds(1)
+    other = BeginTableRebuild(plan=tables.load_plan(), request_id="r-1")
+    error = refused(InvalidRequest, lambda: tables.cluster.client.begin_table_rebuild(other))
+    assert error.code == "request_id_reused"
+    assert len(tables.cluster.client.rebuilds(table="trips")) == 1
+
+
+@pytest.mark.case("rules:R19", "tables:F2")
+def test_a_load_accounts_for_every_row(tables: Tables) -> None:
+    """Rows read are those written and put aside, or taken by the filter if there is one; otherwise nothing is there."""
+    tables.create()
+    rebuild = tables.begin(tables.load_plan())
+    commit, client = tables.load_of(rebuild, "a", "b"), tables.cluster.client
+    for read, skipped in ((19, 0), (21, 0), (20, 1), (22, 1)):
+        bad = commit.model_copy(update={"read": read, "skipped": skipped})
+        assert refused(Failed, partial(client.commit_load, rebuild.id, bad)).code == "ledger_imbalance"
+    assert (client.segments("trips"), tables.status(rebuild)) == ([], "running")
+    view = client.commit_load(rebuild.id, commit.model_copy(update={"read": 23, "skipped": 3}))
+    assert view["ledger"] == {"read": 23, "filtered": 0, "skipped": 3, "written": 20}
+    tables.update(row_filter="fare > 0")
+    filtered = tables.begin(tables.load_plan())
+    request = tables.load_of(filtered, "c").model_copy(update={"read": 15, "skipped": 1})
+    assert client.commit_load(filtered.id, request)["ledger"]["filtered"] == 4
+
+
+def test_a_load_keeps_within_the_quota(tables: Tables) -> None:
+    """What would be too much is refused whole; a new build counts instead of the one that it replaces."""
+    tables.create(quota_bytes=2_500)
+    tables.load("a", "b")
+    rebuild = tables.begin(tables.load_plan())
+    client = tables.cluster.client
+    error = refused(Failed, lambda: client.commit_load(rebuild.id, tables.load_of(rebuild, "c")))
+    assert (error.code, error.found) == ("quota_exceeded", "3000 bytes")
+    client.commit_load(rebuild.id, tables.load_of(rebuild, "b", bytes=1_500))
+    assert [(segment.name, segment.build.bytes) for segment in _segments(tables)] == [("a", 1_000), ("b", 1_500)]
+
+
+@pytest.mark.case("tables:F3", "rules:R22")
+def test_of_two_loads_at_once_neither_loses_a_segment(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two loads make a segment of one name at once: the second one's is a new build of the first one's."""
+    tables.create()
+    rebuild, catalog = tables.begin(tables.load_plan()), tables.cluster.context.catalog
+    commit = tables.load_of(rebuild, "a", "b")
+    write, waiting = catalog.commit, ["a"]
+
+    def raced(change: Change) -> bool:
+        if waiting and change.operation.what == "load":
+            tables.load(waiting.pop())
+        return write(change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "commit", raced)
+        tables.cluster.client.commit_load(rebuild.id, commit)
+    found = {segment.name: segment for segment in _segments(tables)}
+    assert {name: each.build.rebuild for name, each in found.items()} == dict.fromkeys(("a", "b"), rebuild.id)
+    assert (found["a"].slot != found["b"].slot, found["a"].revision, found["b"].revision) == (True, 2, 1)
+
+
+@pytest.mark.case("rules:R22")
+def test_a_load_of_an_older_driver_is_turned_away(tables: Tables) -> None:
+    """After another driver took over, nothing of the first becomes visible."""
+    tables.create()
+    first = tables.begin(tables.load_plan())
+    late: CommitLoad = tables.load_of(first, "a")
+    tables.pass_seconds(15)
+    second = tables.resume(first)
+    assert refused(Refused, lambda: tables.cluster.client.commit_load(first.id, late)).code == "epoch_outdated"
+    assert _segments(tables) == []
+    tables.cluster.client.commit_load(second.id, tables.load_of(second, "a"))
+    assert "-e2/" in tables.segment("a").build.path
