@@ -47,15 +47,16 @@ def test_the_tour_runs_from_its_first_command_to_its_last(tmp_path: Path) -> Non
 
 
 @pytest.mark.timeout(500)
-def test_the_commands_of_the_other_documents_run(anew: Anew, people: Path) -> None:
-    """Every bash block of the pages on operations and on time to live, on a store that is there."""
+def test_the_commands_of_the_other_documents_run(anew: Anew, people: Path, tmp_path: Path) -> None:
+    """Every bash block of the pages on operations, time to live and tables, on a store that is there."""
     anew.create("people", "hybrid=true", "partitions=2", "rt_partitions=4")
     anew.push("people", people)
-    blocks = [block for page in ("docs/ttl.md", "docs/operations.md") for block in _blocks(page)]
-    assert len(blocks) >= 3
+    blocks = [block for page in ("docs/ttl.md", "docs/operations.md", "docs/tables.md") for block in _blocks(page)]
+    assert len(blocks) >= 4
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", "set -euo pipefail\n" + "\n".join(blocks)],
+        cwd=tmp_path,
         env={**anew.environment, "PATH": path, "COLUMNS": "160"},
         capture_output=True,
         text=True,
@@ -64,6 +65,7 @@ def test_the_commands_of_the_other_documents_run(anew: Anew, people: Path) -> No
     )
     assert done.returncode == 0, (done.stdout[-3_000:], done.stderr[-3_000:])
     assert "age > 7d" in done.stdout
+    assert "1 pruned" in done.stdout
 
 
 def test_the_readme_names_only_targets_that_the_makefile_has() -> None:

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Sequence
 
 from anew.core.properties import PROPERTIES, PROPERTY_ERRORS
 from anew.core.settings import NOT_YET_SETTINGS, STORE_SETTINGS, Kind, Setting
+from anew.core.tables.settings import ALIASES, TABLE_SETTINGS, TableSettings
 from anew.runtime.settings import PROCESS_SETTINGS, variable_of
 
 _HEAD = """\
@@ -25,6 +27,14 @@ _STORES = """\
 
 Given as `anew store create NAME … --set name=value` and `anew store update NAME --set name=value`. A change that takes
 effect with the next version is pending until a push or repush makes it; `anew store show NAME` lists what is pending.
+"""
+
+_TABLES = """\
+## Tables
+
+Given as `anew table create NAME --schema FILE [--config FILE] [--set name=value]` and `anew table update NAME …`; lists
+and objects are written as JSON. A change that makes segments stale waits for a refresh; what it means is in
+[tables.md](tables.md).
 """
 
 _KEYS = """\
@@ -63,6 +73,8 @@ def configuration_page() -> str:
         _HEAD,
         _STORES,
         _table((*columns, "a change takes effect"), stores),
+        _TABLES,
+        _table((*columns, "a change makes segments stale", "other names"), _tables()),
         _KEYS,
         _table((*columns, "refused with"), keys),
         _PROCESSES,
@@ -71,6 +83,16 @@ def configuration_page() -> str:
         _table(("what", "where"), _not_yet()),
     ]
     return "\n".join(parts)
+
+
+def _tables() -> Iterable[tuple[str, ...]]:
+    defaults = TableSettings().model_dump(mode="json")
+    for setting in TABLE_SETTINGS.values():
+        default = defaults[setting.name]
+        others = ", ".join(f"`{alias}`" for alias, name in ALIASES.items() if name == setting.name)
+        shown = "none" if default in (None, [], {}) else f"`{json.dumps(default)}`"
+        accepted = setting.expected.replace(" | ", ", ")
+        yield f"`{setting.name}`", setting.meaning, accepted, shown, "yes" if setting.stale else "no", others or "–"
 
 
 def _not_yet() -> list[tuple[str, str]]:

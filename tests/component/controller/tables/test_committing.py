@@ -81,25 +81,54 @@ def test_what_happened_before_the_commit_wins(
     assert (_segments(tables), len(before)) == (before, left)
 
 
+def _acting_after_the_look(tables: Tables, act: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
+    """Something happens as soon as the controller has read the segment that is to be committed."""
+    catalog = tables.cluster.context.catalog
+    read, waiting = catalog.segment, [act]
+
+    def raced(table_uid: str, name: str) -> Segment | None:
+        found = read(table_uid, name)
+        if waiting:
+            waiting.pop()()
+        return found
+
+    patch.setattr(catalog, "segment", raced)
+
+
+def _acting_before_the_write(tables: Tables, act: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
+    """Something happens when the controller has read everything, and is about to write."""
+    catalog = tables.cluster.context.catalog
+    write, waiting = catalog.commit, [act]
+
+    def raced(change: Change) -> bool:
+        if waiting:
+            waiting.pop()()
+        return write(change)
+
+    patch.setattr(catalog, "commit", raced)
+
+
 @pytest.mark.case("tables:D1", "tables:C1", "tables:C2", "rules:R16")
 @_meanwhile
+@pytest.mark.parametrize("moment", [_acting_after_the_look, _acting_before_the_write], ids=["look", "write"])
 def test_what_happens_during_the_commit_wins(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Tables, str], None], why: str, left: int
+    tables: Tables,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Callable[[Tables, Callable[[], None], pytest.MonkeyPatch], None],
+    meanwhile: Callable[[Tables, str], None],
+    why: str,
+    left: int,
 ) -> None:
     """Between look and commit somebody else is faster: the compare-and-swap fails, and the second look sees it."""
     rebuild = _begun(tables, "a")
-    commit = tables.refreshed(rebuild, "a")
-    catalog = tables.cluster.context.catalog
-    write, waiting, before = catalog.commit, ["a"], []
+    commit, before = tables.refreshed(rebuild, "a"), list[Segment]()
 
-    def raced(change: Change) -> bool:
-        if waiting and change.operation.what == "refresh segment":
-            meanwhile(tables, waiting.pop())
-            before.extend(_segments(tables))
-        return write(change)
+    def act() -> None:
+        meanwhile(tables, "a")
+        before.extend(_segments(tables))
 
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "commit", raced)
+        moment(tables, act, patch)
         done = tables.commit(rebuild, commit)
     _check_skipped(tables, rebuild, done, why)
     assert (_segments(tables), len(before)) == (before, left)

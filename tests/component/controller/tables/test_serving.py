@@ -32,8 +32,7 @@ def test_a_node_is_let_go_after_its_successor_serves(tables: Tables) -> None:
     _drain(tables)
 
     def loads(copy: SegmentReport) -> SegmentReport:
-        loading = copy.segment in held
-        return copy.model_copy(update={"state": SegmentState.LOADING, "build": None}) if loading else copy
+        return copy.model_copy(update={"state": SegmentState.LOADING}) if copy.segment in held else copy
 
     for _ in range(3):
         tables.report("node-1", loads)
