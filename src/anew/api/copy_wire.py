@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from anew.api.wire import Request, Wire
 from anew.core.tables.segment import Contents
 
@@ -23,7 +25,7 @@ class AskBytes(AskCopy):
 
     build: str
     config_hash: str | None
-    offset: int
+    offset: int = Field(ge=0)
 
 
 class SegmentCopy(Wire):

@@ -51,7 +51,7 @@ def _plain(value: Any) -> Any:
             return str(value)
         case bytes():
             return base64.b64encode(value).decode()
-        case list():
+        case list() | tuple():
             return [_plain(each) for each in value]
         case dict():
             return {str(name): _plain(each) for name, each in value.items()}

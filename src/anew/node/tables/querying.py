@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from anew.core.suggest import did_you_mean
 from anew.core.tables.segment import Contents
 from anew.node.tables.cache import SegmentCache
 from anew.node.tables.hosting import SegmentHost, ServedFile
+from anew.segments.tables.groups import row_groups
 from anew.sql.pool import QueryPool
 from anew.sql.predicates import Predicate
 from anew.sql.pruning import may_match
@@ -35,18 +36,24 @@ class Read:
         segments: How many segments the table has.
         pruned: How many of them cannot hold what is asked for.
         fetched: How many came from the deep store, because other nodes host them.
+        row_groups: Of a query that is explained: how many row groups the segments that are read have, and how many of
+            those may hold what is asked for.
     """
 
     table: str
     segments: int
     pruned: int
     fetched: int
+    row_groups: tuple[int, int] | None = None
 
     @property
     def shown(self) -> str:
         """One line for people."""
         read = self.segments - self.pruned
-        return f"{self.table}: {read} of {self.segments} segments read, {self.pruned} pruned, {self.fetched} not here"
+        said = f"{self.table}: {read} of {self.segments} segments read, {self.pruned} pruned, {self.fetched} not here"
+        if self.row_groups is None:
+            return said
+        return f"{said}; {self.row_groups[1]} of their {self.row_groups[0]} row groups may match"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,8 @@ class TableQueries:
         """
         query = check_query(sql)
         with self._views_of(query, may_read) as (views, reads):
+            if query.explain:
+                reads = tuple(_with_groups(view, read, query) for view, read in zip(views, reads, strict=True))
             paths = [file.path for view in views for file in view.files]
             columns = [(view.name, [column.model_dump(mode="json") for column in view.columns]) for view in views]
             question = Question(value_hash([paths, columns]), views, sql, self._limits)
@@ -170,6 +179,15 @@ def _spelt(query: Query, tables: list[DesiredTable]) -> Iterator[tuple[str, Desi
         if table.uid not in seen:
             seen.add(table.uid)
             yield name, table
+
+
+def _with_groups(view: TableView, read: Read, query: Query) -> Read:
+    """With how many row groups the files of a view have, and how many of those its footers do not rule out."""
+    wanted = {column.name: column.type for column in view.columns}
+    predicates = {name.lower(): found for name, found in query.predicates.items()}.get(view.name.lower(), ())
+    groups = [group for file in view.files for group in row_groups(Path(file.path))]
+    matching = sum(may_match(group.columns, group.rows, predicates, wanted) for group in groups)
+    return replace(read, row_groups=(len(groups), matching))
 
 
 def _contents(file: ServedFile) -> Contents:

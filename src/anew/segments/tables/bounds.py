@@ -34,6 +34,14 @@ def bounds_of(column: Column) -> tuple[Any, Any]:
     return _json(_value(both["min"])), _json(_upper(_value(both["max"])))
 
 
+def footer_bounds(statistics: Any) -> tuple[Any, Any]:
+    """The same of what a Parquet footer says of a row group's column; None where it has no form in JSON."""
+    try:
+        return _json(statistics.min), _json(_upper(statistics.max))
+    except (ValueError, OverflowError):
+        return None, None
+
+
 def _used(column: Column) -> Column:
     present = column.drop_null() if column.null_count else column
     used = np.bincount(codes(present), minlength=len(present.dictionary)).nonzero()[0]

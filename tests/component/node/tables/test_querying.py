@@ -12,6 +12,7 @@ from anew.api.segments import DesiredTable
 from anew.node.tables.hosting import ServedFile
 from tests.component.node.tables.asking import Asker, Between, asker, query_processes
 from tests.component.node.tables.harness import (
+    COLUMNS,
     PLAIN,
     SORTED,
     WIDER,
@@ -25,6 +26,7 @@ from tests.component.node.tables.harness import (
     segment,
     table,
 )
+from tests.component.segments_tables.rows import config_of
 
 ALL = "SELECT count(*), sum(id), min(city), max(fare) FROM trips"
 
@@ -203,7 +205,8 @@ def test_explain_tells_what_was_pruned(node: Rig, asks: Asker, *, hosted: bool) 
     few = "SELECT id, city FROM trips WHERE id BETWEEN 130 AND 210 ORDER BY id"
     told = f"trips: 2 of 4 segments read, 2 pruned, {0 if hosted else 2} not here"
     plan = [row[0] for row in asks.rows(f"EXPLAIN {few}")]
-    assert (plan[0], "READ_PARQUET" in "".join(plan[1:])) == (told, True)
+    groups = f"{told}; 2 of their 2 row groups may match"
+    assert (plan[0], "READ_PARQUET" in "".join(plan[1:])) == (groups, True)
     assert asks.reads(few) == [told]
     assert asks.rows(few) == plain_answer(source(0, 100, 200, 300), few)
     assert asks.cached == (set() if hosted else {each.build.id for each in wanted.segments[1:3]})
@@ -212,6 +215,21 @@ def test_explain_tells_what_was_pruned(node: Rig, asks: Asker, *, hosted: bool) 
         ["trips: 0 of 4 segments read, 4 pruned, 0 not here"],
         [(0,)],
     )
+
+
+@pytest.mark.case("tables:C4")
+def test_explain_tells_which_row_groups_may_match(node: Rig, asks: Asker) -> None:
+    """What the file is sorted by rules out row groups, another column does not; nor does what a footer cannot say."""
+    sorted_by_id = config_of(COLUMNS, sort="id", row_group_rows=1_000)
+    node.settle(table(segment(node.build(rows(0, 3_000), sorted_by_id)), config=sorted_by_id))
+
+    def told(condition: str) -> str:
+        return str(asks.rows(f"EXPLAIN SELECT count(*) FROM trips WHERE {condition}")[0][0]).partition("; ")[2]
+
+    assert told("id BETWEEN 1500 AND 1600") == "1 of their 3 row groups may match"
+    assert told("id >= 1500") == "2 of their 3 row groups may match"
+    assert told("city = 'city 3'") == "3 of their 3 row groups may match"
+    assert told("id % 2 = 0") == "3 of their 3 row groups may match"
 
 
 def test_each_table_is_told(node: Rig, asks: Asker) -> None:
