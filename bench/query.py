@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -69,7 +70,8 @@ def _measure(table: TripsTable, rows: int, repeats: Repeats) -> Measured:
         return found
 
     def theirs(sql: str) -> pa.Table:
-        found: pa.Table = connection.execute(sql).to_arrow_table()
+        answer: Any = connection.sql(sql)
+        found: pa.Table = answer.to_arrow_table()
         return found
 
     def asks(questions: Sequence[str], ask: Callable[[str], pa.Table]) -> Callable[[], float]:

@@ -268,6 +268,7 @@ class SegmentHost:
             return False
         hosted.asked = self._job_of(hosted, deep_store)
         hosted.job = self._loader.submit(hosted.asked)
+        hosted.job.add_done_callback(lambda _: self._wake.set())
         hosted.checked = True
         table, segment = hosted.table, hosted.segment
         _log.info("segment_begins", table=table.name, segment=segment.name, build=segment.build.id)

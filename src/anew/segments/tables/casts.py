@@ -122,6 +122,8 @@ def _may_become(held: Held, target: Held) -> bool:
         return True
     if kinds.is_timestamp(target) or kinds.is_date(target):
         return bool(kinds.is_timestamp(held) or kinds.is_date(held))
+    if (kinds.is_boolean(held) and kinds.is_decimal(target)) or (kinds.is_decimal(held) and kinds.is_boolean(target)):
+        return False
     return bool(kinds.is_boolean(held) or kinds.is_integer(held) or kinds.is_floating(held) or kinds.is_decimal(held))
 
 

@@ -28,7 +28,7 @@ from anew.core.tables.table import (
 )
 from anew.testing.table_builders import a_build, a_segment, a_table, a_table_rebuild, some_columns
 
-_R, _ST, _L, _SA, _SK, _F = (SegmentOutcome(outcome) for outcome in SegmentOutcome)
+_R, _ST, _L, _SA, _RP, _SK, _F = (SegmentOutcome(outcome) for outcome in SegmentOutcome)
 
 
 @pytest.mark.parametrize("name", ["t", "trips_2013", "a" * 64])
@@ -161,7 +161,7 @@ def test_content_is_compared_by_configuration_and_fingerprint() -> None:
     ("outcomes", "status"),
     [
         ((), RebuildStatus.SUCCEEDED),
-        ((_R, _ST, _L, _SA, _SK), RebuildStatus.SUCCEEDED),
+        ((_R, _ST, _L, _SA, _RP, _SK), RebuildStatus.SUCCEEDED),
         ((_SK,), RebuildStatus.SUCCEEDED),
         ((_F, _R), RebuildStatus.PARTLY),
         ((_F, _SK), RebuildStatus.PARTLY),
@@ -176,22 +176,22 @@ def test_a_rebuild_ends_as_its_segments_did(outcomes: tuple[SegmentOutcome, ...]
 
 def test_the_view_of_a_refresh_names_every_segment_once() -> None:
     """Done, stamped, skipped and failed ones are told apart; what the plan left is skipped with its reason."""
-    segments = [a_segment(name) for name in "abcdef"]
+    segments = [a_segment(name) for name in "abcdefg"]
     rebuild = a_table_rebuild(a_table(), "r-1", *segments)
     plan = rebuild.plan.model_copy(update={"skipped": {"z": "the run is full"}, "drift": ("a",)})
     rebuild = rebuild.model_copy(update={"plan": plan})
     done = [
         Done(segment=name, outcome=outcome, why=f"why {name}")
-        for name, outcome in zip("abcdef", (_R, _ST, _L, _SA, _SK, _F), strict=True)
+        for name, outcome in zip("abcdefg", (_R, _ST, _L, _SA, _SK, _F, _RP), strict=True)
     ]
     assert refresh_view(rebuild, done) == {
         "rebuild": "r-1",
-        "chosen": ["a", "b", "c", "d", "e", "f"],
-        "refreshed": ["a", "c"],
+        "chosen": ["a", "b", "c", "d", "e", "f", "g"],
+        "refreshed": ["a", "c", "g"],
         "stamped": ["b", "d"],
         "skipped": [{"segment": "e", "reason": "why e"}, {"segment": "z", "reason": "the run is full"}],
         "drift": ["a"],
         "failed": [{"segment": "f", "error": "why f"}],
     }
-    assert [planned.segment for planned in waiting(rebuild, done[:2])] == ["c", "d", "e", "f"]
+    assert [planned.segment for planned in waiting(rebuild, done[:2])] == ["c", "d", "e", "f", "g"]
     assert waiting(rebuild, done) == []
