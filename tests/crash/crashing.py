@@ -84,8 +84,14 @@ class Crashing:
 
     def await_sound(self, process: str) -> None:
         """Wait until a process has lived for so long that the supervisor starts it again at once when it dies."""
-        running = psutil.Process(self.pid(process))
-        wait_until(lambda: time.time() - running.create_time() >= SOUND_SECONDS, f"{process} to have lived for long")
+        wait_until(lambda: self._lived_seconds(process) >= SOUND_SECONDS, f"{process} to have lived for long")
+
+    def _lived_seconds(self, process: str) -> float:
+        try:
+            return time.time() - psutil.Process(self.pid(process)).create_time()
+        except psutil.NoSuchProcess:
+            # It just died, and its successor is not yet written down.
+            return 0.0
 
     def _answers(self) -> bool:
         try:

@@ -218,10 +218,13 @@ def demo_tables(
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running afterwards.")] = False,
     every: Annotated[int, typer.Option("--every", min=1, max=100, help="Take one flight of so many alone.")] = 1,
+    scenarios: Annotated[bool, typer.Option(help="Play the guide's scenario table as well.")] = True,
     json_output: Json = False,
 ) -> int:
     """Load real flights as segments, change the configuration, refresh under queries, let a fresh node join."""
-    summary = run_tables_demo(print_step=lambda text: err().print(text, markup=False), keep=keep, every=every)
+    summary = run_tables_demo(
+        print_step=lambda text: err().print(text, markup=False), keep=keep, every=every, scenarios=scenarios
+    )
     if json_output:
         print_json(summary.to_json())
     else:

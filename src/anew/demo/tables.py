@@ -76,21 +76,27 @@ class Summary:
             f"  A reader asked {reader.get('asked', 0)} times all the while: {reader.get('failed')} failed, "
             f"{reader.get('wrong')} wrong; the slowest took {reader.get('slowest_ms')} ms.",
             "",
-            "What a refresh does, by case and mode (from runs just now)",
-            *(f"  {line}" for line in Row.lines(self.scenarios)),
-            "",
+            *self._table(),
             f"{'PASSED' if self.passed else 'FAILED'} in {self.seconds:.0f} s",
         ]
         return "\n".join(lines)
 
+    def _table(self) -> list[str]:
+        """The guide's scenario table, if it was played."""
+        if not self.scenarios:
+            return []
+        head = "What a refresh does, by case and mode (from runs just now)"
+        return [head, *(f"  {line}" for line in Row.lines(self.scenarios)), ""]
 
-def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1) -> Summary:
+
+def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1, scenarios: bool = True) -> Summary:
     """Play the story; the cluster and its home are gone afterwards unless they are kept.
 
     Args:
         print_step: Gets each line for people.
         keep: Whether the cluster goes on.
         every: One flight of so many is taken.
+        scenarios: Whether the guide's scenario table is played as well.
 
     Raises:
         Failed: A command did not do what it should.
@@ -108,8 +114,9 @@ def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1) -
             _refresh(stage, summary)
             summary.reader = json.loads(stop(reader))
         _join(stage, trips, summary)
-        stage.say("\n9. The guide's scenario table, played")
-        summary.scenarios = play_scenarios(stage, data)
+        if scenarios:
+            stage.say("\n9. The guide's scenario table, played")
+            summary.scenarios = play_scenarios(stage, data)
         if not keep:
             stage.end()
     summary.seconds = time.monotonic() - began

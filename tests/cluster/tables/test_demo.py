@@ -1,4 +1,4 @@
-"""The demo of tables plays on real data, and every check passes."""
+"""The demo of tables plays on real data, and every check passes; `test_scenarios` has the scenario table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.ports import port_of
 def test_the_demo_of_tables_plays(tmp_path: Path) -> None:
     """One flight of eight: segments are refreshed once, no query fails, a fresh node rewrites nothing."""
     anew = Anew(tmp_path / "home", {"ANEW_PORT": str(port_of("tables demo"))})
-    summary = anew.done("demo", "tables", "--every", "8")
+    summary = anew.done("demo", "tables", "--every", "8", "--no-scenarios")
     assert summary["passed"] is True
     assert (summary["segments"], summary["refreshed"], summary["drift"]) == (13, 13, 13)
     assert summary["reader"]["asked"] > 10
