@@ -88,10 +88,11 @@ class Crashing:
 
     def _lived_seconds(self, process: str) -> float:
         try:
-            return time.time() - psutil.Process(self.pid(process)).create_time()
+            began_seconds: float = psutil.Process(self.pid(process)).create_time()
         except psutil.NoSuchProcess:
             # It just died, and its successor is not yet written down.
             return 0.0
+        return time.time() - began_seconds
 
     def _answers(self) -> bool:
         try:

@@ -29,6 +29,7 @@ from anew.segments import baserange
 from anew.storage import applying, replica
 from anew.testing.memory import catalog as memory_catalog
 from anew.testing.memory.log import MemoryLog
+from tests.simulation import minispark
 from tests.simulation.disks import rebinding
 
 Plant = Callable[[], AbstractContextManager[Any]]
@@ -286,14 +287,16 @@ def _no_epochs() -> AbstractContextManager[Any]:
     return rebinding({rebuilds._check_epoch: lambda *_: None})
 
 
-@bug("R23: whatever lies between the first and the last record of an attempt counts", "base", seed=10)
+@bug("R23: whatever lies between the first and the last record of an attempt counts", "base", seed=6)
 @contextmanager
 def _all_between() -> Iterator[None]:
     def read_back(self: Any, begin: int, end: int) -> Any:
         return ((begin, end),), self._account
 
     everything = patch.object(baserange, "_is_of", lambda stamps, _attempt: np.ones(stamps.size, np.bool_))
-    with everything, patch.object(baserange.BaseRangeWriter, "_read_back", read_back):
+    # Two attempts of a task that append at the same time are rare otherwise.
+    often = patch.object(minispark, "_SPECULATIVE", 0.8)
+    with everything, often, patch.object(baserange.BaseRangeWriter, "_read_back", read_back):
         yield
 
 
@@ -431,5 +434,7 @@ def _never_ready() -> AbstractContextManager[Any]:
 
 
 @bug("7.7: a driver asks again without a pause", "histories end")
-def _restless() -> AbstractContextManager[Any]:
-    return patch("anew.rebuild.executor._POLL_SECONDS", 0.0)
+@contextmanager
+def _restless() -> Iterator[None]:
+    with patch("anew.rebuild.executor._POLL_SECONDS", 0.0), patch("anew.rebuild.patience._PAUSE_SECONDS", 0.0):
+        yield
