@@ -21,7 +21,7 @@ from bench.rebuilding import running_cluster
 from bench.synthetic import SEED
 from bench.trips import COLUMNS, TABLE, TripsTable, write_files
 
-_SEGMENTS = 12
+_SEGMENTS, _SEGMENT_ROWS = 48, 4_000
 _THREADS = 2
 _ALL = (
     "SELECT count(*) FROM {t}",
@@ -45,13 +45,13 @@ _AT_LEAST_SECONDS = 0.5
 
 
 def run(folder: Path, sizes: Sequence[int], repeats: Repeats) -> list[Measured]:
-    """Measure with tables of so many rows in twelve segments."""
+    """Measure with tables of so many rows, in a segment for every week or so."""
     with spark_session(f"local[{_THREADS}]", {}) as started, structlog.testing.capture_logs():
         spark = session_for_queries(started)
         found = []
         for size in sizes:
             with running_cluster(folder / str(size), None) as cluster:
-                files = write_files(folder / str(size) / "in", size, _SEGMENTS)
+                files = write_files(folder / str(size) / "in", size, _segments(size))
                 table = TripsTable.create(cluster, files, replicas=1, row_group_rows=100_000)
                 table.resort()
                 table.refresh(spark)
@@ -89,7 +89,11 @@ def _measure(table: TripsTable, rows: int, repeats: Repeats) -> Measured:
     }
     seconds = take_turns(sides, repeats)
     connection.close()
-    return Measured(rows, seconds, figures={"segments": _SEGMENTS, "columns": len(COLUMNS), "threads": _THREADS})
+    return Measured(rows, seconds, figures={"segments": _segments(rows), "columns": len(COLUMNS), "threads": _THREADS})
+
+
+def _segments(rows: int) -> int:
+    return min(_SEGMENTS, rows // _SEGMENT_ROWS)
 
 
 def _asked(questions: Sequence[str], ask: Callable[[str], pa.Table]) -> float:
@@ -115,7 +119,7 @@ def _rounded(table: pa.Table) -> list[list[object]]:
 BENCHES = (
     Bench(
         "query",
-        "ten queries over twelve segments: a node, and DuckDB directly over the same files",
+        "ten queries over weekly segments: a node, and DuckDB directly over the same files",
         "rows",
         (1_000_000, 4_000_000, 12_000_000),
         (12_000, 24_000, 48_000),
