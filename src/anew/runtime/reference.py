@@ -90,7 +90,8 @@ def _tables() -> Iterable[tuple[str, ...]]:
     for setting in TABLE_SETTINGS.values():
         default = defaults[setting.name]
         others = ", ".join(f"`{alias}`" for alias, name in ALIASES.items() if name == setting.name)
-        shown = "none" if default in (None, [], {}) else f"`{json.dumps(default)}`"
+        text = default if isinstance(default, str) else json.dumps(default)
+        shown = "none" if default in (None, [], {}) else f"`{text}`"
         accepted = setting.expected.replace(" | ", ", ")
         yield f"`{setting.name}`", setting.meaning, accepted, shown, "yes" if setting.stale else "no", others or "–"
 

@@ -45,7 +45,7 @@ def test_every_name_has_its_row() -> None:
         "| `rt_partitioner` | how producers place keys in the real-time topic; any: their own way, so that all "
         "partitions are read | `xxhash64`, `any` | `xxhash64` | never (chosen when the store is made) |",
         "| `owner` | who is asked about the store | text | none | at once |",
-        "| `codec` | how columns are compressed | none, snappy, gzip, lz4, zstd, brotli | `\"zstd\"` | yes | "
+        "| `codec` | how columns are compressed | none, snappy, gzip, lz4, zstd, brotli | `zstd` | yes | "
         "`compression` |",
         "| `source.kafka` | take the store's own data as the input: a repush | true or false | none | "
         "`contradiction`: with input files, or false on a repush |",
