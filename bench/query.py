@@ -21,7 +21,7 @@ from bench.rebuilding import running_cluster
 from bench.synthetic import SEED
 from bench.trips import COLUMNS, TABLE, TripsTable, write_files
 
-_SEGMENTS, _SEGMENT_ROWS = 48, 4_000
+_SEGMENTS, _SEGMENT_ROWS = 120, 4_000
 _THREADS = 2
 _ALL = (
     "SELECT count(*) FROM {t}",
@@ -45,7 +45,7 @@ _AT_LEAST_SECONDS = 0.5
 
 
 def run(folder: Path, sizes: Sequence[int], repeats: Repeats) -> list[Measured]:
-    """Measure with tables of so many rows, in a segment for every week or so."""
+    """Measure with tables of so many rows, in a segment for every three days."""
     with spark_session(f"local[{_THREADS}]", {}) as started, structlog.testing.capture_logs():
         spark = session_for_queries(started)
         found = []
@@ -119,7 +119,7 @@ def _rounded(table: pa.Table) -> list[list[object]]:
 BENCHES = (
     Bench(
         "query",
-        "ten queries over weekly segments: a node, and DuckDB directly over the same files",
+        "ten queries over 120 segments: a node, and DuckDB directly over the same files",
         "rows",
         (1_000_000, 4_000_000, 12_000_000),
         (12_000, 24_000, 48_000),

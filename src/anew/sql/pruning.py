@@ -38,7 +38,14 @@ def may_match(
     """
     if rows == 0:
         return False
-    known = {name.lower(): stats for name, stats in columns.items() if wanted.get(name) == stats.type}
+    if not predicates:
+        return True
+    asked = {predicate.column.lower() for predicate in predicates}
+    known = {
+        lower: stats
+        for name, stats in columns.items()
+        if (lower := name.lower()) in asked and wanted.get(name) == stats.type
+    }
     return all(_may_meet(known.get(p.column.lower()), rows, p) for p in predicates)
 
 

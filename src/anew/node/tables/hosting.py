@@ -143,11 +143,12 @@ class SegmentHost:
         A hosted segment is served as the node has it, also while a newer build is fetched; another one as the deep
         store has it.
         """
-        found = []
+        found, root = [], self._directory / table.uid
         for segment in table.segments:
             hosted = self._hosted.get((table.uid, segment.name))
             copy = None if hosted is None else hosted.copy
-            path = None if copy is None else self._directory_of(table.uid, segment.name, copy.build) / copy.file
+            # One path of one text: joining it part by part, for each segment and each query, shows.
+            path = None if copy is None else Path(f"{root}/{segment.name}/{copy.build}/{copy.file}")
             found.append(ServedFile(segment, path, copy))
         return found
 
