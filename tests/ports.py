@@ -11,6 +11,7 @@ _OF_ONE_CLUSTER = 10
 _CLUSTERS = (
     "shared",
     "lone",
+    "elsewhere",
     "docs",
     "security",
     "demo",

@@ -11,6 +11,10 @@ from pathlib import Path
 import psutil
 
 from tests.cluster.commands import Anew, wait_until
+from tests.ports import port_of
+
+_ELSEWHERE = str(port_of("elsewhere"))
+"""Not the port of the home's own settings."""
 
 
 def _pids(anew: Anew) -> dict[str, int]:
@@ -32,17 +36,18 @@ def test_without_a_cluster_commands_say_how_to_start_one(lone: Anew) -> None:
 
 def test_a_second_cluster_on_the_same_home_is_refused(anew: Anew) -> None:
     """Exit 3, and the first one goes on."""
-    answer = anew.run("up", "--detach", "--port", "7990")
+    answer = anew.run("up", "--detach", "--port", _ELSEWHERE)
     assert (answer.code, answer.error["code"]) == (3, "already_up")
     assert anew.run("status").code in (0, 6)
 
 
 def test_a_port_in_use_is_refused_and_named(lone: Anew) -> None:
     """Exit 3, the port is named, nothing runs afterwards."""
-    with socket.create_server(("127.0.0.1", 7961)):
-        answer = lone.run("up", "--detach", "--port", "7960")
+    taken = int(_ELSEWHERE) + 1
+    with socket.create_server(("127.0.0.1", taken)):
+        answer = lone.run("up", "--detach", "--port", _ELSEWHERE)
     assert (answer.code, answer.error["code"]) == (3, "port_in_use")
-    assert "7961" in answer.error["message"]
+    assert str(taken) in answer.error["message"]
     assert lone.run("store", "list").code == 4
 
 
@@ -57,7 +62,7 @@ def test_a_missing_java_is_named_before_anything_is_made(anew: Anew, people: Pat
 
 def test_down_ends_every_process_and_up_serves_the_same_data_again(lone: Anew, people: Path) -> None:
     """No orphan is left, and after a restart the store is there, version and all."""
-    lone.done("up", "--detach", "--nodes", "1", "--port", "7970")
+    lone.done("up", "--detach", "--nodes", "1", "--port", _ELSEWHERE)
     lone.create("kept", "hybrid=true", "rt_partitions=2", "replicas=1")
     lone.push("kept", people)
     lone.write("kept", {"key": "p1", "value": {"name": "written", "age": 1}})
@@ -73,7 +78,7 @@ def test_down_ends_every_process_and_up_serves_the_same_data_again(lone: Anew, p
 
 def test_a_killed_supervisor_takes_its_processes_along(lone: Anew) -> None:
     """After SIGKILL of the supervisor nothing of the cluster lives on, and the home can be taken again."""
-    lone.done("up", "--detach", "--nodes", "1", "--port", "7975")
+    lone.done("up", "--detach", "--nodes", "1", "--port", _ELSEWHERE)
     pids = _pids(lone)
     alive = [process for pid in pids.values() for process in _family(pid)]
     os.kill(pids["supervisor"], signal.SIGKILL)
@@ -85,7 +90,7 @@ def test_a_killed_supervisor_takes_its_processes_along(lone: Anew) -> None:
 
 def test_reads_go_on_while_the_controller_and_one_node_are_gone(lone: Anew, people: Path) -> None:
     """With two replicas a client that knows the routing reads on; both processes come back by themselves."""
-    lone.done("up", "--detach", "--nodes", "2", "--port", "7980")
+    lone.done("up", "--detach", "--nodes", "2", "--port", _ELSEWHERE)
     lone.create("lasting", "hybrid=true", "rt_partitions=2", "replicas=2")
     lone.push("lasting", people)
     pids = _pids(lone)

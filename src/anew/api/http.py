@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -61,6 +62,9 @@ from anew.core.tables.segment import Segment
 _KEEP_ALIVE_SECONDS = 2.0
 """Shorter than a server's own, so that a request is not sent on a connection that the server is just closing."""
 
+_SIGN_OF_LIFE_SECONDS = 3.0
+"""A lease may be as short as 5 s; one answer that is lost must not end it."""
+
 _NO_CONTENT = 204
 _Answer = TypeVar("_Answer")
 _Row = dict[str, Any]
@@ -68,7 +72,13 @@ _Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A request; ``look_up`` is the command that tells what became of it, None when it changes nothing."""
+    """A request.
+
+    Attributes:
+        look_up: The command that tells what became of it, None when it changes nothing.
+        extra_seconds: How long it may take beside what every request may.
+        most_seconds: How long it may take if that is less.
+    """
 
     method: str
     path: str
@@ -76,6 +86,7 @@ class _Call:
     query: Mapping[str, object] = field(default_factory=dict)
     look_up: str | None = None
     extra_seconds: float = 0.0
+    most_seconds: float = math.inf
 
 
 class ControllerClient:
@@ -249,8 +260,9 @@ class ControllerClient:
         return self._row(_Call("GET", _path("rebuilds", rebuild_id)))
 
     def heartbeat(self, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
-        """A driver's sign of life; repeating it is harmless."""
-        return self._as(HeartbeatAnswer, self._of_rebuild(rebuild_id, "heartbeat", request))
+        """A driver's sign of life; repeating it is harmless. Several fit into the shortest lease."""
+        call = self._of_rebuild(rebuild_id, "heartbeat", request)
+        return self._as(HeartbeatAnswer, replace(call, most_seconds=_SIGN_OF_LIFE_SECONDS))
 
     def seal(self, rebuild_id: str, request: Seal) -> _Row:
         """Commit the base of a version; the rebuild's view. Repeating the same is the same."""
@@ -364,7 +376,7 @@ class ControllerClient:
                 params={name: _text(value) for name, value in call.query.items() if value is not None},
                 content=content,
                 headers={} if content is None else {"content-type": "application/json"},
-                timeout=self._timeout_seconds + call.extra_seconds,
+                timeout=min(self._timeout_seconds + call.extra_seconds, call.most_seconds),
             )
         check(answer, call.look_up)
         return answer

@@ -14,10 +14,13 @@ import structlog
 
 from anew.api.http import ControllerClient
 from anew.api.models import Heartbeat
-from anew.core.errors import AnewError, OutcomeUnknown, Unreachable
+from anew.core.errors import AnewError, InvalidRequest, Refused
 from anew.core.rebuild import Progress, Stage
 
 _LOG = structlog.get_logger("anew.rebuild")
+
+_AGAIN = frozenset({"revision_conflict"})
+"""What is refused in this moment only: the next sign of life may be taken."""
 
 
 class Lease:
@@ -65,7 +68,10 @@ class Lease:
     def _run(self) -> None:
         # At once: who was kept from beginning, by a controller that was away, has little of its lease left.
         while not self._closed.is_set():
-            self._beat()
+            try:
+                self._beat()
+            except Exception:  # noqa: BLE001  # whatever it was, a driver that says nothing any more counts as dead
+                _LOG.exception("heartbeat_failed", rebuild=self._rebuild_id)
             self._woken.wait(self._interval_seconds)
             self._woken.clear()
 
@@ -82,12 +88,11 @@ class Lease:
             took_seconds = time.monotonic() - began_seconds
             if took_seconds > self._interval_seconds:
                 _LOG.warning("heartbeat_slow", rebuild=self._rebuild_id, took_seconds=round(took_seconds, 1))
-        except (Unreachable, OutcomeUnknown) as error:
-            _LOG.warning("heartbeat_unanswered", **error.to_json())
-            return
         except AnewError as error:
-            _LOG.warning("heartbeat_refused", **error.to_json())
-            self._stop()
+            over = isinstance(error, InvalidRequest | Refused) and error.code not in _AGAIN
+            _LOG.warning("heartbeat_refused" if over else "heartbeat_unanswered", **error.to_json())
+            if over:
+                self._stop()
             return
         if answer.kill_asked:
             self._stop()

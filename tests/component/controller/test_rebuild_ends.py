@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import BeginRebuild, EndRebuild, Heartbeat
+from anew.api.models import BeginRebuild, EndRebuild, Heartbeat, HeartbeatAnswer
 from anew.controller.rebuilds import rebuild_of
-from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
+from anew.core.errors import Failed, InvalidRequest, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.ledger import Entry, Ledger
 from anew.core.planning import RepushRequest
@@ -64,6 +64,49 @@ def test_a_driver_whose_spark_does_not_answer_is_alive(cluster: Cluster) -> None
             wait_until(partial(renewed, cluster.clock()), "the lease to be renewed")
         answered.set()
         wait_until(lambda: cluster.client.rebuild(rebuild.id)["progress"]["done"] == 5, "the progress to be told")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Refused("revision_conflict", "the rebuild is changed by others all the time"),
+        Failed("unexpected_answer", "this is not the answer of a controller"),
+        Unreachable("controller_unreachable", "the controller does not answer"),
+        OutcomeUnknown("answer_lost", "the answer was lost"),
+        RuntimeError("what nobody thought of"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_one_sign_of_life_that_goes_wrong_stops_no_driver(
+    cluster: Cluster, failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only who is told that the rebuild has ended, or is another's, leaves its job; else the next sign is given."""
+    cluster.create()
+    rebuild = cluster.begin(cluster.push_plan())
+    cluster.pass_seconds(15)
+    failures, beat = [failure, failure], cluster.client.heartbeat
+
+    def heartbeat(rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
+        if failures:
+            raise failures.pop()
+        return beat(rebuild_id, request)
+
+    monkeypatch.setattr(cluster.client, "heartbeat", heartbeat)
+    with Lease(cluster.client, rebuild.id, rebuild.epoch, interval_seconds=0.01) as lease:
+        until_ms = cluster.clock() + 15_000
+        wait_until(lambda: rebuild_of(cluster.context, rebuild.id).lease_until_ms > until_ms, "the lease to be renewed")
+        assert not lease.lost
+
+
+def test_a_driver_that_is_turned_away_stops(cluster: Cluster) -> None:
+    """Another one took over: its job is cancelled."""
+    cluster.create()
+    rebuild = cluster.begin(cluster.push_plan())
+    cancelled = threading.Event()
+    with Lease(cluster.client, rebuild.id, rebuild.epoch + 1, interval_seconds=0.01) as lease:
+        lease.enter(Stage.BUILD, Progress, cancelled.set)
+        assert cancelled.wait(_PATIENCE_SECONDS)
+        assert lease.lost
 
 
 @pytest.mark.case("rules:R22")
