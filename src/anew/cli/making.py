@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 
-from anew.cli.display import TerminalObserver, ledger_line
 from anew.cli.output import Json, out, print_json, print_table
+from anew.cli.running import Asked, print_outcome, run, spark_choice
 from anew.cli.session import Conf, Defines, Detach, Jars, Master, Properties, RequestId, cluster, comma_list, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.plan import Plan
@@ -19,13 +18,7 @@ from anew.core.planning import PushOptions
 from anew.core.properties import parse_properties, read_properties
 from anew.core.store import RebuildKind
 from anew.rebuild.inputs import PushRequest
-from anew.runtime.clock import new_id
 from anew.runtime.connect import Cluster, SparkChoice
-from anew.runtime.drive import start_driver
-from anew.runtime.settings import resolve
-
-_FAILED, _PARTLY = 1, 6
-_ENDED_BADLY = ("failed", "killed")
 
 Targets = Annotated[str | None, typer.Option("--target-fabrics", help="F,…: where the version is made; default: all.")]
 DeferSwap = Annotated[bool, typer.Option("--defer-swap", help="Make it ready, and wait for: anew swap NAME VERSION.")]
@@ -129,74 +122,11 @@ def repush(
         return _run(connected, plan, spark, Asked(dry_run, json_output, request_id, detach))
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How a run was asked for."""
-
-    dry_run: bool
-    as_json: bool
-    request_id: str | None
-    detach: bool
-
-
-def spark_choice(master: str | None, conf: list[str] | None, jars: str | None) -> SparkChoice:
-    """``--jars`` is Spark's own setting under another name; a ``--conf spark.jars=…`` beside it is a contradiction."""
-    settings = pairs(conf, "--conf")
-    if jars is not None:
-        if "spark.jars" in settings:
-            raise InvalidRequest("contradiction", "jars are named twice", found="--jars and --conf spark.jars")
-        settings["spark.jars"] = jars
-    return SparkChoice(master=master, conf=settings)
-
-
 def _run(connected: Cluster, plan: Plan, spark: SparkChoice, asked: Asked) -> int:
     if asked.dry_run:
         _print_plan(plan, as_json=asked.as_json)
         return 0
-    if asked.detach:
-        request_id = new_id() if asked.request_id is None else asked.request_id
-        view = start_driver(connected, plan, spark, request_id, resolve({}).home / "logs")
-        if asked.as_json:
-            print_json(view)
-        else:
-            out().print(f"rebuild {view['id']} runs; follow it: anew rebuild watch {view['id']}")
-        return 0
-    with TerminalObserver() as observer:
-        view = connected.run_plan(plan, spark, observer, asked.request_id)
-    print_outcome(view, as_json=asked.as_json)
-    return exit_code(view)
-
-
-def print_outcome(view: dict[str, Any], *, as_json: bool) -> None:
-    """Say how a rebuild ended."""
-    if as_json:
-        print_json(view)
-        return
-    if "table" in view:
-        print_table_outcome(view)
-        return
-    out().print(f"{view['status']}: version {view['version']} of {view['store']}")
-    out().print(f"ledger: {ledger_line(view)}")
-    out().print(f"{view['records_per_s']:.0f} records/s, {sum(view['timings'].values()):.1f} s in all")
-    if view["plan"]["target"]["defer_swap"]:
-        out().print(f"its swap is deferred: anew swap {view['store']} {view['version']}")
-
-
-def print_table_outcome(view: dict[str, Any]) -> None:
-    """Say how a refresh or a load of a table ended."""
-    refresh = view["refresh"]
-    counts = {name: len(refresh[name]) for name in ("refreshed", "stamped", "skipped", "failed", "drift")}
-    out().print(f"{view['status']}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
-    out().print(f"ledger: {ledger_line(view)}")
-    for each in refresh["failed"]:
-        out().print(f"  {each['segment']}: {each['error']}", markup=False)
-
-
-def exit_code(view: dict[str, Any]) -> int:
-    """The exit code of an ended rebuild."""
-    if view["status"] in _ENDED_BADLY:
-        return _FAILED
-    return _PARTLY if view["status"] == "partly" else 0
+    return run(connected, plan, spark, asked, print_outcome)
 
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:

@@ -12,17 +12,13 @@ from pydantic import ValidationError
 
 from anew.api.query_wire import json_rows
 from anew.api.tables import CreateTable, DropSegments, PlanRefresh, ReloadTable, UpdateTable
-from anew.cli.display import TerminalObserver
-from anew.cli.making import Asked, exit_code, print_table_outcome, spark_choice
 from anew.cli.output import Json, out, print_json, print_table
+from anew.cli.running import Asked, exit_code, print_table_outcome, run, spark_choice
 from anew.cli.session import Conf, Detach, Jars, Master, RequestId, cluster, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.rebuild.inputs import PushRequest
-from anew.runtime.clock import new_id
 from anew.runtime.connect import Cluster, SparkChoice
-from anew.runtime.drive import start_driver
-from anew.runtime.settings import resolve
 
 tables_app = typer.Typer(help="Tables: segments that stay in sync with their configuration.", no_args_is_help=True)
 
@@ -293,18 +289,7 @@ def _run(connected: Cluster, plan: TablePlan, spark: SparkChoice, asked: Asked) 
     if plan.kind is TableRebuildKind.REFRESH and not plan.segments:
         _print_nothing(plan, as_json=asked.as_json)
         return 0
-    if asked.detach:
-        request_id = new_id() if asked.request_id is None else asked.request_id
-        view = start_driver(connected, plan, spark, request_id, resolve({}).home / "logs")
-        if asked.as_json:
-            print_json(view)
-        else:
-            out().print(f"rebuild {view['id']} runs; follow it: anew rebuild watch {view['id']}")
-        return 0
-    with TerminalObserver() as observer:
-        view = connected.run_table_plan(plan, spark, observer, asked.request_id)
-    _print_outcome(view, as_json=asked.as_json)
-    return exit_code(view)
+    return run(connected, plan, spark, asked, _print_outcome)
 
 
 def _print_outcome(view: dict[str, Any], *, as_json: bool) -> None:

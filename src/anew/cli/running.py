@@ -1,0 +1,112 @@
+"""Running a plan of any kind, here or in a driver that goes on alone, and saying how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from anew.cli.display import TerminalObserver, ledger_line
+from anew.cli.output import out, print_json
+from anew.cli.session import pairs
+from anew.core.errors import InvalidRequest
+from anew.core.plan import Plan
+from anew.core.tables.plan import TablePlan
+from anew.runtime.clock import new_id
+from anew.runtime.connect import Cluster, SparkChoice
+from anew.runtime.drive import start_driver
+from anew.runtime.settings import resolve
+
+_FAILED, _PARTLY = 1, 6
+_ENDED_BADLY = ("failed", "killed")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a run was asked for."""
+
+    dry_run: bool
+    as_json: bool
+    request_id: str | None
+    detach: bool
+
+
+def spark_choice(master: str | None, conf: list[str] | None, jars: str | None) -> SparkChoice:
+    """``--jars`` is Spark's own setting under another name; a ``--conf spark.jars=…`` beside it is a contradiction."""
+    settings = pairs(conf, "--conf")
+    if jars is not None:
+        if "spark.jars" in settings:
+            raise InvalidRequest("contradiction", "jars are named twice", found="--jars and --conf spark.jars")
+        settings["spark.jars"] = jars
+    return SparkChoice(master=master, conf=settings)
+
+
+class PrintEnded(Protocol):
+    """Says how a rebuild ended."""
+
+    def __call__(self, view: dict[str, Any], *, as_json: bool) -> None:
+        """Print the ``rebuild`` shape."""
+
+
+def run(
+    connected: Cluster,
+    plan: Plan | TablePlan,
+    spark: SparkChoice,
+    asked: Asked,
+    print_ended: PrintEnded,
+) -> int:
+    """Run a plan, or start its driver; returns the command's exit code.
+
+    Args:
+        connected: The cluster.
+        plan: What to run.
+        spark: Where.
+        asked: How it was asked for.
+        print_ended: Says how it ended.
+    """
+    if asked.detach:
+        request_id = new_id() if asked.request_id is None else asked.request_id
+        view = start_driver(connected, plan, spark, request_id, resolve({}).home / "logs")
+        if asked.as_json:
+            print_json(view)
+        else:
+            out().print(f"rebuild {view['id']} runs; follow it: anew rebuild watch {view['id']}")
+        return 0
+    with TerminalObserver() as observer:
+        if isinstance(plan, Plan):
+            view = connected.run_plan(plan, spark, observer, asked.request_id)
+        else:
+            view = connected.run_table_plan(plan, spark, observer, asked.request_id)
+    print_ended(view, as_json=asked.as_json)
+    return exit_code(view)
+
+
+def print_outcome(view: dict[str, Any], *, as_json: bool) -> None:
+    """Say how a rebuild ended."""
+    if as_json:
+        print_json(view)
+        return
+    if "table" in view:
+        print_table_outcome(view)
+        return
+    out().print(f"{view['status']}: version {view['version']} of {view['store']}")
+    out().print(f"ledger: {ledger_line(view)}")
+    out().print(f"{view['records_per_s']:.0f} records/s, {sum(view['timings'].values()):.1f} s in all")
+    if view["plan"]["target"]["defer_swap"]:
+        out().print(f"its swap is deferred: anew swap {view['store']} {view['version']}")
+
+
+def print_table_outcome(view: dict[str, Any]) -> None:
+    """Say how a refresh or a load of a table ended."""
+    refresh = view["refresh"]
+    counts = {name: len(refresh[name]) for name in ("refreshed", "stamped", "skipped", "failed", "drift")}
+    out().print(f"{view['status']}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    out().print(f"ledger: {ledger_line(view)}")
+    for each in refresh["failed"]:
+        out().print(f"  {each['segment']}: {each['error']}", markup=False)
+
+
+def exit_code(view: dict[str, Any]) -> int:
+    """The exit code of an ended rebuild."""
+    if view["status"] in _ENDED_BADLY:
+        return _FAILED
+    return _PARTLY if view["status"] == "partly" else 0
