@@ -18,7 +18,6 @@ def running_on(brokers: Brokers, name: str, home: Path, *, reclaim_grace_seconds
         **more,
         "ANEW_PORT": str(port_of(name)),
         "ANEW_LOG": f"kafka://{brokers.bootstrap}",
-        "ANEW_LEASE_SECONDS": "15",
         "ANEW_RECLAIM_GRACE_SECONDS": str(reclaim_grace_seconds),
     }
     anew = Anew(home, settings)
