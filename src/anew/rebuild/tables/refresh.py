@@ -50,7 +50,7 @@ def refresh(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Le
         check_executors(session, Sights(target=cluster.deep_store, directory=directory, source=None))
         work = _Work(session, rebuild, run, cluster, watch, waiting)
         lease.enter(Stage.BUILD, work.measure, watch.cancel)
-        work.run_all(min(len(waiting), session.sparkContext.defaultParallelism), lease)
+        work.run_all(min(len(waiting), _jobs(session.sparkContext.defaultParallelism)), lease)
     took_seconds = max(time.monotonic() - began, 1e-6)
     speed = round(work.rows / took_seconds, 1) if work.rows else None
     request = FinishRebuild(epoch=rebuild.epoch, records_per_s=speed)
@@ -64,6 +64,11 @@ def _done(rebuild: TableRebuild, run: TableRun) -> list[dict[str, Any]]:
     left = set(rebuild.plan.skipped)
     names += [each["segment"] for each in view["skipped"] if each["segment"] not in left]
     return [{"segment": name} for name in names]
+
+
+def _jobs(cores: int) -> int:
+    """How many jobs are under way at once: some wait in Spark, so that no core waits for a commit and the next job."""
+    return cores + 1 + cores // 8
 
 
 @dataclass(slots=True)
