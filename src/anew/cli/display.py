@@ -24,6 +24,8 @@ _WHAT = {
     Stage.DONE: "done",
 }
 
+_MB = 1_000_000
+
 _LEFT = ("superseded", "deleted", "expired", "filtered", "skipped", "written")
 """What became of the rows that were read, of stores and of tables."""
 
@@ -98,6 +100,8 @@ class TerminalObserver:
         if stage is not Stage.BUILD or progress.total == 0:
             return
         detail = f"{progress.done}/{progress.total} {progress.unit}"
+        if progress.total_bytes:
+            detail += f", {progress.bytes / _MB:.1f}/{progress.total_bytes / _MB:.1f} MB"
         if self._live is not None:
             self._live.update(self._task, completed=progress.done, total=progress.total, detail=detail)
         elif (stage, detail) != self._last:

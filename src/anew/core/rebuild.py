@@ -52,7 +52,12 @@ class Fingerprints(BaseModel):
 
 
 class Progress(BaseModel):
-    """How much of the present stage is done."""
+    """How much of the present stage is done.
+
+    Attributes:
+        bytes: Of the input, as far as it is dealt with.
+        total_bytes: Of the input; 0 where that is not known.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,6 +65,8 @@ class Progress(BaseModel):
     total: int = 0
     unit: str = "tasks"
     records: int = 0
+    bytes: int = 0
+    total_bytes: int = 0
 
 
 class RebuildRecord(BaseModel):

@@ -35,6 +35,8 @@ def test_the_sort_column_moves(anew: Anew, tmp_path: Path) -> None:
     trips.update(sort=["city", "id"])
     done = trips.refresh()
     assert (done["status"], done["refreshed"]) == ("succeeded", [before["name"]])
+    shown = {"done": 1, "total": 1, "unit": "segments", "records": 3_000}
+    assert done["progress"] == {**shown, "bytes": before["bytes"], "total_bytes": before["bytes"]}
     after = trips.segments()[0]
     assert after["created_at"] == before["created_at"]
     assert after["columns"]["left_at"] == before["columns"]["left_at"]

@@ -83,6 +83,17 @@ def _elsewhere() -> tuple[io.StringIO, TerminalObserver]:
     return written, TerminalObserver(Console(file=written, width=200, force_terminal=False, highlight=False))
 
 
+def test_progress_is_told_in_counts_and_bytes() -> None:
+    """Where it is known how many bytes there are to read, as of segments, that is told as well."""
+    written, observer = _elsewhere()
+    with observer:
+        for done in range(3):
+            measure = Progress(done=done, total=2, unit="segments", bytes=done * 2_060_000, total_bytes=4_100_000)
+            observer.progress(Stage.BUILD, measure)
+    lines = [line.split("]")[-1].strip() for line in written.getvalue().splitlines()]
+    assert lines == ["0/2 segments, 0.0/4.1 MB", "1/2 segments, 2.1/4.1 MB", "2/2 segments, 4.1/4.1 MB"]
+
+
 def test_elsewhere_there_is_one_line_per_change() -> None:
     """Without a terminal each stage and each new measure is one line without control characters; repeats are none."""
     written, observer = _elsewhere()

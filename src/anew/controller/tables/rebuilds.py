@@ -91,7 +91,9 @@ def _begin(context: Context, request: BeginTableRebuild, actor: str) -> TableReb
         created_at_ms=now_ms,
         stage_since_ms=now_ms,
         driver=request.driver,
-        progress=Progress(total=len(plan.segments), unit="segments"),
+        progress=Progress(
+            total=len(plan.segments), unit="segments", total_bytes=sum(planned.bytes for planned in plan.segments)
+        ),
     )
     puts: tuple[Put, ...] = (
         # So that of two refreshes that begin at once the second sees what the first took.
@@ -228,7 +230,9 @@ def finish(context: Context, rebuild_id: str, request: FinishRebuild) -> TableRe
         if present.ended:
             return None
         check_driver(present, request.epoch)
-        fast = present.model_copy(update={"records_per_s": request.records_per_s})
+        # How many bytes a segment had is the driver's to tell, whose last sign of life came before its last commit.
+        whole = present.progress.model_copy(update={"bytes": present.progress.total_bytes})
+        fast = present.model_copy(update={"records_per_s": request.records_per_s, "progress": whole})
         return end(fast, ending(done), error, context.clock()), attempt_left(context, present)
 
     operation = context.operation(f"{rebuild.kind.value} done", rebuild.table, "driver", rebuild=rebuild_id)

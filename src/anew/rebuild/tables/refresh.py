@@ -83,6 +83,7 @@ class _Work:
     waiting: list[PlannedSegment]
     rows: int = 0
     done: int = 0
+    bytes: int = 0
     _configs: dict[str, SegmentConfig | None] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _errors: list[BaseException] = field(default_factory=list)
@@ -90,7 +91,14 @@ class _Work:
     def measure(self) -> Progress:
         """How many segments and rows are done."""
         self.watch.progress()
-        progress = Progress(done=self.done, total=len(self.waiting), unit="segments", records=self.rows)
+        progress = Progress(
+            done=self.done,
+            total=len(self.waiting),
+            unit="segments",
+            records=self.rows,
+            bytes=self.bytes,
+            total_bytes=sum(planned.bytes for planned in self.waiting),
+        )
         self.run.observer.progress(Stage.BUILD, progress)
         return progress
 
@@ -190,6 +198,7 @@ class _Work:
         committed = self.run.patiently(lambda: self.run.controller.commit_segment(self.rebuild.id, request))
         with self._lock:
             self.done += 1
+            self.bytes += planned.bytes
             self.rows += committed.rows
 
 
