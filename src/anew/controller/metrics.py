@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
@@ -38,8 +39,27 @@ class _StatusCollector:
                 lag.add_metric([store["name"], fabric], view["lag_records"])
                 current.add_metric([store["name"], fabric], view["current"])
         yield from (lag, current, letters, stale)
+        yield from _of_tables(status.tables)
         running = GaugeMetricFamily("anew_rebuilds_running", "Rebuilds that have not ended", value=len(status.rebuilds))
         yield running
+
+
+def _of_tables(tables: Iterable[dict[str, Any]]) -> Iterable[GaugeMetricFamily]:
+    told = {
+        "segments": GaugeMetricFamily("anew_table_segments", "Segments in the deep store", labels=["table"]),
+        "stale": GaugeMetricFamily(
+            "anew_table_stale_segments", "Segments that are not as the configuration wants them", labels=["table"]
+        ),
+        "failed": GaugeMetricFamily(
+            "anew_table_failed_segments", "Stale segments whose last try failed", labels=["table"]
+        ),
+        "rows": GaugeMetricFamily("anew_table_rows", "Rows of all segments", labels=["table"]),
+        "bytes": GaugeMetricFamily("anew_table_bytes", "Size of all segments in the deep store", labels=["table"]),
+    }
+    for table in tables:
+        for name, gauge in told.items():
+            gauge.add_metric([table["name"]], table[name])
+    return told.values()
 
 
 def registry_of(context: Context) -> CollectorRegistry:

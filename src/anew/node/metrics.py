@@ -9,8 +9,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from anew.api.models import ReplicaReport, ReplicaState
+from anew.api.segments import SegmentReport, SegmentState
 from anew.node.engine import Engine
 from anew.node.reads import Reads
+from anew.node.tables.hosting import SegmentHost
+from anew.node.tables.queryface import QueryFace
 
 
 class _NodeCollector(Collector):
@@ -50,10 +53,43 @@ def _replica_metrics(replicas: tuple[ReplicaReport, ...]) -> Iterator[Metric]:
     yield from (states, records, seconds)
 
 
-def registry_of(engine: Engine, reads: Reads) -> CollectorRegistry:
+class TableCollector(Collector):
+    """What a node has and answers of tables."""
+
+    def __init__(self, segments: SegmentHost, queries: QueryFace) -> None:
+        """Read from these at each scrape."""
+        self._segments, self._queries = segments, queries
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of the node's segments, and of what is asked of it."""
+        yield from _copy_metrics(self._segments.report())
+        queries = CounterMetricFamily("anew_queries", "Queries over tables, by outcome", labels=["outcome"])
+        for outcome, times in self._queries.counts.copy().items():
+            queries.add_metric([outcome], times)
+        yield queries
+
+
+def _copy_metrics(copies: tuple[SegmentReport, ...]) -> Iterator[Metric]:
+    labels = ["table_uid", "state"]
+    states = GaugeMetricFamily("anew_segment_copies", "Segments that the node is to hold, by state", labels=labels)
+    rebuilt = CounterMetricFamily(
+        "anew_segment_rebuilt_rows", "Rows that the node wrote again by itself", labels=["table_uid"]
+    )
+    of_tables: dict[str, list[SegmentReport]] = {}
+    for copy in copies:
+        of_tables.setdefault(copy.table_uid, []).append(copy)
+    for uid, found in of_tables.items():
+        for state in SegmentState:
+            states.add_metric([uid, state.value], sum(copy.state is state for copy in found))
+        rebuilt.add_metric([uid], sum(copy.rebuilt_rows for copy in found))
+    yield from (states, rebuilt)
+
+
+def registry_of(engine: Engine, reads: Reads, segments: SegmentHost, queries: QueryFace) -> CollectorRegistry:
     """The registry of one node."""
     registry = CollectorRegistry()
     registry.register(_NodeCollector(engine, reads))
+    registry.register(TableCollector(segments, queries))
     return registry
 
 

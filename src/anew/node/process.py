@@ -208,11 +208,11 @@ class Node:
         self.segments = SegmentHost(settings.directory / "segments", self._segment_loader, self.engine.changed.set)
         self.reads = Reads(lambda: self.engine.picture, settings.node)
         verify = VerifyFace(self.engine.verifications, lambda: self.engine.picture)
-        registry = registry_of(self.engine, self.reads)
         security = settings.security
         gate = Gate(security.tokens, settings.clock)
         self._queries = _queries(settings, self.segments)
         query = QueryFace(self._queries, gate)
+        registry = registry_of(self.engine, self.reads, self.segments, query)
         faces = Faces(
             self.reads, verify, query, CopyFace(self.segments, gate), registry, lambda: self.engine.revision >= 0
         )

@@ -17,7 +17,9 @@ from anew.core.tables.table import Table
 def table_view(context: Context, table: Table) -> dict[str, Any]:
     """The ``table`` shape: columns, settings, how much it holds, how much of it is stale."""
     size = context.catalog.table_size(table.uid)
-    stale = sum(1 for _ in context.catalog.stale_segments(table.uid, table.config_hash))
+    stale = failed = 0
+    for segment in context.catalog.stale_segments(table.uid, table.config_hash):
+        stale, failed = stale + 1, failed + (segment.failed_hash == table.config_hash)
     state = table.schedule_state
     return {
         "name": table.name,
@@ -30,6 +32,7 @@ def table_view(context: Context, table: Table) -> dict[str, Any]:
         "rows": size.rows,
         "bytes": size.bytes,
         "stale": stale,
+        "failed": failed,
         "created_at": table.created_at_ms,
         "schedule": None
         if table.settings.refresh.schedule is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 
 from pydantic import ValidationError
 
@@ -19,17 +20,25 @@ QUERY_PATH = "/v1/query"
 
 
 class QueryFace:
-    """Answers queries; each waits in a thread, so that nothing here blocks the readers."""
+    """Answers queries; each waits in a thread, so that nothing here blocks the readers.
+
+    Attributes:
+        counts: Outcome, ``answered`` or an error's code → how many queries had it.
+    """
 
     def __init__(self, queries: TableQueries, gate: Gate) -> None:
         self._queries, self._gate = queries, gate
+        self.counts: Counter[str] = Counter()
 
     async def answer(self, request: Request) -> Answer:
         """The answer; errors are answers too."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(None, self._answered, request)
+            answer = await asyncio.get_running_loop().run_in_executor(None, self._answered, request)
         except AnewError as error:
+            self.counts[error.code] += 1
             return error_answer(error, [])
+        self.counts["answered"] += 1
+        return answer
 
     def _answered(self, request: Request) -> Answer:
         found = self._queries.answer(_asked(request).sql, may_read(self._gate, request))

@@ -375,6 +375,16 @@ def test_what_became_of_a_segment_stays_so(tables: Tables) -> None:
     assert (view["status"], view["progress"]["done"]) == ("partly", 2)
 
 
+def test_metrics_tell_what_waits_for_whom(tables: Tables) -> None:
+    """Segments in all, those that are stale, and of these the ones that were set aside."""
+    rebuild = _begun(tables, "a", "b", "c")
+    tables.commit(rebuild, tables.refreshed(rebuild, "a"))
+    tables.commit(rebuild, tables.failed(rebuild, "b"))
+    metrics = tables.cluster.http.get("/metrics").text
+    for name, value in (("segments", 3), ("stale_segments", 2), ("failed_segments", 1)):
+        assert f'anew_table_{name}{{table="trips"}} {value}.0' in metrics
+
+
 @pytest.mark.case("tables:D4", "rules:R16")
 def test_a_table_that_is_gone_is_not_refreshed(tables: Tables) -> None:
     """Neither planned, begun nor committed, not even when another table has its name; nothing comes to be."""

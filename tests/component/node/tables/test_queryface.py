@@ -13,7 +13,9 @@ import pytest
 
 from anew.api.gate import Gate, Tokens
 from anew.api.query_wire import ARROW_TYPE, HEADER_READS, json_rows
+from anew.api.segments import SegmentState
 from anew.core.grants import Grant, Right, format_grants, token_hash
+from anew.node.metrics import TableCollector
 from anew.node.tables.queryface import QueryFace
 from anew.sql.sandbox import read_answer
 from tests.component.node.tables.asking import (
@@ -61,6 +63,21 @@ def test_an_answer_as_arrow(asks: Asker) -> None:
     assert found.schema.types == [pa.int64(), pa.string(), pa.float64()]
     assert as_rows(found) == plain_answer(source(), ALL)
     assert json.loads(headers[HEADER_READS]) == ["trips: 2 of 2 segments read, 0 pruned, 1 not here"]
+
+
+def test_metrics_tell_of_copies_and_of_queries(asks: Asker) -> None:
+    """Copies by state, the rows that the node wrote again by itself, and how queries ended."""
+    asks.ask(ALL)
+    asks.ask(ALL, JSON)
+    asks.ask("SELECT nothing FROM trips")
+    found = {
+        " ".join([sample.name, *(value for name, value in sample.labels.items() if name != "table_uid")]): sample.value
+        for family in TableCollector(asks.node.host, asks.face).collect()
+        for sample in family.samples
+    }
+    copies = {f"anew_segment_copies {state.value}": float(state is SegmentState.SERVING) for state in SegmentState}
+    queries = {"anew_queries_total answered": 2.0, "anew_queries_total bad_query": 1.0}
+    assert found == {**copies, "anew_segment_rebuilt_rows_total": 0.0, **queries}
 
 
 def test_an_answer_as_json(asks: Asker) -> None:
