@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from anew.core.tables.segment import Contents
+from anew.deepstore.copies import sync
 
 _RECORD = "copy.json"
 _AS_IT_IS = "as-it-is"
@@ -68,7 +69,8 @@ def read_copy(directory: Path) -> Copy | None:
 
 
 def write_copy(directory: Path, copy: Copy) -> None:
-    """Let a copy count; whole or not at all."""
+    """Let a copy count, once its file is on disk; whole or not at all."""
+    sync(directory / copy.file)
     fresh = directory / f"{_RECORD}.new"
     with fresh.open("wb") as file:
         file.write(copy.model_dump_json().encode())

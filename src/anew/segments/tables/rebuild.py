@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +61,7 @@ class Rebuilt:
 def rebuild_file(source: Path, target: Path, job: RebuildJob) -> Rebuilt:
     """Make a segment file anew from that of an older build.
 
-    The target is on disk and read-only when this returns; nothing is there when it fails.
+    The target is read-only when this returns, and nothing is there when it fails; a power cut may take it away again.
 
     Raises:
         Failed: ``segment_unreadable``; ``bad_value``, ``bad_type``, ``null_value`` and what expressions raise: rows do
@@ -78,7 +77,7 @@ def rebuild_file(source: Path, target: Path, job: RebuildJob) -> Rebuilt:
 def make_file(table: pa.Table, target: Path, config: SegmentConfig) -> Rebuilt:
     """Make a segment file from rows of a load, whose columns have their types or such as can be cast to them.
 
-    The target is on disk and read-only when this returns; nothing is there when it fails.
+    The target is read-only when this returns, and nothing is there when it fails; a power cut may take it away again.
 
     Raises:
         Failed: As `rebuild_file`.
@@ -188,11 +187,10 @@ def _reserve(target: Path) -> None:
 
 
 def _sealed(path: Path) -> tuple[int, str]:
-    """The size and the SHA-256 of a file that is on disk and read-only from now on."""
+    """The size and the SHA-256 of a file that is read-only from now on."""
     with path.open("rb") as file:
         checksum = hashlib.file_digest(file, "sha256").hexdigest()
         path.chmod(_READ_ONLY)
-        os.fsync(file.fileno())
         return file.tell(), checksum
 
 
