@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from tests.cluster.commands import PERSON, Anew, wait_until
+from tests.cluster.tables.making import Trips, rows
 from tests.postgresql import PostgresServer
 
 _SETTINGS = ("hybrid=true", "partitions=2", "rt_partitions=2", "backup_retention_seconds=7200")
+_SQL = "SELECT city, count(*), sum(fare), min(left_at) FROM trips GROUP BY city ORDER BY city"
 _Rows = dict[Any, Any]
 
 
@@ -38,8 +40,9 @@ def _write(anew: Anew, directory: Path, *rows: dict[str, Any]) -> None:
 
 
 def _made(anew: Anew, people: Path) -> _Rows:
-    """A store with a push, nearline writes, a repush, more writes, and a rollback; what it holds."""
+    """A store with a push, nearline writes, a repush, more writes, and a rollback; what it holds. A table beside it."""
     anew.done("up", "--detach", "--nodes", "2")
+    _make_table(Trips.monthly(anew, "trips", people.parent))
     schemas = ("--key-schema", "string", "--value-schema", json.dumps(PERSON))
     settings = [part for setting in _SETTINGS for part in ("--set", setting)]
     anew.here("store", "create", "people", *schemas, *settings)
@@ -54,6 +57,33 @@ def _made(anew: Anew, people: Path) -> _Rows:
     assert before["p3"] == {"name": "three", "age": 3}
     anew.done("down")
     return before
+
+
+def _make_table(trips: Trips) -> None:
+    """Segments of two loads, one of them refreshed, one dropped, and settings that make the others stale."""
+    trips.load(rows(), "first")
+    trips.load(rows(200, first=10_000), "second")
+    trips.update(sort=["city"])
+    trips.refresh("--max-segments", "1")
+    trips.anew.here("table", "delete", "trips", "--segment", "second_2013-02_0", "--yes")
+    trips.await_served()
+    (trips.folder / "answer.json").write_text(json.dumps([trips.query(_SQL), trips.segments()]))
+
+
+def _table_goes_on(trips: Trips) -> None:
+    """Answers, segments and hashes are as before; a refresh, a load and a drop change what they should."""
+    answer, segments = json.loads((trips.folder / "answer.json").read_text())
+    trips.await_served()
+    assert trips.query(_SQL) == answer
+    assert [(each["name"], each["build"], each["config_hash"]) for each in trips.segments()] == [
+        (each["name"], each["build"], each["config_hash"]) for each in segments
+    ]
+    assert len(segments) == 5
+    assert trips.refresh()["status"] == "succeeded"
+    trips.await_hashes(trips.wanted)
+    assert trips.query(_SQL) == answer
+    trips.load(rows(1, first=50_000), "third")
+    assert sum(row[1] for row in trips.query(_SQL)) == sum(row[1] for row in answer) + 1
 
 
 def _goes_on(anew: Anew, people: Path, before: _Rows) -> None:
@@ -71,6 +101,7 @@ def _goes_on(anew: Anew, people: Path, before: _Rows) -> None:
     assert _scan(anew) == {**after, "p4": {"name": "four", "age": 4}}
     assert anew.here("store", "show", "people")["fabrics"]["dc-0"]["current"] == 3
     assert anew.run_here("store", "verify", "people").code == 0
+    _table_goes_on(Trips(anew, "trips", people.parent))
 
 
 @pytest.mark.timeout(400)
@@ -83,7 +114,8 @@ def test_a_lost_file_is_made_again_at_rest(lone: Anew, people: Path) -> None:
         file.unlink()
     dry = lone.here("catalog", "restore", "--dry-run")
     made = lone.here("catalog", "restore", "--request-id", "restore-1")
-    assert made["stores"] == dry["stores"]
+    assert (made["stores"], made["tables"]) == (dry["stores"], dry["tables"])
+    assert [(table["name"], table["segments"]) for table in made["tables"]] == [("trips", 5)]
     assert lone.here("catalog", "restore", "--request-id", "restore-1") == made
     refused = lone.run_here("catalog", "restore")
     assert (refused.code, refused.error["code"]) == (3, "catalog_not_empty")

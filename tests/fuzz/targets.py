@@ -48,8 +48,17 @@ from anew.core.store import ManifestRef, RebuildKind
 from anew.node.reads import Reads, Request, decode_key
 from anew.node.serving import Picture, ServedStore, ServedVersion
 from anew.segments.manifest import BaseFile, Manifest, SubPartition, parse_manifest
-from anew.segments.record import StoreRecord, parse_record
+from anew.segments.record import (
+    SegmentList,
+    StoreRecord,
+    TableRecord,
+    parse_config,
+    parse_record,
+    parse_segment_list,
+    parse_table_record,
+)
 from anew.testing.builders import a_store, a_version
+from anew.testing.table_builders import a_segment, a_segment_config, a_table
 
 _SCHEMA = parse_schema(
     {
@@ -74,6 +83,7 @@ _DATUM = {"text": "ä", "number": 1, "real": 0.5, "at": "2026-01-01T00:00:00Z", 
     "more": {"a": True},
 }
 _MOST_BYTES = 1 << 20
+_A_LIST = SegmentList.of(a_segment(name).model_dump_json() for name in ("a", "b"))
 _NO_HEADERS: dict[str, str] = {}
 
 
@@ -125,6 +135,21 @@ def _manifest(content: bytes) -> None:
 def _record(content: bytes) -> None:
     record = parse_record(content, "r")
     assert parse_record(record.to_bytes(), "r") == record
+
+
+def _table_record(content: bytes) -> None:
+    record = parse_table_record(content, "r")
+    assert parse_table_record(record.to_bytes(), "r") == record
+
+
+def _segment_list(content: bytes) -> None:
+    listed = parse_segment_list(content, f"1-{_A_LIST.digest}.json.zst")
+    assert list(listed.segments()) == list(_A_LIST.segments())
+
+
+def _segment_config(content: bytes) -> None:
+    config = parse_config(content, "c")
+    assert parse_config(config.model_dump_json().encode(), "c") == config
 
 
 def _datum(body: bytes) -> None:
@@ -279,6 +304,9 @@ TARGETS: dict[str, Target] = {
     "block-head": Target(_block_head, (_CONSTANTS,)),
     "manifest": Target(_manifest, (_a_manifest(),)),
     "record": Target(_record, (StoreRecord(store=a_store(versions=(a_version(),))).to_bytes(),)),
+    "table-record": Target(_table_record, (TableRecord(table=a_table(sort="id"), slots={3: "1-a"}).to_bytes(),)),
+    "segment-list": Target(_segment_list, (_A_LIST.content,)),
+    "segment-config": Target(_segment_config, (a_segment_config(sort="id").model_dump_json().encode(),)),
     "datum": Target(_datum, (encode_datum(_SCHEMA, from_plain(_SCHEMA, _DATUM)),)),
     "schema": Target(_schema, (_SCHEMA.canonical.encode(), b'{"type":"map","values":["null","int"]}', b"string")),
     "gzip": Target(_decompressed("gzip"), (compressor("gzip").compress(_PACKED),)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize
+from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
 from anew.core.admission import Rejection
 from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.rebuild import Rebuild
@@ -321,6 +321,14 @@ class FarCatalog:
     def table_config(self, config_hash: str) -> SegmentConfig | None:
         """See `Catalog.table_config`."""
         return self._catalog.table_config(config_hash)
+
+    def table_config_hashes(self) -> set[str]:
+        """See `Catalog.table_config_hashes`."""
+        return self._catalog.table_config_hashes()
+
+    def table_snapshot(self, uid: str, known: Mapping[int, int]) -> TableSnapshot | None:
+        """See `Catalog.table_snapshot`."""
+        return self._catalog.table_snapshot(uid, known)
 
     def segment(self, table_uid: str, name: str) -> Segment | None:
         """See `Catalog.segment`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done, TableRebuild
 from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table
+from anew.segments.record import SegmentList
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class PutFlag:
 
 @dataclass(frozen=True, slots=True)
 class CheckEmpty:
-    """Refuse (``catalog_not_empty``) unless the catalog holds no store, live or deleted, and no rebuild."""
+    """Refuse (``catalog_not_empty``) unless the catalog holds no store or table, live or deleted, and no rebuild."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,17 @@ class PutRestored:
     """Insert a store of a lost catalog, deleted or not, at the revision that it says."""
 
     store: Store
+
+
+@dataclass(frozen=True, slots=True)
+class PutRestoredTable:
+    """Insert a table of a lost catalog, deleted or not, at the revision that it says, and its segments at the same.
+
+    ``slots``: slot → its segments, none where they were all dropped; each slot goes on from the table's revision too.
+    """
+
+    table: Table
+    slots: Mapping[int, SegmentList]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +195,7 @@ Put = (
     | PutFlag
     | CheckEmpty
     | PutRestored
+    | PutRestoredTable
     | RaiseCounter
     | PutTable
     | PutConfig
@@ -226,3 +240,17 @@ class TableSize:
     segments: int
     rows: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """A table at one moment.
+
+    Attributes:
+        slots: Slot → its revision, of every slot that ever had a segment.
+        changed: Slot → its segments, where the revision is not the one that was known.
+    """
+
+    table: Table
+    slots: dict[int, int]
+    changed: dict[int, SegmentList]

@@ -5,37 +5,33 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from anew.catalog import segmentrows
+from anew.catalog import deadletterrows, segmentrows
 from anew.catalog.change import (
     Change,
     CheckEmpty,
     DropReclaim,
-    DropSegment,
     KnownRequest,
     NodeRecord,
     Operation,
-    PutConfig,
     PutDeadLetters,
-    PutDone,
     PutFlag,
     PutRebuild,
     PutReclaim,
     PutRequest,
     PutRestored,
-    PutSegment,
     PutSetAside,
     PutStore,
-    PutTable,
     PutTableRebuild,
     RaiseCounter,
     Reclaim,
     TableSize,
+    TableSnapshot,
 )
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
@@ -241,6 +237,14 @@ class DatabaseCatalog:
         """See `Catalog.table_config`."""
         return self._database.read(lambda connection: segmentrows.find_config(connection, config_hash))
 
+    def table_config_hashes(self) -> set[str]:
+        """See `Catalog.table_config_hashes`."""
+        return self._database.read(segmentrows.config_hashes)
+
+    def table_snapshot(self, uid: str, known: Mapping[int, int]) -> TableSnapshot | None:
+        """See `Catalog.table_snapshot`."""
+        return self._database.read(lambda connection: segmentrows.snapshot(connection, uid, known))
+
     def segment(self, table_uid: str, name: str) -> Segment | None:
         """See `Catalog.segment`."""
         return next(iter(self.segments(table_uid, (name,))), None)
@@ -334,12 +338,8 @@ def _apply(connection: sa.Connection, put: object) -> None:
                 connection.execute(sa.insert(RECLAIMS).values(**row))
         case DropReclaim(id=reclaim_id):
             connection.execute(sa.delete(RECLAIMS).where(RECLAIMS.c.id == reclaim_id))
-        case PutDeadLetters():
-            _put_dead_letters(connection, put)
-        case PutSetAside(rejections=rejections):
-            for rejection in rejections:
-                update = sa.update(DEAD_LETTERS).where(_is_of(rejection)).values(set_aside=True)
-                connection.execute(update)
+        case PutDeadLetters() | PutSetAside():
+            deadletterrows.apply(connection, put)
         case PutFlag(name=name, value=value):
             connection.execute(sa.delete(FLAGS).where(FLAGS.c.name == name))
             if value is not None:
@@ -350,10 +350,8 @@ def _apply(connection: sa.Connection, put: object) -> None:
             _insert_store(connection, store)
         case RaiseCounter():
             _raise_counter(connection, put)
-        case PutTable() | PutConfig() | PutSegment() | DropSegment() | PutTableRebuild() | PutDone():
-            segmentrows.apply(connection, put)
         case _:
-            raise TypeError(f"not a change of the catalog: {put!r}")
+            segmentrows.apply(connection, put)
 
 
 def _put_store(connection: sa.Connection, put: PutStore) -> None:
@@ -441,24 +439,6 @@ def _put_request(connection: sa.Connection, put: PutRequest) -> None:
         )
     row = {"request_id": put.request_id, "body_hash": put.body_hash, "result": put.result}
     connection.execute(sa.insert(REQUESTS).values(**row))
-
-
-def _is_of(rejection: Rejection) -> sa.ColumnElement[bool]:
-    row = DEAD_LETTERS.c
-    return (row.feed == rejection.feed) & (row.partition == rejection.partition) & (row.offset == rejection.offset)
-
-
-def _put_dead_letters(connection: sa.Connection, put: PutDeadLetters) -> None:
-    for rejection in put.rejections:
-        if connection.execute(sa.select(DEAD_LETTERS.c.offset).where(_is_of(rejection))).first() is None:
-            row = {
-                "feed": rejection.feed,
-                "partition": rejection.partition,
-                "offset": rejection.offset,
-                "store_uid": put.store_uid,
-                "reason": rejection.reason,
-            }
-            connection.execute(sa.insert(DEAD_LETTERS).values(**row))
 
 
 def _request(connection: sa.Connection, request_id: str) -> KnownRequest | None:

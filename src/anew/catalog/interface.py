@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
-from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize
+from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
 from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
@@ -115,6 +115,16 @@ class Catalog(Protocol):
 
     def table_config(self, config_hash: str) -> SegmentConfig | None:
         """The configuration of that hash."""
+
+    def table_config_hashes(self) -> set[str]:
+        """The hashes of all configurations that are kept."""
+
+    def table_snapshot(self, uid: str, known: Mapping[int, int]) -> TableSnapshot | None:
+        """A table, deleted or not, with its slots as they are at one moment.
+
+        A slot's revision grows with each change of its segments, dropping them included. The segments are read of those
+        slots alone whose revision is not the ``known`` one (slot → revision): what did not change costs nothing.
+        """
 
     def segment(self, table_uid: str, name: str) -> Segment | None:
         """The segment of that name."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,27 +14,30 @@ from anew.catalog.change import (
     DropSegment,
     PutConfig,
     PutDone,
+    PutRestoredTable,
     PutSegment,
     PutTable,
     PutTableRebuild,
     TableSize,
+    TableSnapshot,
 )
 from anew.catalog.conflicts import check_swapped
-from anew.catalog.tables import SEGMENT_OUTCOMES, SEGMENTS, TABLE_CONFIGS, TABLE_REBUILDS, TABLES
+from anew.catalog.tables import SEGMENT_OUTCOMES, SEGMENT_SLOTS, SEGMENTS, TABLE_CONFIGS, TABLE_REBUILDS, TABLES
 from anew.core.errors import Refused
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.plan import TablePlan
 from anew.core.tables.rebuild import Done, TableRebuild
 from anew.core.tables.segment import Segment, StaleSegment
 from anew.core.tables.table import Table
+from anew.segments.record import SegmentList
 
-TablePut = PutTable | PutConfig | PutSegment | DropSegment | PutTableRebuild | PutDone
 PAGE_ROWS = 20_000
+_INSERTED_AT_ONCE = 1_000
 _NAMED_AT_ONCE = 500
 _KEPT = 256
 
 
-def apply(connection: sa.Connection, put: TablePut) -> None:
+def apply(connection: sa.Connection, put: object) -> None:
     """Carry out one part of a change.
 
     Raises:
@@ -50,8 +54,12 @@ def apply(connection: sa.Connection, put: TablePut) -> None:
         case PutSegment():
             _put_segment(connection, put)
         case DropSegment(name=name, fence=fence):
-            gone = connection.execute(sa.delete(SEGMENTS).where(_at(put.table_uid, name, fence)))
-            check_swapped(gone.rowcount, f"the segment {name}", fence)
+            delete = sa.delete(SEGMENTS).where(_at(put.table_uid, name, fence)).returning(SEGMENTS.c.slot)
+            gone = connection.execute(delete).scalars().all()
+            check_swapped(len(gone), f"the segment {name}", fence)
+            _mark(connection, put.table_uid, gone[0])
+        case PutRestoredTable():
+            _put_restored(connection, put)
         case PutTableRebuild():
             put_rebuild(connection, put)
         case PutDone(rebuild=rebuild, done=done):
@@ -59,6 +67,8 @@ def apply(connection: sa.Connection, put: TablePut) -> None:
             connection.execute(sa.delete(SEGMENT_OUTCOMES).where(at))
             row = {"rebuild": rebuild, "segment": done.segment, "document": done.model_dump_json()}
             connection.execute(sa.insert(SEGMENT_OUTCOMES).values(**row))
+        case _:
+            raise TypeError(f"not a change of the catalog: {put!r}")
 
 
 def put_rebuild(connection: sa.Connection, put: PutTableRebuild) -> None:
@@ -96,6 +106,32 @@ def find_config(connection: sa.Connection, config_hash: str) -> SegmentConfig | 
     query = sa.select(TABLE_CONFIGS.c.document).where(TABLE_CONFIGS.c.hash == config_hash)
     found = connection.execute(query).scalar()
     return None if found is None else _config(found)
+
+
+def config_hashes(connection: sa.Connection) -> set[str]:
+    """The hashes of all configurations."""
+    return set(connection.execute(sa.select(TABLE_CONFIGS.c.hash)).scalars())
+
+
+def snapshot(connection: sa.Connection, uid: str, known: Mapping[int, int]) -> TableSnapshot | None:
+    """A table with its slots, and the segments of those that are not as they are known; nothing is parsed."""
+    document = connection.execute(sa.select(TABLES.c.document).where(TABLES.c.uid == uid)).scalar()
+    if document is None:
+        return None
+    query = sa.select(SEGMENT_SLOTS.c.slot, SEGMENT_SLOTS.c.revision).where(SEGMENT_SLOTS.c.table_uid == uid)
+    slots = {int(slot): int(revision) for slot, revision in connection.execute(query)}
+    changed = {
+        slot: SegmentList.of(connection.execute(documents_of(uid, slot)).scalars())
+        for slot, revision in sorted(slots.items())
+        if known.get(slot) != revision
+    }
+    return TableSnapshot(_table(document), slots, changed)
+
+
+def documents_of(table_uid: str, slot: int) -> sa.Select[Any]:
+    """A slot's segments as texts, by name: in the order of an index, so that no other segment is looked at."""
+    row = SEGMENTS.c
+    return sa.select(row.document).where(row.table_uid == table_uid, row.slot == slot).order_by(row.name)
 
 
 def find_segments(connection: sa.Connection, table_uid: str, names: Collection[str] | None) -> list[Segment]:
@@ -175,8 +211,23 @@ def _table_row(table: Table) -> dict[str, Any]:
 def _put_segment(connection: sa.Connection, put: PutSegment) -> None:
     revision = 1 if put.fence is None else put.fence + 1
     segment = put.segment.model_copy(update={"revision": revision})
-    row = {
-        "revision": revision,
+    row = _segment_row(segment)
+    if put.fence is None:
+        at = (SEGMENTS.c.table_uid == segment.table_uid) & (SEGMENTS.c.name == segment.name)
+        if connection.execute(sa.select(SEGMENTS.c.name).where(at)).first() is not None:
+            check_swapped(0, f"the segment {segment.name}", 0)
+        connection.execute(sa.insert(SEGMENTS).values(**row))
+    else:
+        update = sa.update(SEGMENTS).where(_at(segment.table_uid, segment.name, put.fence))
+        check_swapped(connection.execute(update.values(**row)).rowcount, f"the segment {segment.name}", put.fence)
+    _mark(connection, segment.table_uid, segment.slot)
+
+
+def _segment_row(segment: Segment) -> dict[str, Any]:
+    return {
+        "table_uid": segment.table_uid,
+        "name": segment.name,
+        "revision": segment.revision,
         "build": segment.build.id,
         "bytes": segment.build.bytes,
         "rows": segment.build.contents.rows,
@@ -186,14 +237,25 @@ def _put_segment(connection: sa.Connection, put: PutSegment) -> None:
         "failed_hash": None if segment.failure is None else segment.failure.config_hash,
         "document": segment.model_dump_json(),
     }
-    if put.fence is None:
-        at = (SEGMENTS.c.table_uid == segment.table_uid) & (SEGMENTS.c.name == segment.name)
-        if connection.execute(sa.select(SEGMENTS.c.name).where(at)).first() is not None:
-            check_swapped(0, f"the segment {segment.name}", 0)
-        connection.execute(sa.insert(SEGMENTS).values(table_uid=segment.table_uid, name=segment.name, **row))
-        return
-    update = sa.update(SEGMENTS).where(_at(segment.table_uid, segment.name, put.fence))
-    check_swapped(connection.execute(update.values(**row)).rowcount, f"the segment {segment.name}", put.fence)
+
+
+def _mark(connection: sa.Connection, table_uid: str, slot: int) -> None:
+    """Note that a slot's segments changed."""
+    row = SEGMENT_SLOTS.c
+    update = sa.update(SEGMENT_SLOTS).where(row.table_uid == table_uid, row.slot == slot)
+    if connection.execute(update.values(revision=row.revision + 1)).rowcount == 0:
+        connection.execute(sa.insert(SEGMENT_SLOTS).values(table_uid=table_uid, slot=slot, revision=1))
+
+
+def _put_restored(connection: sa.Connection, put: PutRestoredTable) -> None:
+    table = put.table
+    connection.execute(sa.insert(TABLES).values(uid=table.uid, **_table_row(table)))
+    for slot, listed in sorted(put.slots.items()):
+        mark = {"table_uid": table.uid, "slot": slot, "revision": table.revision}
+        connection.execute(sa.insert(SEGMENT_SLOTS).values(**mark))
+        segments = (segment.model_copy(update={"revision": table.revision}) for segment in listed.segments())
+        while rows := [_segment_row(segment) for segment in islice(segments, _INSERTED_AT_ONCE)]:
+            connection.execute(sa.insert(SEGMENTS), rows)
 
 
 def _at(table_uid: str, name: str, fence: int) -> sa.ColumnElement[bool]:

@@ -129,7 +129,17 @@ SEGMENTS = sa.Table(
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
     sa.Column("failed_hash", sa.String(64), nullable=True),
     sa.Column("document", sa.Text, nullable=False),
+    sa.Index("ix_segments_slot", "table_uid", "slot", "name"),
 )
+
+SEGMENT_SLOTS = sa.Table(
+    "segment_slots",
+    METADATA,
+    sa.Column("table_uid", sa.String(64), primary_key=True),
+    sa.Column("slot", sa.Integer, primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+)
+"""How often a slot's segments changed; a row stays when they are all gone, so that it never goes back."""
 
 TABLE_REBUILDS = sa.Table(
     "table_rebuilds",

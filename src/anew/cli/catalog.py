@@ -63,9 +63,21 @@ def _print(answer: dict[str, Any]) -> None:
         for store in answer["stores"]
     ]
     print_table(["store", "current", "next", "from", "versions"], rows)
-    for store in answer["stores"]:
-        for note in store["notes"]:
-            out().print(f"{store['name']}: {note}", markup=False)
+    tables = [
+        (
+            table["name"],
+            "deleted" if table["deleted"] else "live",
+            *(f"{table[count]:,}" for count in ("segments", "rows", "bytes")),
+        )
+        for table in answer["tables"]
+    ]
+    if tables:
+        print_table(["table", "state", "segments", "rows", "bytes"], tables)
+    for restored in (*answer["stores"], *answer["tables"]):
+        for note in restored["notes"]:
+            out().print(f"{restored['name']}: {note}", markup=False)
+    for note in answer["notes"]:
+        out().print(note, markup=False)
     if answer["dry_run"]:
         err().print("nothing was changed; to make it: anew catalog restore")
     if not answer["empty"]:

@@ -67,9 +67,9 @@ def rebuilt(found: Found, fabrics: tuple[str, ...], now_ms: int) -> Rebuilt | No
     return made
 
 
-def era_after(stores: Iterable[Store]) -> int:
+def era_after(revisions: Iterable[int]) -> int:
     """The first revision of a restored catalog."""
-    return (max((store.revision for store in stores), default=0) // ERA + 1) * ERA
+    return (max(revisions, default=0) // ERA + 1) * ERA
 
 
 def _to_be_told(feed: Feed) -> Feed:

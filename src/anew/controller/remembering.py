@@ -1,4 +1,4 @@
-"""Records of stores in the deep stores, so that a lost catalog can be made again. Level-triggered: each round looks.
+"""Records in the deep stores, so that a lost catalog can be made again. Level-triggered: each round looks.
 
 A record is written after the commit that it tells of. So a crash of the controller and the loss of the catalog at one
 moment can take what was changed within the last round, and nothing more.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from anew.controller.context import Context
+from anew.controller.tables.remembering import TableMemory
 from anew.core.errors import AnewError, Refused
 from anew.core.store import Store
 from anew.segments.layout import record_path, records_path
@@ -32,16 +33,25 @@ class Memory:
     context: Context
     _seen: int = -1
     _written: dict[tuple[str, str], Store] = field(default_factory=dict)
+    _tables: TableMemory = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing remembered."""
+        self._tables = TableMemory(self.context)
 
     def remember(self) -> None:
-        """Write a record of each store that has changed; what cannot be written is tried again in the next round."""
+        """Write a record of what has changed; what cannot be written is tried again in the next round."""
         catalog = self.context.catalog
         revision = catalog.revision()
         if revision == self._seen:
             return
         due = ((store, fabric) for store in (*catalog.stores(), *catalog.deleted_stores()) for fabric in store.fabrics)
-        # Where one cannot be written the others are not tried: each would wait for a deep store that is away.
-        if all(self._remember(store, fabric) for store, fabric in due):
+        # Where one cannot be written the fabric's others are not tried: each would wait for a deep store that is away.
+        away: set[str] = set()
+        for store, fabric in due:
+            if fabric not in away and not self._remember(store, fabric):
+                away.add(fabric)
+        if self._tables.remember(away) and not away:
             self._seen = revision
 
     def _remember(self, store: Store, fabric: str) -> bool:

@@ -8,10 +8,12 @@ from typing import Any
 
 from anew.api.models import RestoreCatalog
 from anew.catalog.change import Change, CheckEmpty, Put, PutFlag, PutReclaim, PutRequest, PutRestored, RaiseCounter
+from anew.catalog.interface import Catalog
 from anew.controller.context import Context, request_id_reused
 from anew.controller.findings import look
 from anew.controller.rebuilt import Rebuilt, era_after, rebuilt
 from anew.controller.reclaim import all_of, notes_of
+from anew.controller.tables.restoring import puts_of, restored_tables
 from anew.core.confighash import value_hash
 from anew.core.errors import Failed, Refused
 from anew.core.feed import Feed
@@ -27,7 +29,8 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> dict[str, 
 
     Returns:
         ``{"dry_run", "empty", "stores": [{"name", "uid", "from", "current", "next_version", "deleted", "versions",
-        "notes"}]}``.
+        "notes"}], "tables": [{"name", "uid", "deleted", "config_hash", "segments", "rows", "bytes", "notes"}],
+        "notes"}``; the last ``notes`` are of tables that cannot be restored.
 
     Raises:
         Refused: ``catalog_not_empty``, ``nothing_to_restore``; nothing was changed.
@@ -42,17 +45,23 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> dict[str, 
     _let_one_live(made, context.clock())
     for one in made:
         _follow_logs(context, one)
-    first = era_after(one.store for one in made)
-    empty = not (context.catalog.stores() or context.catalog.deleted_stores())
-    answer = {"dry_run": request.dry_run, "empty": empty, "stores": [_shown(one) for one in made]}
+    tables = restored_tables(context)
+    first = era_after([*(one.store.revision for one in made), *(one.greatest for one in tables.tables)])
+    answer = {
+        "dry_run": request.dry_run,
+        "empty": _is_empty(context.catalog),
+        "stores": [_shown(one) for one in made],
+        "tables": [one.shown() for one in tables.tables],
+        "notes": tables.notes,
+    }
     if request.dry_run:
         return answer
-    if not made:
+    if not (made or tables.tables):
         raise Refused(
             "nothing_to_restore",
             "the deep stores hold nothing to make a catalog from",
             found={fabric.name: fabric.deep_store.root_uri for fabric in context.fabrics.values()},
-            expected="records of stores, or manifests of versions",
+            expected="records of stores or tables, or manifests of versions",
             hint="is this the home of the lost catalog?",
         )
     puts: list[Put] = [CheckEmpty()]
@@ -62,10 +71,19 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> dict[str, 
         puts.append(PutRestored(one.store.model_copy(update={"revision": first})))
         puts += [] if one.displaced else list(_reclaims(context, one.store))
     puts += _counters(one.store for one in made)
+    puts += puts_of(context, tables, first)
     puts.append(RaiseCounter("revision", first))
-    operation = context.operation("restore catalog", "cluster", actor, stores=[one.store.name for one in made])
+    names = {
+        "stores": [one.store.name for one in made],
+        "tables": [one.table.name for one in tables.tables],
+    }
+    operation = context.operation("restore catalog", "cluster", actor, **names)
     context.catalog.commit(Change(operation, tuple(puts)))
     return answer
+
+
+def _is_empty(catalog: Catalog) -> bool:
+    return not (catalog.stores() or catalog.deleted_stores() or catalog.tables() or catalog.deleted_tables())
 
 
 def _made_before(context: Context, request: RestoreCatalog) -> dict[str, Any] | None:

@@ -65,3 +65,35 @@ def builds_path(table_uid: str, rebuild: str, epoch: int) -> str:
 def build_path(builds: str, segment: str, attempt: str) -> str:
     """The file of one build by one task attempt: retried and speculative attempts never meet."""
     return f"{builds}/{segment}-{attempt}.parquet"
+
+
+TABLE_RECORDS = "catalog/tables"
+"""Records of tables and the lists of their segments, beside the tables' own files (rule R16)."""
+
+CONFIG_RECORDS = "catalog/configs"
+"""Every configuration of segments under its hash, whichever tables have it."""
+
+
+def table_records_path(table_uid: str) -> str:
+    """All records and lists of a table."""
+    return f"{TABLE_RECORDS}/{table_uid}"
+
+
+def table_record_path(table_uid: str, revision: int) -> str:
+    """The record of a table at one revision; by name the newest comes last."""
+    return f"{table_records_path(table_uid)}/table/{revision:020d}.json"
+
+
+def segment_list_name(revision: int, digest: str) -> str:
+    """The name of a list of a slot's segments: the slot's revision, and what the content is to be."""
+    return f"{revision:020d}-{digest}"
+
+
+def segment_list_path(table_uid: str, slot: int, name: str) -> str:
+    """The list of a slot's segments of that name."""
+    return f"{table_records_path(table_uid)}/slots/{slot:02d}/{name}.json.zst"
+
+
+def config_record_path(config_hash: str) -> str:
+    """The configuration of that hash."""
+    return f"{CONFIG_RECORDS}/{config_hash}.json"

@@ -226,6 +226,63 @@ class TablesCatalogContract(ABC):
         catalog.commit(a_change("op-2", DropSegment(_UID, "b", 1)))
         assert catalog.table_size(_UID) == TableSize(1, 10, 1_000)
 
+    # -- what is written down of them --------------------------------------------------------------------------------
+
+    def test_a_snapshot_has_every_segment_of_each_slot(self, catalog: Catalog) -> None:
+        """Whoever knows nothing gets the table and all of its segments, whole, and none of another table."""
+        assert catalog.table_snapshot(_UID, {}) is None
+        catalog.commit(a_change("op-1", PutTable(a_table(), None)))
+        empty = catalog.table_snapshot(_UID, {})
+        assert empty is not None
+        assert (empty.slots, empty.changed) == ({}, {})
+        segments = [a_segment(f"s{slot}{number}", slot=slot) for slot in (0, 63) for number in range(2)]
+        other = a_segment("other", slot=5).model_copy(update={"table_uid": "uid-cabs"})
+        puts = [PutSegment(segment, None) for segment in (*segments, other)]
+        catalog.commit(a_change("op-2", PutTable(a_table(sort="id"), 1), *puts))
+        found = catalog.table_snapshot(_UID, {7: 1})
+        assert found is not None
+        assert (found.table, set(found.slots), set(found.changed)) == (catalog.table("trips"), {0, 63}, {0, 63})
+        held = sorted(
+            (segment for listed in found.changed.values() for segment in listed.segments()), key=lambda s: s.name
+        )
+        assert held == catalog.segments(_UID)
+        assert {segment.slot for segment in found.changed[63].segments()} == {63}
+
+    @pytest.mark.case("rules:R16")
+    def test_every_change_of_a_segment_moves_its_slot(self, catalog: Catalog) -> None:
+        """Made, replaced, dropped: the slot's revision grows, also when its last one goes, and no other slot's."""
+        catalog.commit(a_change("op-1", PutTable(a_table(), None), PutSegment(a_segment("other", slot=9), None)))
+        segment, slots = a_segment(slot=2), []
+        changes: list[Put] = [PutSegment(segment, None), PutSegment(segment, 1), DropSegment(_UID, segment.name, 2)]
+        for number, put in enumerate([*changes, PutSegment(segment, None)]):
+            before = catalog.table_snapshot(_UID, {})
+            assert before is not None
+            catalog.commit(a_change(f"op-2{number}", put))
+            after = catalog.table_snapshot(_UID, before.slots)
+            assert after is not None
+            assert (set(after.changed), after.slots[9]) == ({2}, before.slots[9])
+            assert list(after.changed[2].segments()) == catalog.segments(_UID, [segment.name])
+            slots.append(after.slots[2])
+        assert slots == sorted(set(slots))
+
+    def test_what_did_not_change_is_not_read(self, catalog: Catalog) -> None:
+        """A slot that is known is left out while the table or other slots change, or a change of it is refused."""
+        catalog.commit(a_change("op-1", PutTable(a_table(), None), PutSegment(a_segment(), None)))
+        known = catalog.table_snapshot(_UID, {})
+        assert known is not None
+        _conflicts(catalog, PutSegment(a_segment(), 7))
+        catalog.commit(a_change("op-2", PutTable(a_table(sort="id"), 1), PutSegment(a_segment("b", slot=1), None)))
+        found = catalog.table_snapshot(_UID, known.slots)
+        assert found is not None
+        assert (set(found.slots), set(found.changed), found.table.revision) == ({0, 1}, {1}, 2)
+
+    def test_all_configurations_are_known_by_hash(self, catalog: Catalog) -> None:
+        """Whichever table had them; each once."""
+        assert catalog.table_config_hashes() == set()
+        configs = [a_segment_config(), a_segment_config(sort="id")]
+        catalog.commit(a_change("op-1", *map(PutConfig, (*configs, configs[0]))))
+        assert catalog.table_config_hashes() == {config.hash for config in configs}
+
     # -- rebuilds ----------------------------------------------------------------------------------------------------
 
     def test_rebuilds_are_found_newest_first(self, catalog: Catalog) -> None:

@@ -23,6 +23,7 @@ from anew.core.errors import Refused
 from anew.testing.builders import a_rebuild, a_store
 from anew.testing.catalog_contract import a_change
 from anew.testing.clock import NOON_MS
+from anew.testing.table_builders import a_segment, a_table
 
 _SCRIPTS = Path(anew.catalog.__file__).parent / "migrations"
 
@@ -129,6 +130,37 @@ def test_a_catalog_of_an_earlier_release_is_brought_up_to_date(
     assert catalog.commit(a_change("op-2", PutStore(store, 3), PutFlag("paused", "yes")))
     assert [operation.id for operation in catalog.history(None, 9)] == ["op-2", "op-1"]
     assert (catalog.flags(), catalog.revision()) == ({"paused": "yes"}, 8)
+    catalog.close()
+
+
+def test_slots_that_had_segments_before_count_as_changed(engine: sa.Engine, catalog_url: str) -> None:
+    """What was loaded before slots were counted is found slot by slot, so that it is written down too."""
+    _upgrade(engine, "r0004")
+    tables = sa.MetaData()
+    with engine.begin() as connection:
+        tables.reflect(connection)
+        table = a_table().model_copy(update={"revision": 1})
+        row = {"uid": table.uid, "name": table.name, "live_name": table.name, "revision": 1}
+        document = table.model_dump_json()
+        connection.execute(sa.insert(tables.tables["tables"]).values(document=document, **row))
+        for segment in (a_segment("a", slot=4), a_segment("b", slot=4), a_segment("c", slot=63)):
+            values = {
+                "table_uid": segment.table_uid,
+                "name": segment.name,
+                "revision": 1,
+                "build": segment.build.id,
+                "bytes": 1,
+                "rows": 1,
+                "slot": segment.slot,
+                "created_at_ms": NOON_MS,
+                "document": segment.model_dump_json(),
+            }
+            connection.execute(sa.insert(tables.tables["segments"]).values(**values))
+    catalog = DatabaseCatalog(catalog_url)
+    found = catalog.table_snapshot("uid-trips", {})
+    assert found is not None
+    names = {slot: [segment.name for segment in listed.segments()] for slot, listed in found.changed.items()}
+    assert names == {4: ["a", "b"], 63: ["c"]}
     catalog.close()
 
 

@@ -183,17 +183,16 @@ def delete_table(context: Context, name: str, actor: str) -> Table:
                 found=running[0].id,
                 hint=f"anew rebuild kill {running[0].id}",
             )
-        files = Reclaim(
-            f"{present.uid}/segments@{present.fabric}",
-            "table",
-            present.fabric,
-            f"{present.uid}\n{table_path(present.uid)}",
-            context.reclaim_due_ms(),
-            f"the table {name} was deleted",
-        )
-        return present.model_copy(update={"deleted_at_ms": context.clock()}), (PutReclaim(files),)
+        return present.model_copy(update={"deleted_at_ms": context.clock()}), (files_to_reclaim(context, present),)
 
     return change_table(context, table.uid, context.operation("delete table", name, actor), change)
+
+
+def files_to_reclaim(context: Context, table: Table) -> PutReclaim:
+    """The note that everything of a deleted table is to go after the grace."""
+    why, target = f"the table {table.name} was deleted", f"{table.uid}\n{table_path(table.uid)}"
+    note = f"{table.uid}/segments@{table.fabric}"
+    return PutReclaim(Reclaim(note, "table", table.fabric, target, context.reclaim_due_ms(), why))
 
 
 def file_to_reclaim(context: Context, table: Table, path: str, why: str) -> PutReclaim:

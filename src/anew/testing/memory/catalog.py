@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
 from anew.catalog.change import (
@@ -29,6 +29,7 @@ from anew.catalog.change import (
     PutTableRebuild,
     Reclaim,
     TableSize,
+    TableSnapshot,
 )
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
@@ -38,6 +39,7 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done, TableRebuild
 from anew.core.tables.segment import Segment, StaleSegment, stale_segment
 from anew.core.tables.table import Table
+from anew.segments.record import SegmentList
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Tables:
     tables: dict[str, Table] = field(default_factory=dict)
     configs: dict[str, SegmentConfig] = field(default_factory=dict)
     segments: dict[tuple[str, str], Segment] = field(default_factory=dict)
+    slots: dict[tuple[str, int], int] = field(default_factory=dict)
     table_rebuilds: dict[str, TableRebuild] = field(default_factory=dict)
     done: dict[tuple[str, str], Done] = field(default_factory=dict)
 
@@ -228,6 +231,24 @@ class MemoryCatalog:
         """See `Catalog.table_config`."""
         return self._database.tables.configs.get(config_hash)
 
+    def table_config_hashes(self) -> set[str]:
+        """See `Catalog.table_config_hashes`."""
+        return set(self._database.tables.configs)
+
+    def table_snapshot(self, uid: str, known: Mapping[int, int]) -> TableSnapshot | None:
+        """See `Catalog.table_snapshot`."""
+        tables = self._database.tables
+        if uid not in tables.tables:
+            return None
+        slots = {slot: revision for (of, slot), revision in tables.slots.items() if of == uid}
+        segments = [segment for (of, _), segment in sorted(tables.segments.items()) if of == uid]
+        changed = {
+            slot: SegmentList.of(segment.model_dump_json() for segment in segments if segment.slot == slot)
+            for slot, revision in slots.items()
+            if known.get(slot) != revision
+        }
+        return TableSnapshot(tables.tables[uid], slots, changed)
+
     def segment(self, table_uid: str, name: str) -> Segment | None:
         """See `Catalog.segment`."""
         return self._database.tables.segments.get((table_uid, name))
@@ -323,10 +344,11 @@ def _apply_to_tables(tables: Tables, put: Put) -> None:
             held = tables.segments.get(at)
             _check_fence(None if held is None else held.revision, fence, f"the segment {segment.name}")
             tables.segments[at] = segment.model_copy(update={"revision": _next(fence)})
+            _mark(tables, segment)
         case DropSegment(table_uid=uid, name=name, fence=fence):
             held = tables.segments.get((uid, name))
             _check_fence(None if held is None else held.revision, fence, f"the segment {name}")
-            del tables.segments[uid, name]
+            _mark(tables, tables.segments.pop((uid, name)))
         case PutTableRebuild(rebuild=rebuild, fence=fence):
             known = tables.table_rebuilds.get(rebuild.id)
             _check_fence(None if known is None else known.revision, fence, f"the rebuild {rebuild.id}")
@@ -334,6 +356,11 @@ def _apply_to_tables(tables: Tables, put: Put) -> None:
             tables.table_rebuilds[rebuild.id] = rebuild.model_copy(update={"revision": _next(fence), "plan": plan})
         case PutDone(rebuild=rebuild_id, done=done):
             tables.done[rebuild_id, done.segment] = done
+
+
+def _mark(tables: Tables, segment: Segment) -> None:
+    at = (segment.table_uid, segment.slot)
+    tables.slots[at] = tables.slots.get(at, 0) + 1
 
 
 def _put_store(tables: Tables, put: PutStore) -> None:

@@ -95,10 +95,11 @@ class Tables:
         number = next(self._numbers)
         directory = builds_path(rebuild.table_uid, rebuild.id, rebuild.epoch)
         path = build_path(directory, segment, f"a{number}")
-        self.cluster.deep.put(path, f"rows of {segment}, attempt {number}".encode())
         made = {"path": path, "rebuild": rebuild.id, "built_at_ms": self.clock()}
         config_hash = rebuild.plan.target.config_hash
-        return a_build(f"{rebuild.id}-e{rebuild.epoch}-a{number}", config_hash).model_copy(update={**made, **changes})
+        build = a_build(f"{rebuild.id}-e{rebuild.epoch}-a{number}", config_hash)
+        self.cluster.deep.put(path, f"rows of {segment}, attempt {number}".encode().ljust(build.bytes))
+        return build.model_copy(update={**made, **changes})
 
     def load_plan(self, name: str = "trips") -> TablePlan:
         """A load, as its driver plans it."""
