@@ -354,9 +354,9 @@ class FarCatalog:
         """See `Catalog.table_rebuilds`."""
         return self._catalog.table_rebuilds(table_uid=table_uid, running_only=running_only)
 
-    def segments_done(self, rebuild_id: str) -> list[Done]:
+    def segments_done(self, rebuild_id: str, names: Collection[str] | None = None) -> list[Done]:
         """See `Catalog.segments_done`."""
-        return self._catalog.segments_done(rebuild_id)
+        return self._catalog.segments_done(rebuild_id, names)
 
     def close(self) -> None:
         """See `Catalog.close`."""

@@ -270,9 +270,9 @@ class DatabaseCatalog:
         conditions = [] if table_uid is None else [TABLE_REBUILDS.c.table_uid == table_uid]
         return self._table_rebuilds(*conditions, *([TABLE_REBUILDS.c.running] if running_only else []))
 
-    def segments_done(self, rebuild_id: str) -> list[Done]:
+    def segments_done(self, rebuild_id: str, names: Collection[str] | None = None) -> list[Done]:
         """See `Catalog.segments_done`."""
-        return self._database.read(lambda connection: segmentrows.find_done(connection, rebuild_id))
+        return self._database.read(lambda connection: segmentrows.find_done(connection, rebuild_id, names))
 
     def close(self) -> None:
         """See `Catalog.close`."""

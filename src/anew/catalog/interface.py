@@ -144,8 +144,8 @@ class Catalog(Protocol):
     def table_rebuilds(self, *, table_uid: str | None, running_only: bool) -> list[TableRebuild]:
         """Rebuilds of tables, newest first; of one table, or of all for None."""
 
-    def segments_done(self, rebuild_id: str) -> list[Done]:
-        """What became of the segments of a rebuild so far, by name."""
+    def segments_done(self, rebuild_id: str, names: Collection[str] | None = None) -> list[Done]:
+        """What became of the segments of a rebuild so far, by name; only of those named unless None."""
 
     def close(self) -> None:
         """Let go of connections."""

@@ -137,13 +137,7 @@ def documents_of(table_uid: str, slot: int) -> sa.Select[Any]:
 def find_segments(connection: sa.Connection, table_uid: str, names: Collection[str] | None) -> list[Segment]:
     """A table's segments by name; only those named unless None."""
     query = sa.select(SEGMENTS.c.document).where(SEGMENTS.c.table_uid == table_uid)
-    if names is None:
-        documents = [document for (document,) in connection.execute(query)]
-    else:
-        ordered = sorted(names)
-        parts = [ordered[first : first + _NAMED_AT_ONCE] for first in range(0, len(ordered), _NAMED_AT_ONCE)]
-        found = (connection.execute(query.where(SEGMENTS.c.name.in_(part))) for part in parts)
-        documents = [document for rows in found for (document,) in rows]
+    documents = _documents(connection, query, SEGMENTS.c.name, names)
     return sorted(map(Segment.model_validate_json, documents), key=lambda segment: segment.name)
 
 
@@ -170,11 +164,11 @@ def find_rebuilds(connection: sa.Connection, *conditions: sa.ColumnElement[bool]
     return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
 
 
-def find_done(connection: sa.Connection, rebuild_id: str) -> list[Done]:
-    """What became of the segments of a rebuild, by name."""
+def find_done(connection: sa.Connection, rebuild_id: str, names: Collection[str] | None) -> list[Done]:
+    """What became of the segments of a rebuild, by name; only those named unless None."""
     query = sa.select(SEGMENT_OUTCOMES.c.document).where(SEGMENT_OUTCOMES.c.rebuild == rebuild_id)
-    found = [Done.model_validate_json(document) for (document,) in connection.execute(query)]
-    return sorted(found, key=lambda done: done.segment)
+    documents = _documents(connection, query, SEGMENT_OUTCOMES.c.segment, names)
+    return sorted(map(Done.model_validate_json, documents), key=lambda done: done.segment)
 
 
 def pages(read: Any, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
@@ -183,6 +177,16 @@ def pages(read: Any, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
     while page := read(lambda connection, after=after: stale_page(connection, table_uid, wanted, after)):
         yield from page
         after = page[-1].name
+
+
+def _documents(
+    connection: sa.Connection, query: sa.Select[Any], name: sa.Column[Any], names: Collection[str] | None
+) -> Iterator[str]:
+    """The documents that a query finds; only those of some names unless None."""
+    ordered = [] if names is None else sorted(names)
+    parts = [ordered[first : first + _NAMED_AT_ONCE] for first in range(0, len(ordered), _NAMED_AT_ONCE)]
+    for each in [query] if names is None else [query.where(name.in_(part)) for part in parts]:
+        yield from connection.execute(each).scalars()
 
 
 def _put_table(connection: sa.Connection, put: PutTable) -> None:

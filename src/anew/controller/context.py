@@ -10,9 +10,11 @@ from anew.catalog.change import Change, Operation, Put, PutStore
 from anew.catalog.interface import Catalog
 from anew.controller.attention import Attention
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
+from anew.core.plan import Plan
 from anew.core.retention import REPUSH_SOURCE_WAIT_SECONDS
 from anew.core.store import Store
 from anew.core.suggest import did_you_mean
+from anew.core.tables.plan import TablePlan
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log
 from anew.registry.interface import SchemaRegistry
@@ -119,14 +121,40 @@ def store_named(context: Context, name: str) -> Store:
     return store
 
 
-def request_id_reused(request_id: str | None) -> InvalidRequest:
+def made_before(context: Context, request_id: str | None, body_hash: str) -> str | None:
+    """What a request of that id made, as the catalog keeps it; None for a new one, or one without an id (rule R22).
+
+    Raises:
+        InvalidRequest: ``request_id_reused``: that was with another body.
+    """
+    known = None if request_id is None else context.catalog.request(request_id)
+    if known is None:
+        return None
+    if known.body_hash != body_hash:
+        raise request_id_reused(request_id, known.body_hash)
+    return known.result
+
+
+def request_id_reused(request_id: str | None, body_hash: str) -> InvalidRequest:
     """The error of a request whose id was used before with another body (rule R22)."""
     return InvalidRequest(
         "request_id_reused",
         "the request id was used before with another body",
         found=request_id,
-        expected="a new id for a new request",
+        expected=f"a new id for a new request; this one is of {body_hash}",
     )
+
+
+def check_unaltered(plan: Plan | TablePlan) -> None:
+    """Check that a plan is still the one that its id was made of.
+
+    Raises:
+        InvalidRequest: ``plan_altered``.
+    """
+    if plan.id != plan.value_id():
+        raise InvalidRequest(
+            "plan_altered", "the plan was changed after it was made", found=plan.id, expected=plan.value_id()
+        )
 
 
 def change_store(

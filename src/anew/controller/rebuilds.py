@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from anew.api.models import BeginRebuild, EndRebuild, Heartbeat, HeartbeatAnswer, Seal
 from anew.catalog.change import Change, Put, PutRebuild, PutReclaim, PutRequest, PutStore
-from anew.controller.context import Context, change_store, store_named
+from anew.controller.context import Context, change_store, check_unaltered, made_before, store_named
 from anew.controller.nodes import alive_nodes
 from anew.controller.reclaim import orphans_of
 from anew.controller.versiontopics import announced, make_version_topics
@@ -72,25 +72,13 @@ def _begun_before(context: Context, request: BeginRebuild) -> Rebuild | None:
     Raises:
         InvalidRequest: ``request_id_reused``.
     """
-    known = context.catalog.request(request.request_id)
-    if known is None:
-        return None
-    if known.body_hash != request.plan.id:
-        raise InvalidRequest(
-            "request_id_reused",
-            "the request id was used before with another plan",
-            found=request.request_id,
-            expected=known.body_hash,
-        )
-    return rebuild_of(context, known.result)
+    made = made_before(context, request.request_id, request.plan.id)
+    return None if made is None else rebuild_of(context, made)
 
 
 def _begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
     plan = request.plan
-    if plan.id != plan.value_id():
-        raise InvalidRequest(
-            "plan_altered", "the plan was changed after it was made", found=plan.id, expected=plan.value_id()
-        )
+    check_unaltered(plan)
     store = store_named(context, plan.store)
     lifecycle.check_fence(store, plan)
     _check_logs(context, store, plan)

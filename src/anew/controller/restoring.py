@@ -9,7 +9,7 @@ from typing import Any
 from anew.api.models import RestoreCatalog
 from anew.catalog.change import Change, CheckEmpty, Put, PutFlag, PutReclaim, PutRequest, PutRestored, RaiseCounter
 from anew.catalog.interface import Catalog
-from anew.controller.context import Context, request_id_reused
+from anew.controller.context import Context, made_before
 from anew.controller.findings import look
 from anew.controller.rebuilt import Rebuilt, era_after, rebuilt
 from anew.controller.reclaim import all_of, notes_of
@@ -87,13 +87,9 @@ def _is_empty(catalog: Catalog) -> bool:
 
 
 def _made_before(context: Context, request: RestoreCatalog) -> dict[str, Any] | None:
-    known = None if request.request_id is None else context.catalog.request(request.request_id)
-    if known is None:
-        return None
-    if known.body_hash != _body_hash():
-        raise request_id_reused(request.request_id)
-    made: dict[str, Any] = json.loads(known.result)
-    return made
+    made = made_before(context, request.request_id, _body_hash())
+    answer: dict[str, Any] | None = None if made is None else json.loads(made)
+    return answer
 
 
 def _body_hash() -> str:

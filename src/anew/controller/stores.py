@@ -10,7 +10,7 @@ from anew.api.models import CreateStore, HoldVersion, RoutedVersion, Routing, Sn
 from anew.catalog.change import Change, PutFlag, PutReclaim, PutRequest, PutStore
 from anew.codec.avro import check_evolution, check_key_schema, parse_schema
 from anew.controller.configuring import configured
-from anew.controller.context import Context, Fabric, change_store, request_id_reused, store_named
+from anew.controller.context import Context, Fabric, change_store, made_before, request_id_reused, store_named
 from anew.controller.feeds import check_topics, ends_of, ensure_feeds, offsets_at, with_real_time_feeds
 from anew.controller.nodes import node_urls
 from anew.controller.reclaim import all_of
@@ -285,10 +285,8 @@ def _made_before(context: Context, request_id: str | None, body_hash: str) -> St
     Raises:
         InvalidRequest: ``request_id_reused``.
     """
-    known = None if request_id is None else context.catalog.request(request_id)
-    if known is None:
-        return None
-    store = context.catalog.store_by_uid(known.result)
-    if known.body_hash != body_hash or store is None:
-        raise request_id_reused(request_id)
+    uid = made_before(context, request_id, body_hash)
+    store = None if uid is None else context.catalog.store_by_uid(uid)
+    if uid is not None and store is None:
+        raise request_id_reused(request_id, body_hash)
     return store

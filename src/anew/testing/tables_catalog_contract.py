@@ -345,6 +345,8 @@ class TablesCatalogContract(ABC):
         catalog.commit(a_change("op-2", PutDone("r-1", failed)))
         assert catalog.segments_done("r-1") == [done[1], failed]
         assert (catalog.segments_done("r-2"), catalog.segments_done("r-3")) == ([done[0]], [])
+        assert catalog.segments_done("r-1", ["b", "c"]) == [failed]
+        assert (catalog.segments_done("r-1", []), catalog.segments_done("r-2", ["a"])) == ([], [])
 
     def test_revisions_and_operations_are_those_of_the_catalog(self, catalog: Catalog) -> None:
         """A change of tables moves the catalog's revision as any other does, and the same operation is done once."""

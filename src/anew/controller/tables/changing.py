@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from anew.api.tables import CreateTable, DropSegments, UpdateTable
 from anew.catalog.change import Change, DropSegment, Put, PutConfig, PutReclaim, PutRequest, PutTable, Reclaim
-from anew.controller.context import Context, request_id_reused
+from anew.controller.context import Context, made_before
 from anew.controller.tables.records import change_table, table_named
 from anew.core.confighash import value_hash
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
@@ -202,12 +202,8 @@ def file_to_reclaim(context: Context, table: Table, path: str, why: str) -> PutR
 
 
 def _made_before(context: Context, request_id: str | None, body_hash: str) -> Table | None:
-    known = None if request_id is None else context.catalog.request(request_id)
-    if known is None:
-        return None
-    if known.body_hash != body_hash:
-        raise request_id_reused(request_id)
-    return context.catalog.table_by_uid(known.result)
+    uid = made_before(context, request_id, body_hash)
+    return None if uid is None else context.catalog.table_by_uid(uid)
 
 
 def _configs_of_rows(context: Context, table: Table) -> list[SegmentConfig]:

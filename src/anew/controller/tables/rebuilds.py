@@ -21,7 +21,7 @@ from anew.catalog.change import (
     PutTableRebuild,
     Reclaim,
 )
-from anew.controller.context import Context
+from anew.controller.context import Context, check_unaltered, made_before
 from anew.controller.rebuilds import check_driven
 from anew.controller.tables.judging import Held, judged, pushed
 from anew.controller.tables.planning import segments_in_work
@@ -71,10 +71,7 @@ def begin(context: Context, request: BeginTableRebuild, actor: str) -> TableRebu
 
 def _begin(context: Context, request: BeginTableRebuild, actor: str) -> TableRebuild:
     plan = request.plan
-    if plan.id != plan.value_id():
-        raise InvalidRequest(
-            "plan_altered", "the plan was changed after it was made", found=plan.id, expected=plan.value_id()
-        )
+    check_unaltered(plan)
     table = table_named(context, plan.table)
     _check_fence(context, table, plan)
     now_ms, rebuild_id = context.clock(), context.new_id()
@@ -151,9 +148,9 @@ def commit_segment(context: Context, rebuild_id: str, request: CommitSegment) ->
 
     def change(present: TableRebuild) -> tuple[TableRebuild, tuple[Put, ...]] | None:
         nonlocal outcome
-        known = {done.segment: done for done in context.catalog.segments_done(rebuild_id)}.get(request.done.segment)
-        if known is not None:
-            outcome = known
+        known = context.catalog.segments_done(rebuild_id, (request.done.segment,))
+        if known:
+            (outcome,) = known
             return None
         check_driver(present, request.epoch)
         # The table first: whoever drops the segment, or makes another of its name, changes the table's revision.
@@ -405,17 +402,10 @@ def _check_fence(context: Context, table: Table, plan: TablePlan) -> None:
 
 
 def _begun_before(context: Context, request: BeginTableRebuild) -> TableRebuild | None:
-    known = context.catalog.request(request.request_id)
-    if known is None:
+    made = made_before(context, request.request_id, request.plan.id)
+    if made is None:
         return None
-    if known.body_hash != request.plan.id:
-        raise InvalidRequest(
-            "request_id_reused",
-            "the request id was used before with another plan",
-            found=request.request_id,
-            expected=known.body_hash,
-        )
-    found = context.catalog.table_rebuild(known.result)
+    found = context.catalog.table_rebuild(made)
     if found is None:
         raise NotFound("unknown_rebuild", "the request made something else", found=request.request_id)
     return found

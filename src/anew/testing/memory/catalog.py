@@ -281,9 +281,10 @@ class MemoryCatalog:
         ]
         return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
 
-    def segments_done(self, rebuild_id: str) -> list[Done]:
+    def segments_done(self, rebuild_id: str, names: Collection[str] | None = None) -> list[Done]:
         """See `Catalog.segments_done`."""
-        return [done for (rebuild, _), done in sorted(self._database.tables.done.items()) if rebuild == rebuild_id]
+        found = (done for (rebuild, _), done in sorted(self._database.tables.done.items()) if rebuild == rebuild_id)
+        return [done for done in found if names is None or done.segment in names]
 
     def close(self) -> None:
         """See `Catalog.close`."""
