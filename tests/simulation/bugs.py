@@ -7,7 +7,7 @@ the name of an invariant (`tests.simulation.invariants`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -433,5 +433,8 @@ def _never_ready() -> AbstractContextManager[Any]:
 @bug("7.7: a driver asks again without a pause", "histories end")
 @contextmanager
 def _restless() -> Iterator[None]:
-    with patch("anew.rebuild.executor._POLL_SECONDS", 0.0), patch("anew.rebuild.patience._PAUSE_SECONDS", 0.0):
+    pauses = ("executor._POLL_SECONDS", "ending._POLL_SECONDS", "patience._PAUSE_SECONDS")
+    with ExitStack() as patches:
+        for name in pauses:
+            patches.enter_context(patch(f"anew.rebuild.{name}", 0.0))
         yield

@@ -15,16 +15,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from anew.api.http import ControllerClient
-from anew.api.models import BeginRebuild, EndRebuild, ResumeRebuild, Seal
+from anew.api.models import BeginRebuild, ResumeRebuild, Seal
 from anew.api.waiting import wait_seconds
-from anew.core.errors import AnewError, Failed, InvalidRequest, OutcomeUnknown, Refused, Unreachable
+from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.plan import Plan
 from anew.core.planning import push_start_ms
-from anew.core.rebuild import DRIVEN_STAGES, Fingerprints, Progress, Rebuild, Stage
+from anew.core.rebuild import DRIVEN_STAGES, Fingerprints, Rebuild, Stage
 from anew.core.store import Store, VersionTopic
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.build import Build, Building, BuildOutcome, build_without_rows
+from anew.rebuild.ending import check_ended_well, followed, give_up, is_turned_away, raise_as_failed
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.rebuild.patience import patiently
@@ -33,7 +34,6 @@ from anew.segments.manifest import Manifest
 
 _POLL_SECONDS = 0.1
 _SEAL_UNKNOWN = "seal_unknown"
-_TURNED_AWAY = frozenset({"rebuild_ended", "epoch_outdated"})
 
 _Answer = TypeVar("_Answer")
 
@@ -80,7 +80,8 @@ def run_plan(plan: Plan, run: Run) -> dict[str, Any]:
     begin = BeginRebuild(plan=plan, request_id=run.request_id, driver=run.driver)
     rebuild = _patiently(run, lambda: run.controller.begin_rebuild(begin))
     run.observer.began(rebuild.id, rebuild.version)
-    if rebuild.stage in (Stage.BEGIN, Stage.BUILD) and not rebuild.ended:
+    # Where the request was made before, its own driver is at work on it.
+    if rebuild.stage in (Stage.BEGIN, Stage.BUILD) and not rebuild.ended and rebuild.driver == run.driver:
         _drive(plan, rebuild, run)
     return wait_for_end(run, rebuild.id)
 
@@ -110,27 +111,9 @@ def wait_for_end(run: Run, rebuild_id: str) -> dict[str, Any]:
         Failed: ``rebuild_failed``, ``rebuild_killed``.
         Unreachable: The controller does not answer; the rebuild goes on without us once it is sealed.
     """
-    observer, stage = run.observer, None
-    while True:
-        view: dict[str, Any] = _patiently(run, lambda: run.controller.rebuild(rebuild_id))
-        if view["status"] != "running":
-            break
-        if view["stage"] != stage:
-            stage = view["stage"]
-            observer.stage(Stage(stage))
-        observer.progress(Stage(view["stage"]), Progress.model_validate(view["progress"]))
-        run.pause(_POLL_SECONDS)
-    observer.ended(view)
-    if view["status"] in ("failed", "killed"):
-        raise Failed(
-            f"rebuild_{view['status']}",
-            f"the rebuild {rebuild_id} was {view['status']}"
-            if view["status"] == "killed"
-            else f"the rebuild {rebuild_id} failed",
-            found=view["error"],
-            expected="a version that serves",
-            hint=f"the version before goes on serving; anew rebuild show {rebuild_id}",
-        )
+    view = followed(lambda: _patiently(run, lambda: run.controller.rebuild(rebuild_id)), run.observer, run.pause)
+    hint = "the version before goes on serving"
+    check_ended_well(view, "the rebuild", expected="a version that serves", hint=hint)
     return view
 
 
@@ -151,14 +134,11 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
             run.observer.stage(Stage.SEAL)
             _seal(rebuild, building, outcome, run)
         except (Exception, KeyboardInterrupt) as error:
-            if isinstance(error, AnewError) and (lease.lost or error.code in _TURNED_AWAY):
-                # Whoever follows the rebuild is told how it ended.
+            if is_turned_away(error, lease):
                 return
             if not (isinstance(error, OutcomeUnknown) and error.code == _SEAL_UNKNOWN):
-                _give_up(rebuild, lease, error, run)
-            if isinstance(error, InvalidRequest | Refused | Unreachable):
-                # These promise that nothing was changed; by now a version was made, and it has failed.
-                raise _as_failed(error) from error
+                give_up(run.controller, rebuild, lease, error)
+            raise_as_failed(error)
             raise
 
 
@@ -192,10 +172,6 @@ def _built(building: Building, lease: Lease, run: Run) -> BuildOutcome:
     if building.plan.source.input is not None and not building.plan.source.input.paths:
         return build_without_rows(building)
     return run.build(building, lease, run.observer)
-
-
-def _as_failed(error: AnewError) -> Failed:
-    return Failed(error.code, error.message, found=error.found, expected=error.expected, hint=error.hint)
 
 
 def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run) -> None:
@@ -277,16 +253,3 @@ def _patiently(run: Run, ask: Callable[[], _Answer]) -> _Answer:
         Unreachable, OutcomeUnknown: There was no answer for `Run.patience_seconds`.
     """
     return patiently(ask, run.patience_seconds, run.clock_seconds, run.pause)
-
-
-def _give_up(rebuild: Rebuild, lease: Lease, error: BaseException, run: Run) -> None:
-    if lease.lost:
-        return
-    try:
-        if isinstance(error, KeyboardInterrupt):
-            run.controller.kill_rebuild(rebuild.id)
-        else:
-            run.controller.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=str(error)[:4_000]))
-    except AnewError:
-        # The controller is away or has ended the rebuild already: the lease's end does the same.
-        return

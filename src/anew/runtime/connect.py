@@ -281,7 +281,7 @@ class Cluster:
             session=lambda: _spark(spark),
             observer=LogObserver() if observer is None else observer,
             request_id=new_id() if request_id is None else request_id,
-            driver=f"{_actor()}@{socket.gethostname()}:{os.getpid()}",
+            driver=_driver_name(),
             clock=now_ms,
             patience_seconds=self._controller_wait_seconds,
             executor_wait_seconds=self._executor_wait_seconds,
@@ -315,7 +315,7 @@ class Cluster:
             build=on_spark(lambda: _spark(spark), self._executor_wait_seconds),
             observer=LogObserver() if observer is None else observer,
             request_id=new_id() if request_id is None else request_id,
-            driver=f"{_actor()}@{socket.gethostname()}:{os.getpid()}",
+            driver=_driver_name(),
             clock=now_ms,
             patience_seconds=self._controller_wait_seconds,
         )
@@ -372,6 +372,11 @@ def _spark(choice: SparkChoice) -> Iterator[SparkSession]:
 
     with spark_session(choice.master, {} if choice.conf is None else choice.conf) as session:
         yield session
+
+
+def _driver_name() -> str:
+    """Unique: who repeats a request must not be taken for the driver that is at work on it."""
+    return f"{_actor()}@{socket.gethostname()}:{os.getpid()}/{new_id()[-6:]}"
 
 
 def _actor() -> str:

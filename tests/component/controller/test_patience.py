@@ -131,3 +131,36 @@ def test_a_manifest_that_may_be_there_is_written_again(cluster: Cluster, monkeyp
     with pytest.raises((OutcomeUnknown, Failed)):
         run_plan(plan_again, replace(a_run(cluster, cluster.client), request_id="r-2"))
     assert cluster.status(2) == "failed"
+
+
+@pytest.mark.case("stores:H1", "rules:R22")
+def test_a_repeated_request_follows_the_driver_that_is_at_work(cluster: Cluster) -> None:
+    """It builds nothing, as two drivers of one epoch would meet in one directory, and ends as the other one does."""
+    cluster.create()
+    plan = cluster.push_plan()
+    begun, pauses = cluster.begin(plan, "r-1"), [0]
+
+    def pause(_seconds: float) -> None:
+        pauses[0] += 1
+        if pauses[0] == 3:
+            cluster.seal(begun)
+        cluster.settle(1)
+
+    view = run_plan(plan, replace(a_run(cluster, cluster.client), driver="another", pause=pause))
+    assert (view["id"], view["status"], view["epoch"], cluster.status(1)) == (begun.id, "succeeded", 1, "current")
+
+
+@pytest.mark.case("stores:H1", "rules:R22")
+def test_a_repeated_request_hears_that_the_driver_is_gone(cluster: Cluster) -> None:
+    """The lease of the one that began it ends, and with it the rebuild: the answer says so."""
+    cluster.create()
+    plan = cluster.push_plan()
+    cluster.begin(plan, "r-1")
+
+    def pause(_seconds: float) -> None:
+        cluster.pass_seconds(7)
+        cluster.settle(1)
+
+    with pytest.raises(Failed) as caught:
+        run_plan(plan, replace(a_run(cluster, cluster.client), driver="another", pause=pause))
+    assert (caught.value.code, "no sign of life" in str(caught.value.found)) == ("rebuild_failed", True)

@@ -12,21 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from anew.api.http import ControllerClient
-from anew.api.models import EndRebuild, ResumeRebuild
+from anew.api.models import ResumeRebuild
 from anew.api.tables import BeginTableRebuild
-from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
+from anew.api.waiting import wait_seconds
 from anew.core.rebuild import Stage
 from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.core.tables.rebuild import TableRebuild
+from anew.rebuild.ending import check_ended_well, followed, give_up, is_turned_away, raise_as_failed
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.rebuild.patience import patiently
 from anew.spark.session import SparkSession
 
-_TURNED_AWAY = frozenset({"rebuild_ended", "epoch_outdated"})
 _Answer = TypeVar("_Answer")
 
 
@@ -80,7 +81,9 @@ def run_work(plan: TablePlan, run: TableRun, work: Work) -> dict[str, Any]:
     request = BeginTableRebuild(plan=plan, request_id=run.request_id, driver=run.driver)
     rebuild = run.patiently(lambda: run.controller.begin_table_rebuild(request))
     run.observer.began(rebuild.id, None)
-    return _ended(rebuild, run) if rebuild.ended else _drive(rebuild, run, work)
+    # Where the request was made before, its own driver is at work on it.
+    others = rebuild.ended or rebuild.driver != run.driver
+    return _followed(rebuild, run) if others else _drive(rebuild, run, work)
 
 
 def resume_table_rebuild(rebuild_id: str, run: TableRun, builds: dict[TableRebuildKind, Build]) -> dict[str, Any]:
@@ -105,52 +108,29 @@ def _on_spark(run: TableRun, build: Build) -> Work:
 
 
 def _drive(rebuild: TableRebuild, run: TableRun, work: Work) -> dict[str, Any]:
+    view = None
     with Lease(run.controller, rebuild.id, rebuild.epoch) as lease:
         try:
             run.observer.stage(Stage.BUILD)
             view = work(rebuild, lease)
         except (Exception, KeyboardInterrupt) as error:
-            if isinstance(error, AnewError) and (lease.lost or error.code in _TURNED_AWAY):
-                # Whoever follows the rebuild is told how it ended.
-                return _ended(rebuild, run)
-            _give_up(rebuild, lease, error, run)
-            if isinstance(error, InvalidRequest | Refused | Unreachable):
-                # These promise that nothing was changed; by now a rebuild was begun, and it has failed.
-                raise Failed(
-                    error.code, error.message, found=error.found, expected=error.expected, hint=error.hint
-                ) from error
-            raise
+            if not is_turned_away(error, lease):
+                give_up(run.controller, rebuild, lease, error)
+                raise_as_failed(error)
+                raise
+    if view is None:
+        return _followed(rebuild, run)
     run.observer.ended(view)
     return _checked(view)
 
 
-def _give_up(rebuild: TableRebuild, lease: Lease, error: BaseException, run: TableRun) -> None:
-    if lease.lost:
-        return
-    try:
-        if isinstance(error, KeyboardInterrupt):
-            run.controller.kill_rebuild(rebuild.id)
-        else:
-            run.controller.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=str(error)[:4_000]))
-    except AnewError:
-        # The controller is away or has ended the rebuild already: the lease's end does the same.
-        return
-
-
-def _ended(rebuild: TableRebuild, run: TableRun) -> dict[str, Any]:
-    view = run.patiently(lambda: run.controller.rebuild(rebuild.id))
-    run.observer.ended(view)
-    return _checked(view)
+def _followed(rebuild: TableRebuild, run: TableRun) -> dict[str, Any]:
+    look = partial(run.controller.rebuild, rebuild.id)
+    return _checked(followed(lambda: run.patiently(look), run.observer, wait_seconds))
 
 
 def _checked(view: dict[str, Any]) -> dict[str, Any]:
     """The view, unless the rebuild ended badly as a whole."""
-    if view["status"] not in ("failed", "killed"):
-        return view
-    raise Failed(
-        f"rebuild_{view['status']}",
-        f"the {view['kind']} {view['id']} {'was killed' if view['status'] == 'killed' else 'failed'}",
-        found=view["error"],
-        expected="every segment done",
-        hint=f"what was there before goes on serving; anew rebuild show {view['id']}",
-    )
+    what, hint = f"the {view['kind']}", "what was there before goes on serving"
+    check_ended_well(view, what, expected="every segment done", hint=hint)
+    return view

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from anew.api.models import EndRebuild
 from anew.api.tables import DropSegments
 from anew.catalog.change import Change, PutReclaim, Reclaim
-from anew.core.errors import InvalidRequest, Refused
-from anew.core.rebuild import Stage
+from anew.core.errors import Failed, InvalidRequest, Refused
+from anew.core.rebuild import Progress, Stage
 from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Segment
+from anew.rebuild.observer import LogObserver
+from anew.rebuild.tables.driving import TableRun, run_work
 from anew.testing.builders import FABRIC
 from tests.component.controller.harness import refused
 from tests.component.controller.tables.tables_harness import Tables
@@ -133,6 +138,62 @@ def test_a_controller_that_just_came_judges_nobody(tables: Tables) -> None:
     tables.pass_seconds(_LEASE_SECONDS)
     tables.round()
     assert tables.status(rebuild) == "failed"
+
+
+# -- a request twice -------------------------------------------------------------------------------------------------
+
+
+class _Meanwhile(LogObserver):
+    """What another driver does while somebody follows its rebuild."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act: Callable[[], object] | None = act
+
+    def progress(self, stage: Stage, progress: Progress) -> None:
+        """Act once."""
+        act, self._act = self._act, None
+        if act is not None:
+            act()
+
+
+def _run(tables: Tables, observer: LogObserver) -> TableRun:
+    return TableRun(
+        controller=tables.cluster.client,
+        session=lambda: pytest.fail("no Spark is needed"),
+        observer=observer,
+        request_id="r-1",
+        driver="another",
+        clock=tables.cluster.clock,
+        patience_seconds=15.0,
+        executor_wait_seconds=1.0,
+    )
+
+
+@pytest.mark.case("rules:R22")
+@pytest.mark.parametrize("ends", ["succeeded", "failed"])
+def test_a_repeated_request_follows_the_driver_that_is_at_work(tables: Tables, ends: str) -> None:
+    """It works on nothing and says how the other one ended: with every segment done, or given up."""
+    tables.create()
+    tables.load("a")
+    tables.update(sort="city")
+    plan = tables.plan()
+    begun = tables.begin(plan, "r-1")
+
+    def other() -> None:
+        if ends == "failed":
+            tables.cluster.client.fail_rebuild(begun.id, EndRebuild(epoch=begun.epoch, error="no disk"))
+            return
+        tables.commit(begun, tables.refreshed(begun, "a"))
+        tables.finish(begun)
+
+    run = _run(tables, _Meanwhile(other))
+    if ends == "failed":
+        with pytest.raises(Failed) as caught:
+            run_work(plan, run, lambda *_: pytest.fail("another one is at work"))
+        assert (caught.value.code, caught.value.found) == ("rebuild_failed", "no disk")
+        return
+    view = run_work(plan, run, lambda *_: pytest.fail("another one is at work"))
+    assert (view["id"], view["status"], view["refresh"]["refreshed"]) == (begun.id, "succeeded", ["a"])
 
 
 # -- another driver --------------------------------------------------------------------------------------------------

@@ -1,0 +1,86 @@
+"""How a driver's part of a rebuild ends: by its own work, by what others did, or by an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anew.api.http import ControllerClient
+from anew.api.models import EndRebuild
+from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
+from anew.core.rebuild import Progress, RebuildRecord, Stage
+from anew.rebuild.lease import Lease
+from anew.rebuild.observer import Observer
+
+_POLL_SECONDS = 0.1
+_TURNED_AWAY = frozenset({"rebuild_ended", "epoch_outdated"})
+_MOST_CHARACTERS = 4_000
+
+
+def is_turned_away(error: BaseException, lease: Lease) -> bool:
+    """Whether a job ended because the rebuild had, or is another driver's: whoever follows it is told how it ends."""
+    return isinstance(error, AnewError) and (lease.lost or error.code in _TURNED_AWAY)
+
+
+def give_up(controller: ControllerClient, rebuild: RebuildRecord, lease: Lease, error: BaseException) -> None:
+    """End a rebuild at once because of an error, unless it has ended."""
+    if lease.lost:
+        return
+    try:
+        if isinstance(error, KeyboardInterrupt):
+            controller.kill_rebuild(rebuild.id)
+        else:
+            controller.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=str(error)[:_MOST_CHARACTERS]))
+    except AnewError:
+        # The controller is away or has ended the rebuild already: the lease's end does the same.
+        return
+
+
+def raise_as_failed(error: BaseException) -> None:
+    """Raise those errors as failures that promise that nothing was changed: a rebuild was begun, and it has failed."""
+    if isinstance(error, InvalidRequest | Refused | Unreachable):
+        raise Failed(error.code, error.message, found=error.found, expected=error.expected, hint=error.hint) from error
+
+
+def followed(look: Callable[[], dict[str, Any]], observer: Observer, pause: Callable[[float], None]) -> dict[str, Any]:
+    """Follow a rebuild until it has ended, whoever works on it; returns its ``rebuild`` shape.
+
+    Args:
+        look: Asks for the shape as it is.
+        observer: Is told of stages and progress.
+        pause: Waits for so many seconds.
+    """
+    stage = None
+    while True:
+        view = look()
+        if view["status"] != "running":
+            observer.ended(view)
+            return view
+        if view["stage"] != stage:
+            stage = view["stage"]
+            observer.stage(Stage(stage))
+        observer.progress(Stage(view["stage"]), Progress.model_validate(view["progress"]))
+        pause(_POLL_SECONDS)
+
+
+def check_ended_well(view: dict[str, Any], what: str, expected: str, hint: str) -> None:
+    """Check how a rebuild ended.
+
+    Args:
+        view: Its ``rebuild`` shape.
+        what: What it is called, ``the rebuild``.
+        expected: What it was to come to.
+        hint: What is so in spite of it.
+
+    Raises:
+        Failed: ``rebuild_failed``, ``rebuild_killed``.
+    """
+    if view["status"] not in ("failed", "killed"):
+        return
+    raise Failed(
+        f"rebuild_{view['status']}",
+        f"{what} {view['id']} {'was killed' if view['status'] == 'killed' else 'failed'}",
+        found=view["error"],
+        expected=expected,
+        hint=f"{hint}; anew rebuild show {view['id']}",
+    )
