@@ -34,7 +34,7 @@ _LOG = structlog.get_logger("anew.controller")
 _KEPT = 3
 """How many records of a table stay: the newest, and some to fall back to."""
 
-_LONG_MS = 2_000
+_LONG_MS = 200
 _REST = 9
 """How many times as long as it took the next one waits, where one took long: a round is there for other things too."""
 

@@ -139,7 +139,7 @@ def test_a_fabric_that_is_away_does_not_hold_up_the_others(tables: Tables, tmp_p
 
 
 def _advance(tables: Tables) -> None:
-    tables.clock.advance(3_000)
+    tables.clock.advance(150)
 
 
 def test_what_takes_long_rests(tables: Tables) -> None:
