@@ -30,7 +30,7 @@ _PORT = "kafka faults"
 def crashing_on(brokers: Brokers, folder: Path, **more: str) -> Iterator[Crashing]:
     """A cluster of two nodes whose processes may be made to die; ``more`` are variables."""
     url = f"http://127.0.0.1:{port_of(_PORT)}"
-    running = running_on(brokers, _PORT, folder / "home", reclaim_grace_seconds=1, **more)
+    running = running_on(brokers, _PORT, folder / "home", reclaim_grace_seconds=1, ANEW_LEASE_SECONDS="15", **more)
     with running as anew, ControllerClient(url, timeout_seconds=10) as controller:
         yield Crashing(anew, Halts(folder), controller)
 
