@@ -25,6 +25,7 @@ from anew.core.store import (
     VersionStatus,
     VersionTopic,
 )
+from anew.core.tables.table import Table
 
 ERA = 1 << 32
 """Revisions of a restored catalog go on at the next multiple: above all that nodes, clients and logs have seen."""
@@ -65,6 +66,19 @@ def rebuilt(found: Found, fabrics: tuple[str, ...], now_ms: int) -> Rebuilt | No
     numbers = [made.store.next_version, found.greatest + 1, *(version.number + 1 for version in made.store.versions)]
     made.store = made.store.model_copy(update={"feeds": feeds, "next_version": max(numbers)})
     return made
+
+
+def outlived(records: Iterable[Store | Table]) -> set[str]:
+    """The uids of those that live although a younger one has their name: a record of their end is missing."""
+    living: dict[str, Store | Table] = {}
+    found = set()
+    for record in sorted(records, key=lambda each: each.created_at_ms):
+        if record.deleted_at_ms is None:
+            older = living.get(record.name)
+            if older is not None:
+                found.add(older.uid)
+            living[record.name] = record
+    return found
 
 
 def era_after(revisions: Iterable[int]) -> int:

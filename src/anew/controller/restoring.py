@@ -11,7 +11,7 @@ from anew.catalog.change import Change, CheckEmpty, Put, PutFlag, PutReclaim, Pu
 from anew.catalog.interface import Catalog
 from anew.controller.context import Context, made_before
 from anew.controller.findings import look
-from anew.controller.rebuilt import Rebuilt, era_after, rebuilt
+from anew.controller.rebuilt import Rebuilt, era_after, outlived, rebuilt
 from anew.controller.reclaim import all_of, notes_of
 from anew.controller.tables.restoring import puts_of, restored_tables
 from anew.core.confighash import value_hash
@@ -97,16 +97,12 @@ def _body_hash() -> str:
 
 
 def _let_one_live(made: list[Rebuilt], now_ms: int) -> None:
-    """Of stores with one name the newest lives; only where records are missing can there be more than one."""
-    living: dict[str, Rebuilt] = {}
-    for one in sorted(made, key=lambda r: r.store.created_at_ms):
-        if one.store.deleted_at_ms is not None:
-            continue
-        older = living.get(one.store.name)
-        if older is not None:
-            older.notes.append("a younger store has its name: it counts as deleted; its files stay")
-            older.store, older.displaced = older.store.model_copy(update={"deleted_at_ms": now_ms}), True
-        living[one.store.name] = one
+    """Of stores with one name the newest lives."""
+    older = outlived(one.store for one in made)
+    for one in made:
+        if one.store.uid in older:
+            one.notes.append("a younger store has its name: it counts as deleted; its files stay")
+            one.store, one.displaced = one.store.model_copy(update={"deleted_at_ms": now_ms}), True
 
 
 def _follow_logs(context: Context, one: Rebuilt) -> None:

@@ -37,7 +37,7 @@ def give_up(controller: ControllerClient, rebuild: RebuildRecord, lease: Lease, 
 
 
 def raise_as_failed(error: BaseException) -> None:
-    """Raise those errors as failures that promise that nothing was changed: a rebuild was begun, and it has failed."""
+    """Raise an error that promises that nothing was changed as a failure: a rebuild was begun, and it has failed."""
     if isinstance(error, InvalidRequest | Refused | Unreachable):
         raise Failed(error.code, error.message, found=error.found, expected=error.expected, hint=error.hint) from error
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -23,6 +24,7 @@ from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table
 
 FORMAT_VERSION = 1
+_Model = TypeVar("_Model", bound=BaseModel)
 _DIGITS = 16
 _MOST_LIST_BYTES = 1 << 32
 _ZSTD = compressor("zstd", max_output_bytes=_MOST_LIST_BYTES)
@@ -47,10 +49,7 @@ def parse_record(content: bytes, path: str) -> StoreRecord:
     Raises:
         Failed: ``bad_record``.
     """
-    try:
-        return StoreRecord.model_validate_json(content)
-    except ValidationError as error:
-        raise _bad(path, error) from error
+    return _parsed(StoreRecord, content, path)
 
 
 def worth_a_record(store: Store) -> Store:
@@ -91,10 +90,7 @@ def parse_table_record(content: bytes, path: str) -> TableRecord:
     Raises:
         Failed: ``bad_record``.
     """
-    try:
-        return TableRecord.model_validate_json(content)
-    except ValidationError as error:
-        raise _bad(path, error) from error
+    return _parsed(TableRecord, content, path)
 
 
 def parse_config(content: bytes, path: str) -> SegmentConfig:
@@ -103,10 +99,7 @@ def parse_config(content: bytes, path: str) -> SegmentConfig:
     Raises:
         Failed: ``bad_record``.
     """
-    try:
-        return SegmentConfig.model_validate_json(content)
-    except ValidationError as error:
-        raise _bad(path, error) from error
+    return _parsed(SegmentConfig, content, path)
 
 
 def worth_a_table_record(table: Table) -> Table:
@@ -147,11 +140,7 @@ class SegmentList:
         Raises:
             Failed: ``corrupt_value``, ``bad_record``.
         """
-        for text in self.texts():
-            try:
-                yield Segment.model_validate_json(text)
-            except ValidationError as error:
-                raise _bad("of a segment", error) from error
+        return (_parsed(Segment, text, "of a segment") for text in self.texts())
 
 
 def parse_segment_list(content: bytes, path: str) -> SegmentList:
@@ -170,6 +159,11 @@ def _digest(texts: bytes) -> str:
     return hashlib.sha256(texts).hexdigest()[:_DIGITS]
 
 
-def _bad(path: str, error: ValidationError) -> Failed:
-    found = str(error).splitlines()[0]
-    return Failed("bad_record", f"the record {path} cannot be read", found=found, expected=f"format {FORMAT_VERSION}")
+def _parsed(model: type[_Model], content: bytes, path: str) -> _Model:
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        found = str(error).splitlines()[0]
+        raise Failed(
+            "bad_record", f"the record {path} cannot be read", found=found, expected=f"format {FORMAT_VERSION}"
+        ) from error

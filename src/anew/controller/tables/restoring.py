@@ -14,6 +14,7 @@ from typing import Any
 
 from anew.catalog.change import Put, PutConfig, PutReclaim, PutRestoredTable, Reclaim
 from anew.controller.context import Context, Fabric
+from anew.controller.rebuilt import outlived
 from anew.controller.tables.changing import file_to_reclaim, files_to_reclaim
 from anew.controller.tables.recorded import MARGIN_MS, RecordFiles
 from anew.core.errors import Failed
@@ -205,13 +206,9 @@ def _sort_out(one: RestoredTable, record: TableRecord, others: Iterable[StoredFi
 
 
 def _let_one_live(made: list[RestoredTable], now_ms: int) -> None:
-    """Of tables with one name the newest lives; only where a record is missing can there be more than one."""
-    living: dict[str, RestoredTable] = {}
-    for one in sorted(made, key=lambda each: each.table.created_at_ms):
-        if one.table.deleted_at_ms is not None:
-            continue
-        older = living.get(one.table.name)
-        if older is not None:
-            older.notes.append("a younger table has its name: it counts as deleted; its files stay")
-            older.table, older.displaced = older.table.model_copy(update={"deleted_at_ms": now_ms}), True
-        living[one.table.name] = one
+    """Of tables with one name the newest lives."""
+    older = outlived(one.table for one in made)
+    for one in made:
+        if one.table.uid in older:
+            one.notes.append("a younger table has its name: it counts as deleted; its files stay")
+            one.table, one.displaced = one.table.model_copy(update={"deleted_at_ms": now_ms}), True
