@@ -212,7 +212,7 @@ BENCHES = (
         "acknowledged write → readable over HTTP on a node's process, at a steady rate of writes",
         "writes/s",
         (2_500, 5_000, 10_000),
-        (250, 500, 1_000),
+        (250, 500),
         (Claim(P99, lambda found: found[-1].values[P99], most=150.0),),
         run,
         SEED,

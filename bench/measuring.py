@@ -92,7 +92,7 @@ class Bench:
         about: What is compared, one line.
         unit: What a size counts.
         sizes: Three sizes, ascending; claims are about the largest.
-        quick_sizes: Three small ones, that only show that it runs.
+        quick_sizes: Two small ones, that only show that it runs, and grows.
         claims: Its numbers and targets.
         run: Measures with each size, below an empty folder.
         seed: Of its data.
@@ -103,7 +103,7 @@ class Bench:
     about: str
     unit: str
     sizes: tuple[int, int, int]
-    quick_sizes: tuple[int, int, int]
+    quick_sizes: tuple[int, int]
     claims: tuple[Claim, ...]
     run: Callable[[Path, Sequence[int], Repeats], list[Measured]]
     seed: int

@@ -165,7 +165,7 @@ def _by_hand(path: Literal["general", "copartitioned"], partitions: int) -> Make
     }
 
 
-_SIZES, _QUICK_SIZES = (500_000, 1_000_000, 2_000_000), (1_000, 2_000, 4_000)
+_SIZES, _QUICK_SIZES = (500_000, 1_000_000, 2_000_000), (1_000, 2_000)
 _OF_GENERAL = (UPDATES_SHARE, PARTITIONS)
 _OF_COPARTITIONED = (COPARTITIONED_SHARE, COPARTITIONED_FROM)
 

@@ -21,7 +21,7 @@ from anew.segments.tables.arrays import Column, Held, codes, nulls, numbers, who
 from anew.segments.tables.texthash import text_hashes
 
 MODULUS = 2**64
-_BLOCK_ROWS = 8_192
+_BLOCK_ROWS = 16_384
 """So many rows at once that a block and what is made of it stay in the processor's nearer caches."""
 _NULL = np.uint64(0x8C7D3C5E91F4A6B3)
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)

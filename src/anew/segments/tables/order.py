@@ -1,7 +1,8 @@
 """The order of rows by some columns: ascending, nulls last, NaN before them; equal rows stay as they come.
 
-Values become numbers that have their order. Where all numbers of a row, and its place, have room in 64 bits, the rows
-are put in order by sorting these: numpy does that several times as fast as it finds the order of anything.
+Values become numbers that have their order. Where all numbers of a row have room in 16 bits, numpy deals the rows by
+them (a radix sort). Where they have room in 64 bits together with the row's place, the rows are put in order by sorting
+these: numpy does that several times as fast as it finds the order of anything.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import pyarrow as pa
 from anew.core.sorting import Ints, key_windows, shared_prefix, window_order
 from anew.segments.tables.arrays import Column, Mask, codes, decoded, nulls, numbers, pc, whole
 
-_WORD_BITS = 64
+_WORD_BITS, _DEALT_BITS = 64, 16
 _PROBE_ROWS = 4_096
+_WHOLE_BYTES = (8, 16, 32, 64)
 _AFTER_ALL = np.int64(2**63 - 1)
 
 Words = npt.NDArray[np.uint64]
@@ -56,8 +58,10 @@ def sort_order(table: pa.Table, names: Sequence[str]) -> Ints:
     if len(columns) == 1 and not _has_numbers(columns[0].type):
         return _order_of(columns[0])
     keys = [key for column in columns for key in _keys(column)]
-    place_bits = (count - 1).bit_length()
-    if sum(key.bits for key in keys) + place_bits <= _WORD_BITS:
+    bits, place_bits = sum(key.bits for key in keys), (count - 1).bit_length()
+    if bits <= _DEALT_BITS:
+        return _packed(keys).astype(np.uint16).argsort(kind="stable")
+    if bits + place_bits <= _WORD_BITS:
         packed = _packed(keys)
         packed <<= np.uint64(place_bits)
         packed |= np.arange(count, dtype=np.uint64)
@@ -74,7 +78,22 @@ def sort_order(table: pa.Table, names: Sequence[str]) -> Ints:
 def taken(table: pa.Table, order: Ints) -> pa.Table:
     """The rows at ``order``."""
     indices: Any = pa.array(order)
-    return pa.table({name: whole(table.column(name)).take(indices) for name in table.column_names})
+    return pa.table({name: _taken(whole(table.column(name)), order, indices) for name in table.column_names})
+
+
+def _taken(column: Column, order: Ints, indices: Column) -> Column:
+    """The values at ``order``, which is ``indices`` too: nulls among numbers take Arrow longer than all of the rest."""
+    held = column.type
+    missing = nulls(column)
+    if missing is None:
+        return column.take(indices)
+    if isinstance(held, pa.DictionaryType):
+        return pa.DictionaryArray.from_arrays(_taken(column.indices, order, indices), column.dictionary)
+    if not pa.types.is_primitive(held) or held.bit_width not in _WHOLE_BYTES:
+        return column.take(indices)
+    values: Any = numbers(column, f"u{held.bit_width // 8}")[order]
+    present: Any = np.packbits(~missing[order], bitorder="little")
+    return pa.Array.from_buffers(held, len(order), [pa.py_buffer(present), pa.py_buffer(values)])
 
 
 def _in_words(keys: Sequence[_Key]) -> Iterator[Words]:
@@ -159,11 +178,20 @@ def _numbers(column: Column) -> Ints:
 
 
 def _of_floats(values: npt.NDArray[np.float64]) -> Ints:
+    if _are_integers(values[:_PROBE_ROWS]) and _are_integers(values):
+        # As they are: minutes or counts lie closer together than their bits do.
+        return values.astype(np.int64)
     # -0.0 + 0.0 is 0.0: the two are equal.
     bits = (values + 0.0).view(np.int64)
     ordered = bits ^ ((bits >> 63) & np.int64(2**63 - 1))
     ordered[np.isnan(values)] = _AFTER_ALL
     return ordered
+
+
+def _are_integers(values: npt.NDArray[np.float64]) -> bool:
+    """Whether values are integers of 64 bits, not NaN or infinite."""
+    with np.errstate(invalid="ignore"):
+        return bool((values.astype(np.int64) == values).all())
 
 
 def _ranks(column: Column) -> Ints:
