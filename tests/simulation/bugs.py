@@ -286,7 +286,7 @@ def _no_epochs() -> AbstractContextManager[Any]:
     return rebinding({rebuilds._check_epoch: lambda *_: None})
 
 
-@bug("R23: whatever lies between the first and the last record of an attempt counts", "base", seed=10)
+@bug("R23: whatever lies between the first and the last record of an attempt counts", "base", seed=14)
 @contextmanager
 def _all_between() -> Iterator[None]:
     def read_back(self: Any, begin: int, end: int) -> Any:
@@ -318,7 +318,7 @@ def _takes_along() -> AbstractContextManager[Any]:
     return patch.object(lifecycle, "end_badly", ended)
 
 
-@bug("7.1: a client that is told to ask elsewhere gives up", "reads do not fail", seed=1006)
+@bug("7.1: a client that is told to ask elsewhere gives up", "reads do not fail", seed=4004)
 def _gives_up() -> AbstractContextManager[Any]:
     return patch("anew.client.store._MOVED", frozenset())
 
