@@ -58,7 +58,8 @@ def _refresh(folder: Path, spark: SparkSession, rows: int, repeats: Repeats) -> 
 
         def theirs() -> float:
             # By the columns in turn as well: how long sorting takes depends on them.
-            column, options = next(table.sorts), parquet_options(table.config, _SEGMENT_ROWS)
+            column, config = next(table.sorts), table.config
+            options = {**parquet_options(config, _SEGMENT_ROWS), "row_group_size": config.row_group_rows}
             work = partial(_plainly, target=emptied(folder / "plain"), column=column, options=options)
             return timed(lambda: list(pool.map(work, table.paths())))
 
@@ -70,7 +71,7 @@ def _refresh(folder: Path, spark: SparkSession, rows: int, repeats: Repeats) -> 
 
 
 def _plainly(path: Path, target: Path, column: str, options: dict[str, Any]) -> None:
-    """Read, sort and write one file."""
+    """Read, sort and write one file, with the same row groups, encodings and indexes."""
     table = pq.read_table(path, use_threads=False)
     order = pc.sort_indices(table, sort_keys=[(column, "ascending")])
     names = table.column_names

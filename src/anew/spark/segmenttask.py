@@ -126,7 +126,7 @@ def rebuild_segment(task: SegmentTask, attempt: str) -> SegmentAnswer:
                 rows_filtered=0,
             )
         target = Path(folder) / "target.parquet"
-        rebuilt = rebuild_file(source, target, RebuildJob(task.wanted, task.source_config, known.filled))
+        rebuilt = rebuild_file(source, target, RebuildJob(task.wanted, task.source_config, known))
         path = build_path(task.directory, task.segment, attempt)
         put_file(store, target, path, rebuilt)
         return SegmentAnswer(

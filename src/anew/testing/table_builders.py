@@ -69,7 +69,7 @@ def a_build(build_id: str = "build-1", config_hash: str | None = None, rows: int
         bytes=rows * 100,
         sha256=build_id,
         config_hash=config_hash,
-        contents=Contents(rows=rows, columns={"id": stats}),
+        contents=Contents(rows=rows, columns={"id": stats}, row_fingerprint=stats.fingerprint),
         built_at_ms=NOON_MS,
     )
     return build.model_copy(update=changes)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anew.core.errors import Failed
-from anew.segments.tables.fingerprint import column_hashes, fingerprint, fingerprints, rows_fingerprint
+from anew.segments.tables.fingerprint import column_hashes, fingerprint, fingerprints
 from tests.component.segments_tables.rows import EVERY_TYPE, every_type, trips
 
 _VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
@@ -89,18 +89,24 @@ def test_values_that_change_places_change_the_fingerprint_of_rows_alone() -> Non
     order[[0, 1]] = order[[1, 0]]
     at = table.schema.get_field_index("id")
     swapped = table.set_column(at, "id", table.column("id").take(pa.array(order, pa.int64())))
-    before, after = fingerprints(table, table.column_names), fingerprints(swapped, table.column_names)
+    before, after = fingerprints(table), fingerprints(swapped)
     assert before.columns == after.columns
     assert before.rows != after.rows
+    # Seen among the columns that have the value and others, and only there.
+    both, others = ("id", "city"), ("name", "city")
+    assert fingerprints(table, both).among != fingerprints(swapped, both).among
+    assert fingerprints(table, others).among == fingerprints(swapped, others).among
 
 
 def test_rows_have_one_fingerprint_in_any_order_of_rows_and_columns() -> None:
     """Neither the order of the rows nor that of the columns matters, nor is a column counted that is left out."""
     table = trips()
     turned = table.take(list(range(table.num_rows))[::-1]).select(table.column_names[::-1])
-    assert rows_fingerprint(turned) == rows_fingerprint(table)
-    assert rows_fingerprint(table, ["id", "city"]) == rows_fingerprint(table.select(["city", "id"]))
-    assert rows_fingerprint(table, ["id", "city"]) != rows_fingerprint(table, ["id", "name"])
+    assert fingerprints(turned) == fingerprints(table)
+    some = fingerprints(table, ["id", "city"])
+    assert (some.rows, some.columns) == (fingerprints(table).rows, fingerprints(table).columns)
+    assert some.among == fingerprints(table.select(["city", "id"])).rows
+    assert some.among != fingerprints(table, ["id", "name"]).among
 
 
 def test_integers_are_hashed_by_their_value() -> None:

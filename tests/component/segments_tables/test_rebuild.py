@@ -14,7 +14,9 @@ import pytest
 
 from anew.core.errors import Failed
 from anew.core.tables.config import SegmentConfig
+from anew.core.tables.segment import ColumnStats, Contents
 from anew.segments.tables.inspect import contents_of, verify_segment
+from anew.segments.tables.reading import read_rows
 from anew.segments.tables.rebuild import RebuildJob, make_file, rebuild_file, unchanged_columns
 from anew.segments.tables.write import write_segment
 from tests.component.segments_tables.rows import COLUMNS, config_of, every_type, trips
@@ -109,9 +111,8 @@ def test_columns_that_are_added_are_noted_as_filled(tmp_path: Path) -> None:
     other = config_of({"id": {"type": "bigint", "default": 9}, "y": {"type": "varchar", "default": "b"}})
     source = _source(tmp_path, now, trips(10).select(["id"]))
     once = rebuild_file(source, tmp_path / "1", RebuildJob(added, now))
-    filled = frozenset(name for name, stats in once.contents.columns.items() if stats.filled)
-    assert filled == {"y"}
-    twice = rebuild_file(tmp_path / "1", tmp_path / "2", RebuildJob(other, added, filled))
+    assert once.contents.filled == {"y"}
+    twice = rebuild_file(tmp_path / "1", tmp_path / "2", RebuildJob(other, added, once.contents))
     assert pq.read_table(tmp_path / "2").column("y").to_pylist() == ["b"] * 10
     assert twice.contents.columns["y"].filled
     assert twice.contents.columns["id"].fingerprint == once.contents.columns["id"].fingerprint
@@ -160,18 +161,41 @@ def _with_a_null(table: pa.Table) -> pa.Table:
 @pytest.mark.case("tables:C8")
 @pytest.mark.parametrize("damage", [_without_a_row, _with_a_row_twice, _with_values_swapped, _with_a_null])
 @pytest.mark.parametrize("row_filter", [None, "id % 3 = 0"])
+@pytest.mark.parametrize("known", [False, True], ids=["read", "known"])
 def test_a_file_that_lost_something_is_refused(
-    damage: Callable[[pa.Table], pa.Table], row_filter: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    damage: Callable[[pa.Table], pa.Table],
+    row_filter: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    known: bool,
 ) -> None:
     """A row lost or doubled, a value lost, two values that changed places among rows: nothing is made."""
     now, wanted = config_of(COLUMNS), config_of(COLUMNS, sort="id", row_filter=row_filter)
     source, target = _source(tmp_path, now), tmp_path / "target.parquet"
+    contents = contents_of(source) if known else None
     monkeypatch.setattr(
         f"{rebuild_file.__module__}.write_segment",
         lambda table, config, path: write_segment(damage(table), config, path),
     )
     with pytest.raises(Failed) as caught:
-        rebuild_file(source, target, RebuildJob(wanted, now))
+        rebuild_file(source, target, RebuildJob(wanted, now, contents))
+    assert caught.value.code == "rows_changed"
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("damage", [_without_a_row, _with_a_row_twice, _with_values_swapped, _with_a_null])
+def test_a_source_that_is_read_wrongly_is_found(
+    damage: Callable[[pa.Table], pa.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the source was found to hold when it was made has to be in the file made, whatever is read of it now."""
+    now, wanted = config_of(COLUMNS), config_of(COLUMNS, sort="id")
+    source, target = _source(tmp_path, now), tmp_path / "target.parquet"
+    contents = contents_of(source)
+    module = rebuild_file.__module__
+    monkeypatch.setattr(f"{module}.read_rows", lambda path, names: damage(read_rows(path, names)))
+    with pytest.raises(Failed) as caught:
+        rebuild_file(source, target, RebuildJob(wanted, now, contents))
     assert caught.value.code == "rows_changed"
     assert not target.exists()
 
@@ -182,7 +206,9 @@ def test_what_has_to_stay_is_every_column_that_does_not_change() -> None:
     now = config_of(_DERIVED, derived={"x": "id + 1"})
 
     def stay(columns: dict[str, Any], filled: frozenset[str] = frozenset(), **settings: Any) -> set[str]:
-        return set(unchanged_columns(rows, RebuildJob(config_of(columns, **settings), now, filled)))
+        stats = {name: ColumnStats(type="", nulls=0, fingerprint=0, filled=True) for name in filled}
+        known = Contents(rows=5_000, columns=stats)
+        return set(unchanged_columns(rows, RebuildJob(config_of(columns, **settings), now, known)))
 
     same: dict[str, Any] = {"derived": {"x": "id + 1"}}
     assert stay(_DERIVED, **same) == set(_DERIVED)

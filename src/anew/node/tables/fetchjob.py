@@ -91,7 +91,7 @@ class SegmentJob:
         number = original.number + 1
         target = directory / file_name(number, wanted.hash)
         target.unlink(missing_ok=True)
-        rebuilt = rebuild_file(directory / original.file, target, RebuildJob(wanted, filled=original.contents.filled))
+        rebuilt = rebuild_file(directory / original.file, target, RebuildJob(wanted, known=original.contents))
         return Copy(
             build=original.build,
             file=target.name,

@@ -33,10 +33,17 @@ _Hasher = Callable[[int, int], Hashes]
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """The fingerprints of each column, and of the rows of some of them."""
+    """The fingerprints of a table.
+
+    Attributes:
+        columns: Column → that of its values.
+        rows: That of the rows.
+        among: That of the rows of some columns.
+    """
 
     columns: dict[str, int]
     rows: int
+    among: int
 
 
 def column_hashes(column: Column) -> Hashes:
@@ -62,36 +69,52 @@ def fingerprint(hashes: Hashes) -> int:
     return int(hashes.sum(dtype=np.uint64))
 
 
-def rows_fingerprint(table: pa.Table, names: Collection[str] | None = None) -> int:
-    """The sum modulo 2**64 of the hashes of the rows, of some columns or all: whatever the order of rows and columns.
+def fingerprints(table: pa.Table, among: Collection[str] | None = None) -> Fingerprints:
+    """The fingerprint of every column, and those of the rows of all and of the columns ``among``, in one pass.
 
-    Raises:
-        Failed: ``unsupported_type``.
-    """
-    chosen = table.column_names if names is None else sorted(names)
-    return fingerprints(table.select(chosen), chosen).rows
-
-
-def fingerprints(table: pa.Table, among: Collection[str]) -> Fingerprints:
-    """The fingerprint of every column, and that of the rows of the columns ``among``, in one pass.
+    Whatever the order of rows and columns; ``among`` None: all columns.
 
     Raises:
         Failed: ``unsupported_type``.
     """
     hashers = {name: _hasher(whole(table.column(name))) for name in sorted(table.column_names)}
-    sums, chosen = dict.fromkeys(hashers, 0), frozenset(among)
-    rows = 0
+    sums = dict.fromkeys(hashers, 0)
+    rows = [_Rows(frozenset(hashers))]
+    if among is not None and hashers.keys() != set(among):
+        rows.append(_Rows(frozenset(among)))
     for first in range(0, table.num_rows, _BLOCK_ROWS):
         after = min(first + _BLOCK_ROWS, table.num_rows)
-        together = np.zeros(after - first, dtype=np.uint64)
+        for each in rows:
+            each.begin(after - first)
         for name, hasher in hashers.items():
             hashes = hasher(first, after)
             sums[name] += fingerprint(hashes)
-            if name in chosen:
-                together ^= hashes
-                together *= _SECOND
-        rows += fingerprint(_mixed(together)) if chosen else 0
-    return Fingerprints({name: total % MODULUS for name, total in sums.items()}, rows % MODULUS)
+            for each in rows:
+                each.add(name, hashes)
+        for each in rows:
+            each.end()
+    columns = {name: total % MODULUS for name, total in sums.items()}
+    return Fingerprints(columns, rows[0].total % MODULUS, rows[-1].total % MODULUS)
+
+
+class _Rows:
+    """Sums up the hashes of rows, of some columns, block by block."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.total = 0
+        self._names = names
+        self._block: Hashes = np.zeros(0, dtype=np.uint64)
+
+    def begin(self, count: int) -> None:
+        self._block = np.zeros(count, dtype=np.uint64)
+
+    def add(self, name: str, hashes: Hashes) -> None:
+        if name in self._names:
+            self._block ^= hashes
+            self._block *= _SECOND
+
+    def end(self) -> None:
+        self.total += fingerprint(_mixed(self._block)) if self._names else 0
 
 
 def _mixed(bits: Hashes) -> Hashes:

@@ -57,13 +57,13 @@ def contents_of(
         Failed: ``segment_unreadable``; ``unsupported_type``: names a column of a type that tables do not have.
     """
     read = read_back(path)
-    return contents_from(read, config, fingerprints(read.table, ()), filled)
+    return contents_from(read, config, fingerprints(read.table), filled)
 
 
 def contents_from(
     read: ReadBack, config: SegmentConfig | None, prints: Fingerprints, filled: frozenset[str] = frozenset()
 ) -> Contents:
-    """What a file that was read back holds, with the fingerprints of its columns.
+    """What a file that was read back holds, with its fingerprints.
 
     Raises:
         Failed: ``unsupported_type``.
@@ -84,6 +84,7 @@ def contents_from(
     return Contents(
         rows=read.table.num_rows,
         columns=columns,
+        row_fingerprint=prints.rows,
         partitions=None
         if partitioning is None
         else partitions_of(whole(read.table.column(partitioning.column)), partitioning),

@@ -31,12 +31,17 @@ class RebuildJob:
     Attributes:
         wanted: The configuration that it gets.
         now: The one that it was made with; None: it was imported.
-        filled: Its columns that hold nothing but the default of ``now``.
+        known: What it holds, read back from it when it was made or imported.
     """
 
     wanted: SegmentConfig
     now: SegmentConfig | None = None
-    filled: frozenset[str] = frozenset()
+    known: Contents | None = None
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """Its columns that hold nothing but the default of ``now``."""
+        return frozenset() if self.known is None else self.known.filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ class _Expected:
 
 def _made(source: pa.Table, target: Path, job: RebuildJob) -> Rebuilt:
     rows = shaped(source, job.wanted, job.filled)
-    expected = _expected(source, rows, unchanged_columns(source, job))
+    expected = _expected(source, rows, job)
     _reserve(target)
     try:
         # Memory that is given back is used again for what follows: fresh memory takes time.
@@ -124,23 +129,37 @@ def _made(source: pa.Table, target: Path, job: RebuildJob) -> Rebuilt:
         raise
 
 
-def _expected(source: pa.Table, rows: Shaped, names: Collection[str]) -> _Expected:
-    chosen = source.select(list(names))
-    stay = chosen if rows.kept is None else chosen.filter(pa.array(rows.kept))
+def _expected(source: pa.Table, rows: Shaped, job: RebuildJob) -> _Expected:
+    names = unchanged_columns(source, job)
     kept = rows.rows_read if rows.kept is None else int(rows.kept.sum())
-    return _Expected(rows.rows_read, kept, rows.filled, fingerprints(stay, names))
+    prints = _known_prints(job.known, names) if kept == rows.rows_read else None
+    if prints is None:
+        chosen = source.select(list(names))
+        prints = fingerprints(chosen if rows.kept is None else chosen.filter(pa.array(rows.kept)))
+    return _Expected(rows.rows_read, kept, rows.filled, prints)
+
+
+def _known_prints(known: Contents | None, names: Collection[str]) -> Fingerprints | None:
+    """The fingerprints that a file was found to have when it was made, if all of its columns stay.
+
+    They say more than those of the rows that were just read: an error in reading them is found as well.
+    """
+    if known is None or known.row_fingerprint is None or known.columns.keys() != set(names):
+        return None
+    columns = {name: stats.fingerprint for name, stats in known.columns.items()}
+    return Fingerprints(columns, known.row_fingerprint, known.row_fingerprint)
 
 
 def _verified(target: Path, job: RebuildJob, expected: _Expected) -> Rebuilt:
     read, prints = read_back(target), expected.prints
     if read.table.num_rows != expected.rows_kept:
         raise _changed("rows were lost or added", read.table.num_rows, expected.rows_kept)
-    found = fingerprints(read.table, [name for name in prints.columns if name in read.table.column_names])
+    found = fingerprints(read.table, prints.columns)
     for name, before in prints.columns.items():
         if found.columns.get(name) != before:
             raise _changed(f"values of {name} changed", found.columns.get(name), before)
-    if found.rows != prints.rows:
-        raise _changed("values changed places among rows", found.rows, prints.rows)
+    if found.among != prints.rows:
+        raise _changed("values changed places among rows", found.among, prints.rows)
     check_sound(read, job.wanted, rows=expected.rows_kept)
     contents = contents_from(read, job.wanted, found, expected.filled)
     size, checksum = _sealed(target)

@@ -15,8 +15,9 @@ from anew.core.tables.config import SegmentConfig
 from anew.segments.tables.arrays import Column, codes, nulls, whole
 
 FORMAT_VERSION = "2.6"
-_BATCH_ROWS = 2_048
-"""So many rows are encoded at once: twice Arrow's own number, as it looks at the dictionary once for each batch."""
+_BATCH_ROWS, _CODES_BATCH_ROWS = 2_048, 8_192
+"""So many rows are encoded at once: more than Arrow's own number, as it looks at the dictionary once for each batch. Four
+times as many where all texts are dictionaries: a page ends with a batch, and one of long texts would be large."""
 
 
 def write_segment(table: pa.Table, config: SegmentConfig, path: str | Path) -> None:
@@ -33,7 +34,10 @@ def write_segment(table: pa.Table, config: SegmentConfig, path: str | Path) -> N
     schema = _written_schema(table, config)
     columns = [whole(table.column(name)) for name in schema.names]
     size = config.row_group_rows
-    with pq.ParquetWriter(str(path), schema, **parquet_options(config, table.num_rows)) as writer:
+    options = parquet_options(config, table.num_rows)
+    if not any(_is_long(column.type) for column in columns):
+        options["write_batch_size"] = _CODES_BATCH_ROWS
+    with pq.ParquetWriter(str(path), schema, **options) as writer:
         for first in range(0, table.num_rows, size):
             group: Any = [_compact(column.slice(first, size)) for column in columns]
             writer.write_table(pa.Table.from_arrays(group, schema=schema), row_group_size=size)
@@ -88,6 +92,13 @@ def _written_schema(table: pa.Table, config: SegmentConfig) -> pa.Schema:
             raise Failed("null_value", f"the column {column.name} has nulls", expected="none")
         fields.append(pa.field(column.name, held, column.nullable))
     return pa.schema(fields)
+
+
+def _is_long(held: Any) -> bool:
+    kinds = pa.types
+    return bool(
+        kinds.is_string(held) or kinds.is_binary(held) or kinds.is_large_string(held) or kinds.is_large_binary(held)
+    )
 
 
 def _compact(column: Column) -> Column:

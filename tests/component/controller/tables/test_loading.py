@@ -84,6 +84,17 @@ def test_the_same_content_is_no_new_build(tables: Tables, alike: str) -> None:
 
 
 @pytest.mark.case("tables:D5", "tables:D6")
+def test_a_load_that_moves_values_among_rows_is_a_new_build(tables: Tables) -> None:
+    """Every column holds what it held, so that only the rows tell: what was loaded is served."""
+    tables.create()
+    tables.load("a")
+    before = tables.segment("a").build
+    moved = before.contents.model_copy(update={"row_fingerprint": 7})
+    tables.load("a", contents=moved)
+    assert (tables.segment("a").build.id != before.id, tables.segment("a").build.contents) == (True, moved)
+
+
+@pytest.mark.case("tables:D5", "tables:D6")
 def test_the_same_rows_in_another_configuration_are_a_new_build(tables: Tables) -> None:
     """Loaded again after the table changed, the segment is not stale any more."""
     tables.create()

@@ -130,9 +130,12 @@ def test_choosing_sees_what_it_needs_of_a_segment() -> None:
     assert Contents(rows=1, columns=columns).filled == {"b"}
 
 
-def _holding(fingerprint: int, rows: int = 1, kind: str = "bigint", **changes: object) -> Build:
+def _holding(
+    fingerprint: int, rows: int = 1, kind: str = "bigint", of_rows: int | None = 8, **changes: object
+) -> Build:
     stats = ColumnStats(type=kind, nulls=0, fingerprint=fingerprint)
-    return a_build(config_hash="t1-a", contents=Contents(rows=rows, columns={"id": stats})).model_copy(update=changes)
+    contents = Contents(rows=rows, columns={"id": stats}, row_fingerprint=of_rows)
+    return a_build(config_hash="t1-a", contents=contents).model_copy(update=changes)
 
 
 @pytest.mark.case("tables:D6")
@@ -144,11 +147,14 @@ def test_content_is_compared_by_configuration_and_fingerprint() -> None:
         _holding(6, sha256="y"),
         _holding(5, sha256="y", rows=2),
         _holding(5, sha256="y", kind="integer"),
+        _holding(5, sha256="y", of_rows=9),
+        _holding(5, sha256="y", of_rows=None),
         _holding(5, sha256="y", config_hash="t1-b"),
         _holding(5, sha256="x", config_hash="t1-b"),
         _holding(5, sha256="y", config_hash=None),
     ):
         assert not same_content(one, other)
+    assert not same_content(_holding(5, sha256="x", of_rows=None), _holding(5, sha256="y", of_rows=None))
     imported = _holding(5, sha256="x", config_hash=None)
     assert same_content(imported, imported.model_copy(update={"id": "other"}))
     assert not same_content(imported, imported.model_copy(update={"sha256": "y"}))
