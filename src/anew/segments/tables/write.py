@@ -16,8 +16,8 @@ from anew.segments.tables.arrays import Column, codes, nulls, whole
 
 FORMAT_VERSION = "2.6"
 _BATCH_ROWS, _CODES_BATCH_ROWS = 2_048, 8_192
-"""So many rows are encoded at once: more than Arrow's own number, as it looks at the dictionary once for each batch. Four
-times as many where all texts are dictionaries: a page ends with a batch, and one of long texts would be large."""
+"""So many rows are encoded at once: more than Arrow's own number, as it looks at the dictionary once for each batch.
+Four times as many where all texts are dictionaries: a page ends with a batch, and one of long texts would be large."""
 
 
 def write_segment(table: pa.Table, config: SegmentConfig, path: str | Path) -> None:
