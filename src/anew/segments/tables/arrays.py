@@ -49,6 +49,16 @@ def decoded(column: Column) -> Column:
     return column.dictionary_decode() if isinstance(column.type, pa.DictionaryType) else column
 
 
+def has_long_offsets(held: Held) -> bool:
+    """Whether a column is of texts or bytes that may be more than 2 GiB."""
+    return pa.types.is_large_string(held) or pa.types.is_large_binary(held)
+
+
+def is_text(held: Held) -> bool:
+    """Whether a column is of texts or bytes, not of places in a dictionary of them."""
+    return pa.types.is_string(held) or pa.types.is_binary(held) or has_long_offsets(held)
+
+
 def numbers(column: Column, kind: Any) -> Any:
     """The fixed-width values of a column as they lie in memory, shape (n,); what nulls hold is arbitrary."""
     buffers = column.buffers()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from anew.core.errors import Failed
 from anew.core.tables.columns import Column as TableColumn
 from anew.core.tables.columns import type_name
-from anew.segments.tables.arrays import Column, Held, all_null, decoded, pc
+from anew.segments.tables.arrays import Column, Held, all_null, decoded, has_long_offsets, pc
 
 # Arrow would read 0x10 as sixteen, and 1 as true. Its regular expressions are RE2's: \z is the end.
 _INTEGER = r"\A[+-]?[0-9]+\z"
@@ -75,7 +75,7 @@ def _fits(part: Column, convert: _Convert) -> bool:
 
 
 def _is_large(held: Held, wanted: str) -> bool:
-    return bool(pa.types.is_large_string(held) or pa.types.is_large_binary(held)) and type_name(held) == wanted
+    return has_long_offsets(held) and type_name(held) == wanted
 
 
 def _converter(held: Held, wanted: TableColumn) -> _Convert:
@@ -83,7 +83,7 @@ def _converter(held: Held, wanted: TableColumn) -> _Convert:
     kinds, target = pa.types, wanted.arrow_type
     if kinds.is_null(held):
         return lambda part: all_null(len(part), target)
-    if kinds.is_large_string(held) or kinds.is_large_binary(held):
+    if has_long_offsets(held):
         small = pa.string() if kinds.is_large_string(held) else pa.binary()
         inner = _converter(small, wanted) if small != target else _plain(target)
         return lambda part: inner(part.cast(small))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from anew.core.errors import Failed
 from anew.core.hashing import Hashes
-from anew.segments.tables.arrays import Column, Held, codes, nulls, numbers, whole
+from anew.segments.tables.arrays import Column, Held, codes, is_text, nulls, numbers, whole
 from anew.segments.tables.texthash import text_hashes
 
 MODULUS = 2**64
@@ -166,7 +166,7 @@ def _plain_hasher(column: Column, held: Held) -> _Hasher:
         return _of_floats(numbers(column, held.to_pandas_dtype()))
     if kinds.is_decimal128(held):
         return _of_decimals(column)
-    if kinds.is_string(held) or kinds.is_binary(held) or kinds.is_large_string(held) or kinds.is_large_binary(held):
+    if is_text(held):
         return text_hashes(column, _mixed)
     raise Failed("unsupported_type", "tables have no columns of this type", found=str(held))
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import xxhash
 
 from anew.core.hashing import Hashes
-from anew.segments.tables.arrays import Column
+from anew.segments.tables.arrays import Column, has_long_offsets
 
 _LONG_BYTES = 256
 """Longer values are hashed one by one: their bytes take longer than the call."""
@@ -30,7 +29,7 @@ def text_hashes(column: Column, mix: _Mix) -> Callable[[int, int], Hashes]:
     """
     buffers = column.buffers()
     held = column.type
-    kind = np.int64 if pa.types.is_large_string(held) or pa.types.is_large_binary(held) else np.int32
+    kind = np.int64 if has_long_offsets(held) else np.int32
     if len(column) == 0 or buffers[1] is None:
         return lambda first, after: np.zeros(after - first, dtype=np.uint64)
     offsets = np.frombuffer(buffers[1], dtype=kind)[column.offset : column.offset + len(column) + 1]

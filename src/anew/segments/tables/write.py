@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from anew.core.errors import Failed
 from anew.core.tables.columns import type_name
 from anew.core.tables.config import SegmentConfig
-from anew.segments.tables.arrays import Column, codes, nulls, whole
+from anew.segments.tables.arrays import Column, codes, has_long_offsets, is_text, nulls, whole
 
 FORMAT_VERSION = "2.6"
 _BATCH_ROWS, _CODES_BATCH_ROWS = 2_048, 8_192
@@ -35,7 +35,7 @@ def write_segment(table: pa.Table, config: SegmentConfig, path: str | Path) -> N
     columns = [whole(table.column(name)) for name in schema.names]
     size = config.row_group_rows
     options = parquet_options(config, table.num_rows)
-    if not any(_is_long(column.type) for column in columns):
+    if not any(is_text(column.type) for column in columns):
         options["write_batch_size"] = _CODES_BATCH_ROWS
     with pq.ParquetWriter(str(path), schema, **options) as writer:
         for first in range(0, table.num_rows, size):
@@ -83,8 +83,7 @@ def _written_schema(table: pa.Table, config: SegmentConfig) -> pa.Schema:
     for column in config.columns:
         held: Any = table.schema.field(column.name).type
         value: Any = held.value_type if isinstance(held, pa.DictionaryType) else held
-        large = pa.types.is_large_string(value) or pa.types.is_large_binary(value)
-        if value != column.arrow_type and not (large and type_name(value) == column.type):
+        if value != column.arrow_type and not (has_long_offsets(value) and type_name(value) == column.type):
             raise Failed(
                 "wrong_columns", f"the column {column.name} is of another type", found=held, expected=column.type
             )
@@ -92,13 +91,6 @@ def _written_schema(table: pa.Table, config: SegmentConfig) -> pa.Schema:
             raise Failed("null_value", f"the column {column.name} has nulls", expected="none")
         fields.append(pa.field(column.name, held, column.nullable))
     return pa.schema(fields)
-
-
-def _is_long(held: Any) -> bool:
-    kinds = pa.types
-    return bool(
-        kinds.is_string(held) or kinds.is_binary(held) or kinds.is_large_string(held) or kinds.is_large_binary(held)
-    )
 
 
 def _compact(column: Column) -> Column:
