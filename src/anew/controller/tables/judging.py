@@ -11,7 +11,7 @@ from anew.controller.tables.changing import file_to_reclaim
 from anew.core.errors import Failed, InvalidRequest
 from anew.core.tables.plan import TableRebuildKind
 from anew.core.tables.rebuild import Done, SegmentOutcome, TableRebuild
-from anew.core.tables.segment import Build, Failure, Segment, same_content
+from anew.core.tables.segment import Build, Failure, Segment, may_be_the_same_rows, same_content
 from anew.core.tables.table import Table
 from anew.segments.layout import builds_path
 
@@ -109,12 +109,7 @@ def _repaired(context: Context, before: Build, after: Build | None) -> Build:
 
 def _is_known_copy(context: Context, before: Build, after: Build) -> bool:
     known = after.config_hash is not None and context.catalog.table_config(after.config_hash) is not None
-    alike = all(
-        stats.fingerprint == other.fingerprint
-        for name, stats in before.contents.columns.items()
-        if (other := after.contents.columns.get(name)) is not None and other.type == stats.type
-    )
-    return known and alike and after.id != before.id
+    return known and after.id != before.id and may_be_the_same_rows(before.contents, after.contents)
 
 
 def _check_rows(before: Build, after: Build, done: Done) -> None:

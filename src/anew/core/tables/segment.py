@@ -98,6 +98,18 @@ def same_content(one: Build, other: Build) -> bool:
     return _rows_of(one.contents) == _rows_of(other.contents)
 
 
+def may_be_the_same_rows(one: Contents, other: Contents) -> bool:
+    """Whether files of different configurations agree: in each column that both have, and in rows if these are all."""
+    shared = [
+        name for name, stats in one.columns.items() if name in other.columns and other.columns[name].type == stats.type
+    ]
+    if any(one.columns[name].fingerprint != other.columns[name].fingerprint for name in shared):
+        return False
+    if not len(shared) == len(one.columns) == len(other.columns):
+        return True
+    return one.row_fingerprint == other.row_fingerprint or None in (one.row_fingerprint, other.row_fingerprint)
+
+
 def _rows_of(contents: Contents) -> tuple[Any, ...]:
     columns = {name: (stats.type, stats.fingerprint) for name, stats in contents.columns.items()}
     return contents.rows, contents.row_fingerprint, columns

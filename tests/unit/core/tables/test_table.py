@@ -14,6 +14,7 @@ from anew.core.tables.segment import (
     Contents,
     Failure,
     check_segment_name,
+    may_be_the_same_rows,
     same_content,
     stale_segment,
 )
@@ -158,6 +159,32 @@ def test_content_is_compared_by_configuration_and_fingerprint() -> None:
     imported = _holding(5, sha256="x", config_hash=None)
     assert same_content(imported, imported.model_copy(update={"id": "other"}))
     assert not same_content(imported, imported.model_copy(update={"sha256": "y"}))
+
+
+def _contents(of_rows: int | None, **columns: tuple[str, int]) -> Contents:
+    stats = {name: ColumnStats(type=kind, nulls=0, fingerprint=found) for name, (kind, found) in columns.items()}
+    return Contents(rows=1, columns=stats, row_fingerprint=of_rows)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (_contents(7, a=("bigint", 1), b=("varchar", 2)), True),
+        (_contents(8, a=("bigint", 1), b=("varchar", 2)), False),
+        (_contents(None, a=("bigint", 1), b=("varchar", 2)), True),
+        (_contents(7, a=("bigint", 1), b=("varchar", 3)), False),
+        (_contents(8, a=("bigint", 1), b=("blob", 3)), True),
+        (_contents(8, a=("bigint", 1)), True),
+        (_contents(8, a=("bigint", 1), b=("varchar", 2), c=("date", 9)), True),
+        (_contents(8, a=("bigint", 4), c=("date", 9)), False),
+    ],
+    ids=["same", "rows", "unknown", "column", "type", "fewer", "more", "shared"],
+)
+def test_files_of_different_configurations_agree_in_what_they_share(other: Contents, *, expected: bool) -> None:
+    """Columns of one name and type hold the same; where there are no others, the rows do as well."""
+    one = _contents(7, a=("bigint", 1), b=("varchar", 2))
+    assert may_be_the_same_rows(one, other) is expected
+    assert may_be_the_same_rows(other, one) is expected
 
 
 # -- rebuilds --------------------------------------------------------------------------------------------------------
