@@ -64,6 +64,7 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
+_Named = tuple[str, SearchStrategy[Step]]
 _TOUCHED = ["the log", "the catalog", "the deep store", "the controller"]
 _FEW = st.integers(0, 3)
 _WAITS = st.sampled_from([0, 200, 1_000, 3_000, 3_000, 8_000])
@@ -95,12 +96,12 @@ _CHANGES = st.sampled_from(
 _OPTIONS = st.sampled_from(["", "", "", "ttl", "defer", "combiner", "ttl", "ttl", "few", ""])
 
 
-def _step(what: str, *arguments: SearchStrategy[Any]) -> SearchStrategy[Step]:
-    return st.builds(Step, st.just(what), st.tuples(*arguments), _WAITS)
+def _step(what: str, *arguments: SearchStrategy[Any]) -> _Named:
+    return what, st.builds(Step, st.just(what), st.tuples(*arguments), _WAITS)
 
 
 _DISK = ["ingest", "ingested", "write", "written"]
-_WEIGHTED: list[tuple[int, SearchStrategy[Step]]] = [
+_WEIGHTED: list[tuple[int, _Named]] = [
     (14, _step("write", _KEYS, _AGO)),
     (3, _step("write_back", _KEYS)),
     (7, _step("delete", _KEYS, _AGO)),
@@ -133,14 +134,22 @@ _WEIGHTED: list[tuple[int, SearchStrategy[Step]]] = [
 """How often which step comes, about in a hundred; the simplest first, which is what a failure shrinks to."""
 
 
-def steps() -> SearchStrategy[Step]:
-    """Any step."""
-    chosen = [step for weight, step in _WEIGHTED for _ in range(weight)]
+def steps(often: str | None = None) -> SearchStrategy[Step]:
+    """Any step; one of them may be a quarter of all."""
+    chosen = [step for weight, (_, step) in _WEIGHTED for _ in range(weight)]
+    wanted = [step for _, (what, step) in _WEIGHTED if what == often]
+    chosen += wanted * (len(chosen) // 3)
     return st.integers(0, len(chosen) - 1).flatmap(chosen.__getitem__)
 
 
-def histories() -> SearchStrategy[History]:
-    """Any history: a store is pushed to, then things happen."""
+def histories(transport: str | None = None, often: str | None = None) -> SearchStrategy[History]:
+    """Any history: a store is pushed to, then things happen.
+
+    Args:
+        transport: How its bases are stored at first; None: in either way.
+        often: A step that a quarter of all shall be.
+    """
+    transports = ["files", "files", "log"] if transport is None else [transport]
     settings = st.fixed_dictionaries(
         {
             "hybrid": st.sampled_from([True] * 9 + [False]),
@@ -148,7 +157,7 @@ def histories() -> SearchStrategy[History]:
             "replicas": st.sampled_from([1, 2]),
             "rt_partitions": st.sampled_from([1, 2]),
             "compression": st.sampled_from(["none", "gzip"]),
-            "transport": st.sampled_from(["files", "files", "log"]),
+            "transport": st.sampled_from(transports),
             "rewind_seconds": st.sampled_from([0, 5]),
             "backup_retention_seconds": st.sampled_from([3, 15]),
             "tombstone_grace_seconds": st.sampled_from([0, 0, 4]),
@@ -163,5 +172,5 @@ def histories() -> SearchStrategy[History]:
         controllers=st.sampled_from([1, 1, 2]),
         monotone=st.booleans(),
         settings=settings,
-        steps=st.lists(steps(), min_size=6, max_size=16).map(tuple),
+        steps=st.lists(steps(often), min_size=6, max_size=16).map(tuple),
     )

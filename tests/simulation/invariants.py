@@ -167,7 +167,7 @@ class Invariants:
             return
         for feed in store.feeds_of(version):
             for at in feed.feed_partitions():
-                rows = self.machines.topics.ever[feed.topic_uid].partitions[at.partition].rows
+                rows = self.oracle.records(feed, at)
                 begin = feed.low_water[at.partition]
                 since = [i for i, row in enumerate(rows) if row[0] >= plan.source.input.as_of_ms and i >= begin]
                 if since and version.start.get(at, 0) > since[0]:
@@ -340,7 +340,7 @@ class Invariants:
         """Whether a replica has records that its log lost; it has yet to find that out (rule R3)."""
         for feed in self.account.stores[uid].feeds:
             for at in feed.feed_partitions():
-                if position.get(at, 0) > len(self.machines.topics.ever[feed.topic_uid].partitions[at.partition].rows):
+                if position.get(at, 0) > len(self.oracle.records(feed, at)):
                     return True
         return False
 
@@ -415,7 +415,7 @@ class Invariants:
             if holding.state is not ReplicaState.APPLYING or holding.replica is None:
                 return f"{holding.state}: {holding.error}"
             for feed, at in holding.feed_partitions():
-                end = len(self.machines.topics.ever[feed.topic_uid].partitions[at.partition].rows)
+                end = len(self.oracle.records(feed, at))
                 stop = holding.stop_of(at)
                 wanted_offset = end if stop is None else min(stop, end)
                 if (holding.replica.offset(at) or 0) != wanted_offset:
@@ -437,11 +437,7 @@ class Invariants:
         """The last write of each key is what is served, whatever was rebuilt in between (7.2)."""
         if version.stop is not None or version.ttl_floor_ms or not self.machines.monotone:
             return
-        ends = {
-            at: len(self.machines.topics.ever[feed.topic_uid].partitions[at.partition].rows)
-            for feed in store.feeds
-            for at in feed.feed_partitions()
-        }
+        ends = {at: len(self.oracle.records(feed, at)) for feed in store.feeds for at in feed.feed_partitions()}
         served = self.oracle.served(store.uid, version.number, ends)
         for key, value in self.oracle.newest(store.uid, version.number).items():
             seen = served.get(key)

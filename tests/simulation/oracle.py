@@ -6,7 +6,7 @@ applied as rules R11 and R12 say them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anew.core.feed import Feed, FeedPartition
@@ -124,15 +124,20 @@ class Oracle:
         won = {key: winner(cells) for key, cells in groups.items()}
         return {k: c for k, c in won.items() if k in base or c.stamp.time_ms >= version.tombstone_floor_ms}
 
+    def records(self, feed: Feed, at: FeedPartition) -> Sequence[Row]:
+        """All that a partition ever took; nothing where the topic is announced, and not made yet (rule R22)."""
+        topic = self.topics.ever.get(feed.topic_uid)
+        return () if topic is None else topic.partitions[at.partition].rows
+
     def _feeds(self, uid: str, version: Version) -> list[Feed]:
         return [feed for feed in self.account.stores[uid].feeds if feed.id in version.feeds]
 
     def _end(self, feed: Feed, at: FeedPartition) -> int:
-        return len(self.topics.ever[feed.topic_uid].partitions[at.partition].rows)
+        return len(self.records(feed, at))
 
     def _rows(self, feed: Feed, at: FeedPartition, start: int, end: int) -> Iterable[tuple[int, Row]]:
         """The records of [start, end) that somebody may apply (rules R6, R8)."""
-        rows = self.topics.ever[feed.topic_uid].partitions[at.partition].rows
+        rows = self.records(feed, at)
         place = XxHash64Partitioner(feed.partitions)
         for offset in range(start, end):
             row = rows[offset]

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.strategies import SearchStrategy
 
 from tests.simulation.history import History, histories
 from tests.simulation.run import run
@@ -38,7 +39,14 @@ class _Broken(Exception):
     """A history with a breach."""
 
 
-def search(seed_number: int, most: int, *, shrink: bool = True, runner: Runner = run) -> Found:
+def search(
+    seed_number: int,
+    most: int,
+    *,
+    shrink: bool = True,
+    runner: Runner = run,
+    among: SearchStrategy[History] | None = None,
+) -> Found:
     """Run up to so many histories, until one breaks something; that one is made as short as it can be.
 
     The seed alone decides which: without the constants that Hypothesis would take out of the modules that happen to be
@@ -56,7 +64,7 @@ def search(seed_number: int, most: int, *, shrink: bool = True, runner: Runner =
         print_blob=False,
         report_multiple_bugs=False,
     )
-    @given(histories())
+    @given(histories() if among is None else among)
     def check(history: History) -> None:
         outcome = runner(history)
         found.histories += 1

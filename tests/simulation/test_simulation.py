@@ -43,7 +43,8 @@ def test_what_must_hold_holds_in_thousands_of_histories() -> None:
 def test_a_planted_bug_is_found(bug: Bug) -> None:
     """Each bug that is planted is found by an invariant that is about it, within a fraction of the histories of CI."""
     with bug.plant():
-        searches = (search(bug.seed + number, PORTION, shrink=False) for number in range(PORTIONS))
+        portions = (bug.seed + number for number in range(PORTIONS))
+        searches = (search(seed, PORTION, shrink=False, among=bug.among) for seed in portions)
         found = next((found for found in searches if found.outcome is not None), Found())
     assert found.outcome is not None, f"{PORTION * PORTIONS} histories, and nobody noticed: {bug.name}"
     names = {name for name, _ in found.outcome.breaches}
