@@ -43,6 +43,8 @@ $(STAMP): pyproject.toml constraints.txt build-constraints.txt hatch_build.py sr
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	  --build-constraint build-constraints.txt --editable '.[dev,demo]'
+	@# Where Python may not write bytecode beside the sources each process would compile all of them again.
+	@$(BIN)/python -m compileall -q src tests
 	@touch $(STAMP)
 
 java:

@@ -89,33 +89,35 @@ class Anew:
 
     def create(self, name: str, *settings: str) -> Any:
         """Make a store of people: a string key, a record of name and age."""
-        return self.done(*creation(name, *settings))
+        return self.here(*creation(name, *settings))
 
     def push(self, name: str, path: Path, *options: str) -> Any:
         """A full push of people, on this process's Spark session."""
         return self.here("push", name, str(path), "--key", "id", "--value", "name,age", *options)
 
-    def here(self, *arguments: str) -> Any:
+    def here(self, *arguments: str, stdin: str | None = None) -> Any:
         """Run a command that must end with 0 inside this process, so that it finds the session that runs here."""
-        answer = self.run_here(*arguments)
+        answer = self.run_here(*arguments, stdin=stdin)
         assert answer.code == 0, (arguments, answer.code, answer.out[-2_000:])
         return answer.json
 
-    def run_here(self, *arguments: str) -> Answer:
-        """Run a command inside this process: the same entry point, without a JVM of its own."""
-        printed, before = io.StringIO(), dict(os.environ)
+    def run_here(self, *arguments: str, stdin: str | None = None) -> Answer:
+        """Run a command inside this process: the same entry point, without an interpreter and a JVM of its own."""
+        printed, before, stdin_before = io.StringIO(), dict(os.environ), sys.stdin
         os.environ.update(self.environment)
+        sys.stdin = io.StringIO("" if stdin is None else stdin)
         try:
             with contextlib.redirect_stdout(printed):
                 code = run_command([*arguments, "--json"])
         finally:
             os.environ.clear()
             os.environ.update(before)
+            sys.stdin = stdin_before
         return Answer(code, printed.getvalue(), "")
 
     def write(self, name: str, *rows: dict[str, Any]) -> Any:
         """Write rows and wait until the current version has them."""
-        written = self.done("write", name, "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
+        written = self.here("write", name, "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
         self.here("store", "wait", name, "--position", json.dumps(written["position"]))
         return written
 

@@ -31,10 +31,10 @@ def test_a_deferred_swap_waits_and_applies_what_is_written(anew: Anew, people: P
     plan = anew.here("repush", "deferring", "--dry-run")
     assert plan["source"]["version"] == 1
     wait_until(lambda: anew.scan("deferring", "--version", "2") == anew.scan("deferring"), "version 2 to catch up")
-    anew.done("swap", "deferring", "2")
+    anew.here("swap", "deferring", "2")
     assert anew.value("deferring", "late") == {"name": "late", "age": 1}
     again = anew.here("repush", "deferring", "--defer-swap")
-    anew.done("rebuild", "kill", again["id"])
+    anew.here("rebuild", "kill", again["id"])
     assert _versions(anew, "deferring")[3] in ("killed", "retired", "reclaimed")
     empty = anew.here("push", "deferring", "--empty", "--as-of", str(int(time.time() * 1000)))
     assert (empty["status"], empty["ledger"]["written"]) == ("succeeded", 0)
@@ -96,11 +96,11 @@ def test_a_scheduled_repush_runs_by_itself(anew: Anew, people: Path) -> None:
     )
     shown = anew.here("store", "show", "nightly")["schedule"]
     assert shown["next_ms"] is not None
-    anew.done("pause", "--store", "nightly")
+    anew.here("pause", "--store", "nightly")
     anew.here("store", "update", "nightly", "--set", "repush_when=stale")
     wait_until(lambda: "paused" in str(anew.here("store", "show", "nightly")["schedule"]["reasons"]), "the pause", 240)
     assert set(_versions(anew, "nightly")) == {1}
-    anew.done("unpause", "--store", "nightly")
+    anew.here("unpause", "--store", "nightly")
     wait_until(lambda: _versions(anew, "nightly").get(2) == "current", "the scheduled repush", 120)
     anew.here("store", "update", "nightly", "--set", "repush_when=", "--set", "repush_schedule=")
     what = [line["what"] for line in anew.here("history", "--store", "nightly")]
@@ -141,7 +141,7 @@ def test_gc_says_what_goes_and_why(anew: Anew, people: Path) -> None:
     anew.push("tidy", people)
     items: list[dict[str, Any]] = anew.here("gc", "--store", "tidy", "--dry-run")["items"]
     assert any(item["name"] == "2" and item["act"] == "keep" and "current" in item["why"] for item in items)
-    anew.done("gc", "--store", "tidy")
+    anew.here("gc", "--store", "tidy")
     wait_until(lambda: _versions(anew, "tidy").get(1) == "reclaimed", "version 1 to be reclaimed")
     gone = anew.run_here("repush", "tidy", "-D", "kafka.input.topic=tidy_v1", "--allow-not-serving")
     assert (gone.code, gone.error["code"]) == (3, "not_sealed")

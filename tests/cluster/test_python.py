@@ -36,7 +36,7 @@ def test_a_program_reads_writes_plans_and_runs_with_its_own_session(
         writer.put("p1", {"name": "from Python", "age": 1})
         writer.delete("p2")
         position = writer.close()
-    anew.done("store", "wait", "program", "--position", json.dumps(position.to_json()))
+    anew.here("store", "wait", "program", "--position", json.dumps(position.to_json()))
     cells = store.get_many(["p1", "p2", "p3"])
     assert [None if cell is None else cell.value["name"] for cell in cells] == ["from Python", None, "name 3"]
     assert {cell.version for cell in cells if cell is not None} == {1}
@@ -54,7 +54,7 @@ def test_a_store_is_a_data_frame_with_all_writes_up_to_now(
     anew.create("frame", "hybrid=true", "rt_partitions=2", "compression=zstd")
     anew.push("frame", people)
     wider = {**PERSON, "fields": [*PERSON["fields"], {"name": "city", "type": "string", "default": "?"}]}
-    anew.done("store", "update", "frame", "--value-schema", json.dumps(wider))
+    anew.here("store", "update", "frame", "--value-schema", json.dumps(wider))
     row = {"key": "p1", "value": {"name": "moved", "age": 1, "city": "Bonn"}}
     anew.write("frame", row, {"key": "p2", "delete": True})
     frame = cluster.read_store(spark, "frame")

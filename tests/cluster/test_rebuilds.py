@@ -14,12 +14,12 @@ from tests.cluster.commands import Anew, wait_until
 
 
 def _current(anew: Anew, store: str) -> int:
-    number: int = anew.done("store", "show", store)["fabrics"]["dc-0"]["current"]
+    number: int = anew.here("store", "show", store)["fabrics"]["dc-0"]["current"]
     return number
 
 
 def _status(anew: Anew, store: str, number: int) -> Any:
-    versions = anew.done("store", "show", store)["fabrics"]["dc-0"]["versions"]
+    versions = anew.here("store", "show", store)["fabrics"]["dc-0"]["versions"]
     return next(version["status"] for version in versions if version["number"] == number)
 
 
@@ -39,7 +39,7 @@ def test_a_store_lives_through_push_write_repush_rollback_and_swap(anew: Anew, p
         "combined": 0,
     }
     anew.write("life", {"key": "p1", "value": {"name": "new", "age": 1}}, {"key": "p2", "delete": True})
-    pending = anew.done("store", "update", "life", "--set", "partitions=3", "--set", "compression=gzip")["pending"]
+    pending = anew.here("store", "update", "life", "--set", "partitions=3", "--set", "compression=gzip")["pending"]
     assert pending == [
         {"setting": "partitions", "now": 2, "wanted": 3},
         {"setting": "compression", "now": "none", "wanted": "gzip"},
@@ -54,12 +54,12 @@ def test_a_store_lives_through_push_write_repush_rollback_and_swap(anew: Anew, p
     expected = anew.scan("life")
     assert len(expected) == 19
     assert expected['"p1"'] == {"name": "new", "age": 1}
-    back = anew.done("rollback", "life")
+    back = anew.here("rollback", "life")
     assert back["done"]["dc-0"] == {"before": 2, "after": 1}
-    anew.done("store", "wait", "life")
+    anew.here("store", "wait", "life")
     assert anew.scan("life") == expected
     assert _status(anew, "life", 2) == "rolled_back"
-    anew.done("swap", "life", "life_v2")
+    anew.here("swap", "life", "life_v2")
     assert anew.scan("life") == expected
     assert anew.scan("life", "--version", "1") == expected
 
@@ -76,10 +76,10 @@ def test_a_plan_from_a_dry_run_is_run_exactly_and_refused_once_the_configuration
     done = anew.here("repush", "planned", "--plan", str(first))
     assert done["plan"]["id"] == json.loads(first.read_text(encoding="utf-8"))["id"]
     assert done["ledger"]["read"] == 20, "what was written after the plan is not read, it arrives through the log"
-    anew.done("store", "wait", "planned")
+    anew.here("store", "wait", "planned")
     assert anew.value("planned", "p1") == {"name": "after the plan", "age": 1}
     second.write_text(json.dumps(anew.here("repush", "planned", "--dry-run")), encoding="utf-8")
-    anew.done("store", "update", "planned", "--set", "partitions=7")
+    anew.here("store", "update", "planned", "--set", "partitions=7")
     refused = anew.run_here("repush", "planned", "--plan", str(second))
     assert refused.code == 3
     assert refused.error["code"] == "plan_outdated"
@@ -106,7 +106,7 @@ def test_a_killed_driver_leaves_the_store_serving_and_is_cleaned_up(anew: Anew, 
     driver = anew.start("repush", "killed", start_new_session=True)
 
     def building() -> bool:
-        running = [r for r in anew.done("rebuild", "list", "--store", "killed") if r["status"] == "running"]
+        running = [r for r in anew.here("rebuild", "list", "--store", "killed") if r["status"] == "running"]
         return bool(running) and running[0]["stage"] == "build"
 
     wait_until(building, "the repush to build")
@@ -118,7 +118,7 @@ def test_a_killed_driver_leaves_the_store_serving_and_is_cleaned_up(anew: Anew, 
     assert done["version"] == 3
     assert _current(anew, "killed") == 3
     wait_until(lambda: _status(anew, "killed", 2) == "reclaimed", "the first attempt to be reclaimed")
-    uid = anew.done("store", "show", "killed")["uid"]
+    uid = anew.here("store", "show", "killed")["uid"]
     left = {path.name for path in (anew.home / "deepstore" / "dc-0" / "stores" / uid).iterdir() if any(path.iterdir())}
     assert left == {"v1", "v3"}
 
@@ -132,12 +132,12 @@ def test_a_rebuild_that_is_killed_stops_its_driver(anew: Anew, people: Path) -> 
     wait_until(lambda: _running(anew, "stopped") is not None, "the repush to begin")
     rebuild = _running(anew, "stopped")
     assert rebuild is not None
-    assert anew.done("rebuild", "kill", rebuild)["status"] == "killed"
+    assert anew.here("rebuild", "kill", rebuild)["status"] == "killed"
     _, printed = driver.communicate(timeout=60)
     assert driver.returncode == 1
     assert "killed" in printed
     assert _current(anew, "stopped") == 1
-    again = anew.run("rebuild", "kill", rebuild)
+    again = anew.run_here("rebuild", "kill", rebuild)
     assert (again.code, again.error["code"]) == (3, "rebuild_ended")
 
 
@@ -160,12 +160,12 @@ def test_a_detached_repush_goes_on_without_its_terminal(anew: Anew, people: Path
     anew.push("detached", people)
     begun = anew.done("repush", "detached", "--detach")
     assert (begun["kind"], begun["version"]) == ("repush", 2)
-    watched = anew.run("rebuild", "watch", begun["id"])
+    watched = anew.run_here("rebuild", "watch", begun["id"])
     assert watched.code == 0
     assert json.loads(watched.out.splitlines()[-1])["status"] == "succeeded"
     assert _current(anew, "detached") == 2
 
 
 def _running(anew: Anew, store: str) -> str | None:
-    running = [r["id"] for r in anew.done("rebuild", "list", "--store", store) if r["status"] == "running"]
+    running = [r["id"] for r in anew.here("rebuild", "list", "--store", store) if r["status"] == "running"]
     return running[0] if running else None

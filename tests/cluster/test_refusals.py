@@ -106,7 +106,7 @@ def test_without_a_controller_a_repush_fails_at_once_and_makes_nothing(anew: Ane
     """The catalog cannot be reached: exit 4, and no version exists afterwards."""
     answer = anew.run("repush", store, environment={"ANEW_URL": "http://127.0.0.1:9"})
     assert (answer.code, answer.error["code"]) == (4, "controller_unreachable")
-    assert anew.done("store", "show", store)["fabrics"]["dc-0"]["versions"] == []
+    assert anew.here("store", "show", store)["fabrics"]["dc-0"]["versions"] == []
 
 
 @pytest.mark.case("stores:I7")
@@ -117,7 +117,7 @@ def test_a_value_that_does_not_fit_the_newest_schema_is_refused_at_the_writer(an
         {"key": "b", "value": {"name": "does not", "age": "old"}},
         {"key": "c", "value": {"name": "never read", "age": 3}},
     ]
-    answer = anew.run("write", store, "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
+    answer = anew.run_here("write", store, "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
     assert answer.code == 1
     assert "line 2" in answer.error["message"]
     assert "age" in answer.error["message"]
@@ -128,7 +128,7 @@ def test_a_value_that_does_not_fit_the_newest_schema_is_refused_at_the_writer(an
 def test_a_write_from_the_far_future_is_refused_at_the_writer(anew: Anew, store: str) -> None:
     """A given time beyond the skew limit is not written."""
     row = {"key": "a", "value": {"name": "future", "age": 1}, "written_at": 33_000_000_000_000}
-    answer = anew.run("write", store, "-", stdin=json.dumps(row))
+    answer = anew.run_here("write", store, "-", stdin=json.dumps(row))
     assert answer.code == 1
     assert answer.error["code"] == "written_at_out_of_range"
 
@@ -151,7 +151,7 @@ def test_what_only_the_data_shows_is_a_failed_version_that_nothing_serves(
     anew.create(name)
     answer = anew.run_here("push", name, str(path), "--key", "id", *options)
     assert (answer.code, answer.error["code"]) == (1, code), answer.out
-    view = anew.done("store", "show", name)["fabrics"]["dc-0"]
+    view = anew.here("store", "show", name)["fabrics"]["dc-0"]
     assert view["current"] == 0
     assert view["versions"][0]["status"] in ("failed", "retired", "reclaimed")
     if code == "bad_rows":
@@ -193,7 +193,7 @@ def test_a_batch_store_takes_no_writes_before_a_hybrid_version_serves(anew: Anew
     pending = anew.here("store", "update", "becoming", "--set", "hybrid=true")["pending"]
     assert [change["setting"] for change in pending] == ["hybrid"]
     row = json.dumps({"key": "w", "value": {"name": "w", "age": 1}}) + "\n"
-    refused = anew.run("write", "becoming", "-", stdin=row)
+    refused = anew.run_here("write", "becoming", "-", stdin=row)
     assert (refused.code, refused.error["code"]) == (3, "not_hybrid")
     anew.here("repush", "becoming")
     anew.write("becoming", {"key": "w", "value": {"name": "w", "age": 2}})

@@ -171,13 +171,13 @@ def test_a_push_and_a_repush_on_a_cluster_make_what_local_ones_make(
     assert far["fingerprint"] == near["fingerprint"]
     anew.write("far", {"key": "p1", "value": {"name": "new", "age": 1}}, {"key": "p2", "delete": True})
     before = anew.scan("far")
-    anew.done("store", "update", "far", "--set", "partitions=3")
+    anew.here("store", "update", "far", "--set", "partitions=3")
     code, out, err = _ended(anew.start("repush", "far", "--json", *options, cwd=tmp_path))
     assert code == 0, (out[-2_000:], err[-2_000:])
     repushed = json.loads(out)
     assert repushed["plan"]["path"] == "general"
     assert repushed["ledger"]["read"] == 202
-    anew.done("store", "wait", "far")
+    anew.here("store", "wait", "far")
     assert anew.scan("far") == before
     again = anew.here("repush", "far")
     assert again["fingerprint"]["target"] == repushed["fingerprint"]["target"]
@@ -191,11 +191,11 @@ def test_files_map_onto_files_on_a_cluster_too(anew: Anew, notebook_: Notebook, 
     anew.push("mapped", people)
     anew.write("mapped", {"key": "p1", "value": {"name": "new", "age": 1}}, {"key": "p2", "delete": True})
     before = anew.scan("mapped")
-    anew.done("store", "update", "mapped", "--set", "partitions=4")
+    anew.here("store", "update", "mapped", "--set", "partitions=4")
     done = notebook_.run("repush", "mapped")
     assert done.code == 0, done.out
     assert done.json["plan"]["path"] == "copartitioned"
-    anew.done("store", "wait", "mapped")
+    anew.here("store", "wait", "mapped")
     assert anew.scan("mapped") == before
     again = anew.here("repush", "mapped")
     assert again["fingerprint"]["target"] == done.json["fingerprint"]["target"]
@@ -263,7 +263,7 @@ def _check_counted_once(anew: Anew, store: str, done: Any, before: dict[Any, Any
     ledger = done["ledger"]
     assert (ledger["read"], ledger["superseded"], ledger["written"]) == (22, 2, 20)
     assert done["fingerprint"]["source"] == done["fingerprint"]["target"]
-    anew.done("store", "wait", store)
+    anew.here("store", "wait", store)
     assert anew.scan(store) == before
     wait_until(lambda: len(_base_files(anew, store, 2)) == 2, "the dead attempt's file to be reclaimed")
 

@@ -17,14 +17,14 @@ def test_a_repush_under_load_keeps_every_write_and_every_delete(anew: Anew, peop
     anew.push("busy", people)
     with under_load(anew, "busy") as account:
         account.await_writes()
-        anew.done("store", "update", "busy", "--set", "partitions=5", "--set", "compression=zstd")
+        anew.here("store", "update", "busy", "--set", "partitions=5", "--set", "compression=zstd")
         done = anew.here("repush", "busy")
         account.await_writes()
         wait_until(lambda: 2 in account.reader.versions, "the reader to see the new version")
-        anew.done("rollback", "busy")
+        anew.here("rollback", "busy")
         wait_until(lambda: account.reader.versions[-1] == 1, "the reader to go back")
     account.check()
-    anew.done("swap", "busy", "2")
+    anew.here("swap", "busy", "2")
     account.check()
     assert account.reader.versions == [1, 2, 1]
     assert done["ledger"]["read"] == done["ledger"]["superseded"] + done["ledger"]["written"]

@@ -114,7 +114,7 @@ def test_a_driver_that_dies_loses_nothing(dead: dict[str, Dead], death: Death, c
     assert len(before) == 20
     done = anew.here("repush", store)
     assert done["version"] == (2 if death.leaves is None else 3)
-    anew.done("store", "wait", store)
+    anew.here("store", "wait", store)
     assert anew.scan(store) == before
 
 

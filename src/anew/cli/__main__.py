@@ -1,8 +1,17 @@
-"""``python -m anew.cli``."""
+"""The console script ``anew``, also ``python -m anew.cli``."""
 
 from __future__ import annotations
 
-from anew.cli.main import run
+from anew.runtime.starting import imports_kept
+
+
+def main() -> None:
+    """Run the command that the process was started with."""
+    with imports_kept():
+        from anew.cli.main import run
+
+    run()
+
 
 if __name__ == "__main__":
-    run()
+    main()

@@ -80,7 +80,7 @@ tokens.add_to(app)
 
 
 def run(arguments: list[str] | None = None) -> None:
-    """The console script: runs a command and ends with its exit code."""
+    """Run a command and end the process with its exit code."""
     keep_files_private()
     code = run_command(sys.argv[1:] if arguments is None else arguments)
     try:

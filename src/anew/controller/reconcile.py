@@ -34,6 +34,7 @@ from anew.core.errors import AnewError, Refused, Unreachable
 from anew.core.partition import XXHASH64, feed_partitions_read
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import SERVABLE, Store, Version, VersionStatus
+from anew.core.tables.rebuild import TableRebuild
 
 _LOG = structlog.get_logger("anew.controller")
 
@@ -43,12 +44,13 @@ class _Seen:
     """What a round goes by, read once: what is decided on it holds, or loses against whoever was faster.
 
     Attributes:
-        running: Store uid → its rebuilds that run.
+        running: Store uid → its rebuilds that run; ``refreshing``: table uid → its own.
         reports: Fabric → the last reports of the nodes that are alive; ``usable``: those that may get replicas.
         paused: Whether the cluster is.
     """
 
     running: Mapping[str, list[Rebuild]]
+    refreshing: Mapping[str, list[TableRebuild]]
     reports: Mapping[str, list[NodeReport]]
     usable: Mapping[str, list[str]]
     paused: bool
@@ -85,7 +87,8 @@ class Reconciler:
         self._finish_of_deleted({store.uid for store in live}, seen.running)
         for table in self.context.catalog.tables():
             with _alone(table.name):
-                step_table(self.context, table, seen.usable[table.fabric], seen.reports[table.fabric])
+                running = seen.refreshing.get(table.uid, ())
+                step_table(self.context, table, running, seen.usable[table.fabric], seen.reports[table.fabric])
         set_aside(self.context)
         reclaim_due(self.context)
         now_ms = self.context.clock()
@@ -108,8 +111,12 @@ class Reconciler:
         running = defaultdict[str, list[Rebuild]](list)
         for rebuild in self.context.catalog.rebuilds(store_uid=None, running_only=True):
             running[rebuild.store_uid].append(rebuild)
+        refreshing = defaultdict[str, list[TableRebuild]](list)
+        for of_table in self.context.catalog.table_rebuilds(table_uid=None, running_only=True):
+            refreshing[of_table.table_uid].append(of_table)
         return _Seen(
             running,
+            refreshing,
             {fabric: live_reports(self.context, fabric) for fabric in self.context.fabrics},
             {fabric: usable_nodes(self.context, fabric) for fabric in self.context.fabrics},
             cluster_paused(self.context) is not None,

@@ -1,6 +1,6 @@
 """The entry of the cluster's processes: ``python -m anew.runtime.serve controller`` or ``… node NAME``.
 
-Each imports its own libraries alone: a node no database, a controller no RocksDB.
+Each imports its own libraries alone: a node no database, a controller no RocksDB, neither of them pandas.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from anew.runtime.home import ClusterFile, Home
 from anew.runtime.logs import log_to_file
 from anew.runtime.security import check_server, cluster_credentials, keep_files_private, server_security
 from anew.runtime.settings import ProcessSettings, resolve
+from anew.runtime.starting import imports_kept, leave_out
 
 _LOG = structlog.get_logger("anew.runtime")
 _PARENT_SECONDS = 0.5
@@ -25,6 +26,7 @@ _PARENT_SECONDS = 0.5
 def main(arguments: list[str]) -> int:
     """Run one process until SIGTERM, or until its parent is gone."""
     keep_files_private()
+    leave_out("pandas")
     settings = resolve({})
     home = Home(settings.home)
     cluster = home.read_cluster()
@@ -44,8 +46,9 @@ def main(arguments: list[str]) -> int:
 
 def serve_controller(settings: ProcessSettings, home: Home, cluster: ClusterFile) -> None:
     """Run the controller of a home."""
-    from anew.controller.process import run_controller
-    from anew.runtime.controlling import controller_context
+    with imports_kept():
+        from anew.controller.process import run_controller
+        from anew.runtime.controlling import controller_context
 
     with controller_context(settings, home, cluster) as context:
         run_controller(context, cluster.bind, cluster.port, server_security(settings, home))
@@ -53,8 +56,9 @@ def serve_controller(settings: ProcessSettings, home: Home, cluster: ClusterFile
 
 def serve_node(settings: ProcessSettings, home: Home, cluster: ClusterFile, node: str) -> None:
     """Run one node of a home."""
-    from anew.node.process import NodeSettings, run_node
-    from anew.sql.query import Limits
+    with imports_kept():
+        from anew.node.process import NodeSettings, run_node
+        from anew.sql.query import Limits
 
     run_node(
         NodeSettings(

@@ -164,7 +164,7 @@ def test_a_topic_made_again_under_a_store_is_another_one(handled: Handled) -> No
     wait_until(lambda: "again_rt" not in handled.admin.list_topics(timeout=_SECONDS).topics, "the topic to go")
     handled.admin.create_topics([NewTopic("again_rt", 2, 1)])["again_rt"].result(_SECONDS)
     row = json.dumps({"key": "k", "value": {"name": "n", "age": 1}})
-    written = anew.run("write", store, "-", stdin=row + "\n")
+    written = anew.run_here("write", store, "-", stdin=row + "\n")
     assert written.code == 1, written.out
     assert "topic_lost" in written.out
     repush = anew.run_here("repush", store)

@@ -28,7 +28,7 @@ def test_a_consumer_of_somebody_else_reads_our_topics(anew: Anew, brokers: Broke
         {"key": "b", "value": {"name": "B", "age": 2}, "written_at": given},
         {"key": "c", "delete": True},
     ]
-    anew.done("write", "told", "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
+    anew.here("write", "told", "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
     form = Format(anew.here("store", "show", "told"))
     found = {}
     for message in records_of(brokers.bootstrap, "told_rt"):

@@ -9,7 +9,7 @@ from tests.cluster.commands import Anew, wait_until
 
 def _write(anew: Anew, key: str, size: int) -> int:
     row = json.dumps({"key": key, "value": {"name": "x" * size, "age": 1}})
-    return anew.run("write", "large", "-", stdin=row + "\n").code
+    return anew.run_here("write", "large", "-", stdin=row + "\n").code
 
 
 def test_a_value_as_large_as_the_store_takes_goes_through(anew: Anew) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import structlog
 
 from anew.api.models import NodeReport
@@ -17,24 +19,27 @@ from anew.core.condition import Facts
 from anew.core.errors import AnewError
 from anew.core.rebuild import DRIVEN_STAGES
 from anew.core.schedule import Circumstances, ScheduleState, decide, request_id_of, started
+from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.table import Table
 
 _LOG = structlog.get_logger("anew.controller")
 _NO_FACTS = Facts(stale=True, unsorted_share=0.0, tombstone_share=0.0, age_ms=0, rows=0, feed_records=0)
 
 
-def step_table(context: Context, table: Table, nodes: list[str], reports: list[NodeReport]) -> None:
-    """Take a table one step further."""
-    _expire_lost(context, table)
+def step_table(
+    context: Context, table: Table, running: Iterable[TableRebuild], nodes: list[str], reports: list[NodeReport]
+) -> None:
+    """Take a table one step further; ``running`` are its rebuilds that did run when the round began."""
+    _expire_lost(context, running)
     table = reassign(context, table, nodes, reports)
     _step_schedule(context, table)
 
 
-def _expire_lost(context: Context, table: Table) -> None:
+def _expire_lost(context: Context, running: Iterable[TableRebuild]) -> None:
     now_ms = context.clock()
     if not context.attention.listened_for(context.limits.lease_seconds, now_ms):
         return
-    for rebuild in context.catalog.table_rebuilds(table_uid=table.uid, running_only=True):
+    for rebuild in running:
         if rebuild.stage in DRIVEN_STAGES and now_ms > rebuild.lease_until_ms:
             expire(context, rebuild)
 
