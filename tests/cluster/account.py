@@ -18,7 +18,8 @@ from tests.cluster.commands import Anew, wait_until
 
 KEYS = 400
 _BATCH = 50
-_PAUSE_SECONDS = 0.02
+_PAUSE_SECONDS = 0.05
+"""What happens to the cluster meanwhile needs the processors too."""
 _JOIN_SECONDS = 60
 
 
@@ -101,7 +102,7 @@ class Reading:
                     self.wrong.append(f"{seen}: {names}")
                 elif not self.versions or self.versions[-1] not in seen:
                     self.versions += seen
-                self.stopped.wait(_PAUSE_SECONDS / 2)
+                self.stopped.wait(_PAUSE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ PERSON: dict[str, Any] = {
 }
 _COMMAND_SECONDS = 300
 _PATIENCE_SECONDS = 120
+_LEAST_PAUSE_SECONDS, _MOST_PAUSE_SECONDS = 0.03, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,9 @@ def _interruptible() -> None:
 
 def wait_until(condition: Callable[[], bool], what: str, patience_seconds: float = _PATIENCE_SECONDS) -> None:
     """Wait for a condition, named for the failure."""
-    deadline, pause = time.monotonic() + patience_seconds, threading.Event()
+    began, pause = time.monotonic(), threading.Event()
     while not condition():
-        assert time.monotonic() < deadline, f"waited {patience_seconds} s for {what}"
-        pause.wait(0.05)
+        waited_seconds = time.monotonic() - began
+        assert waited_seconds < patience_seconds, f"waited {patience_seconds} s for {what}"
+        # Looking often would take the processors from what is waited for.
+        pause.wait(min(_MOST_PAUSE_SECONDS, max(_LEAST_PAUSE_SECONDS, waited_seconds / 10)))

@@ -19,7 +19,7 @@ def test_the_demo_plays_on_postgresql_and_s3(tmp_path: Path, postgresql: Postgre
     url, bucket = postgresql.new_database(), minio.new_bucket()
     given = {"ANEW_PORT": str(port_of("demo")), "ANEW_CATALOG": url, "ANEW_DEEP_STORE": f"s3://{bucket}/demo"}
     anew = Anew(tmp_path / "home", given | minio.environment())
-    summary = anew.here("demo", "stores", "--every", "8")
+    summary = anew.here("demo", "stores", "--every", "16")
     assert summary["passed"] is True
     assert [check["version"] for check in summary["checks"]] == [2, 1, 2]
     assert not anew.home.exists()

@@ -108,7 +108,7 @@ class _Writer:
                 self.held |= written
                 for key in written:
                     self.doubtful.pop(key, None)
-                self.stopped.wait(0.06)
+                self.stopped.wait(0.1)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,8 @@ _SEED = 20261123
 _TABLES, _ROUNDS, _SEGMENTS, _ROWS = 3, 2, 6, 12_000
 _VICTIMS = ("driver", "controller", "controller", "node", "node")
 _CONVERGENCE_SECONDS = 400.0
+_PAUSE_SECONDS = 0.05
+"""Between two questions: who comes back from the dead needs the processors too."""
 _SORTS = (("city",), ("fare", "city"))
 _COLUMNS = [
     {"name": "id", "type": "bigint", "nullable": False},
@@ -62,6 +64,7 @@ class Asking:
                 for table in self.tables:
                     for question, expected in zip(_QUESTIONS, self.expected, strict=True):
                         self._ask(cluster, question.format(table=table), expected)
+                        self.ended.wait(_PAUSE_SECONDS)
 
     def _ask(self, cluster: Any, sql: str, expected: list[tuple[Any, ...]]) -> None:
         try:

@@ -162,6 +162,7 @@ def test_queries_go_on_while_segments_are_swapped(anew: Anew, tmp_path: Path) ->
                 asked.append(1)
                 if [list(row.values()) for row in found.to_pylist()] != _SUMS:
                     wrong.append(str(found.to_pylist()))
+                ended.wait(0.05)
 
     reader = threading.Thread(target=ask)
     reader.start()

@@ -1,4 +1,4 @@
-"""Three brokers that the tests of a module share, and have all running again for the next test."""
+"""Three brokers that the tests of this folder share, and have all running again for the next test."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.brokers import running_brokers
 from tests.cluster.commands import wait_until
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def three() -> Iterator[Brokers]:
-    """Three brokers of the module's own."""
+    """Three brokers, shared by these tests."""
     with running_brokers(BrokerSettings(3)) as running:
         yield running.cluster
 

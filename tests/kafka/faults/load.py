@@ -19,6 +19,8 @@ from tests.cluster.commands import wait_until
 TIMEOUT_SECONDS = 3.0
 """Of an operation: shorter than brokers stand still in these tests."""
 _JOIN_SECONDS = 60.0
+_PAUSE_SECONDS = 0.01
+"""Between two appends, and two rounds of reading: what the brokers make good needs the processors too."""
 
 
 @dataclass
@@ -69,6 +71,7 @@ class Appending:
             number += 1
             partition = number % self._topic.partitions
             self._append(partition, f"append-{number}", 1 + number % 7)
+            self._stopped.wait(_PAUSE_SECONDS)
 
     def _append(self, partition: int, name: str, count: int) -> None:
         records = some_records(count, name)
@@ -121,7 +124,7 @@ class Following:
                     continue
                 self.found[partition] += [row["key"] for row in read.records.to_pylist()]
                 self._offsets[partition] = read.next_offset
-            self._stopped.wait(0.005)
+            self._stopped.wait(_PAUSE_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,9 @@ class Load:
 @contextmanager
 def loaded(bootstrap: str, name: str, partitions: int) -> Iterator[Load]:
     """A topic under load, until the block ends; `Load.check` it at its end."""
-    logs = [KafkaLog(bootstrap, clock=now_ms, timeout_seconds=TIMEOUT_SECONDS) for _ in range(3)]
+    # Who looks at the end has time: brokers that just came back may need more than an operation of the load may take.
+    patience = (_JOIN_SECONDS, TIMEOUT_SECONDS, TIMEOUT_SECONDS)
+    logs = [KafkaLog(bootstrap, clock=now_ms, timeout_seconds=seconds) for seconds in patience]
     topic = logs[0].create_topic(TopicSpec(name, f"uid of {name}", partitions))
     load = Load(logs[0], topic, Appending(logs[1], topic), Following(logs[2], topic))
     try:
