@@ -26,7 +26,6 @@ _PARENT_SECONDS = 0.5
 def main(arguments: list[str]) -> int:
     """Run one process until SIGTERM, or until its parent is gone."""
     keep_files_private()
-    leave_out("pandas")
     settings = resolve({})
     home = Home(settings.home)
     cluster = home.read_cluster()
@@ -109,6 +108,10 @@ def _end_with_parent() -> None:
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
+
+if __name__ in {"__main__", "__mp_main__"}:
+    # The second is the name by which the processes that a node spawns import this module.
+    leave_out("pandas")
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -42,3 +44,23 @@ def test_an_empty_table_is_an_empty_data_frame(anew: Anew, tmp_path: Path, spark
     with connect(home=str(anew.home)) as cluster:
         frame = cluster.read_table(spark, "framed_empty")
         assert (frame.count(), frame.columns) == (0, [column["name"] for column in COLUMNS])
+
+
+def test_no_process_of_a_cluster_loads_pandas(anew: Anew, people: Path, tmp_path: Path) -> None:
+    """Neither controller and nodes nor what they start to load and to query, although it is installed here."""
+    trips = Trips.monthly(anew, "lean", tmp_path)
+    trips.load(rows())
+    trips.await_served()
+    assert trips.query("SELECT count(*) FROM lean") == [[len(rows())]]
+    anew.create("lean")
+    anew.push("lean", people)
+    pids = json.loads((anew.home / "cluster.json").read_text(encoding="utf-8"))["pids"]
+    processes = [process for pid in pids.values() for process in _family(psutil.Process(pid))]
+    assert len(processes) > len(pids), "a node has processes of its own"
+    loaded = {process.pid: {Path(file.path) for file in process.memory_maps()} for process in processes}
+    assert any("duckdb" in str(path) for paths in loaded.values() for path in paths)
+    assert [pid for pid, paths in loaded.items() if any("pandas" in path.parts for path in paths)] == []
+
+
+def _family(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
