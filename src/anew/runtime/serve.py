@@ -17,7 +17,7 @@ from anew.runtime.home import ClusterFile, Home
 from anew.runtime.logs import log_to_file
 from anew.runtime.security import check_server, cluster_credentials, keep_files_private, server_security
 from anew.runtime.settings import ProcessSettings, resolve
-from anew.runtime.starting import imports_kept, leave_out
+from anew.runtime.starting import imports_kept, keep_pandas_out
 
 _LOG = structlog.get_logger("anew.runtime")
 _PARENT_SECONDS = 0.5
@@ -111,7 +111,7 @@ def _end_with_parent() -> None:
 
 if __name__ in {"__main__", "__mp_main__"}:
     # The second is the name by which the processes that a node spawns import this module.
-    leave_out("pandas")
+    keep_pandas_out()
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""How a process comes up: what it imports it keeps for its whole life, and what it never uses it leaves out.
+"""How a process comes up: what it imports it keeps for its whole life, and what it never uses it keeps out.
 
 Imports make some hundred thousand objects none of which is ever garbage; collecting among them takes a tenth to a fifth
 of a start, and would go on to take its share of every full collection while the process serves.
@@ -25,16 +25,23 @@ def imports_kept() -> Iterator[None]:
         gc.enable()
 
 
-def leave_out(package: str) -> None:
-    """Make a package look as if it were not installed here; for a process's entry alone.
+def keep_pandas_out() -> None:
+    """Let Arrow find no pandas in this process; whoever imports it later gets it all the same.
 
-    Arrow imports pandas with the first array that it makes, for the sake of those who have data frames: a quarter of a
-    second and 36 MB in each process. It is installed wherever Spark's Python side is.
+    Arrow looks once, with the first array that it makes, for the sake of those who have data frames. Where it is
+    installed, as it is wherever Spark's Python side is, that takes a quarter of a second and 36 MB.
     """
-    sys.meta_path.insert(0, _LeftOut(package))
+    finder = _Missing("pandas")
+    sys.meta_path.insert(0, finder)
+    try:
+        import pyarrow as pa
+
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(finder)
 
 
-class _LeftOut:
+class _Missing:
     """A finder that answers for one package, and says that there is none."""
 
     def __init__(self, package: str) -> None:
@@ -46,5 +53,5 @@ class _LeftOut:
         """Leave every other package to the finders behind this one."""
         del path, target
         if name == self._package:
-            raise ModuleNotFoundError(f"{name} is left out of this process", name=name)
+            raise ModuleNotFoundError(f"{name} is kept out", name=name)
         return None
