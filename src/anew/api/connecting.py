@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ssl
+from functools import cache
+from typing import Any
+
+import httpx
 
 from anew.api.security import Credentials
 from anew.core.errors import InvalidRequest, Unreachable
@@ -15,14 +19,36 @@ def headers_of(credentials: Credentials) -> dict[str, str]:
     return {} if credentials.token is None else {"authorization": f"Bearer {credentials.token}"}
 
 
-def trust_of(credentials: Credentials) -> ssl.SSLContext | bool:
-    """What a client verifies servers with; True: the authorities that the system trusts.
+class _UsualTrust(ssl.SSLContext):
+    """Verifies with the authorities that everybody trusts, and reads them for the first connection that needs them.
+
+    Reading them takes longer (35 ms) than most requests, and whoever reaches servers by http alone never needs them.
+    """
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        return _usual_authorities().wrap_socket(*arguments, **options)
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        return _usual_authorities().wrap_bio(*arguments, **options)
+
+
+@cache
+def _usual_authorities() -> ssl.SSLContext:
+    context = httpx.create_ssl_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def trust_of(credentials: Credentials) -> ssl.SSLContext:
+    """What a client verifies servers with: the authorities of ``tls_ca``, or those that everybody trusts.
+
+    The latter are certifi's, or those of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``.
 
     Raises:
         InvalidRequest: ``bad_tls_ca``.
     """
     if credentials.tls_ca is None:
-        return True
+        return _UsualTrust(ssl.PROTOCOL_TLS_CLIENT)
     try:
         return ssl.create_default_context(cafile=credentials.tls_ca)
     except OSError as error:  # an SSLError is one

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from importlib.metadata import version as release_of
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from anew.cli import (
     catalog,
@@ -98,7 +100,7 @@ def run_command(arguments: list[str]) -> int:
     completions.prepare()
     log_to_stderr("warning")
     try:
-        result = app(arguments, standalone_mode=False, prog_name="anew")
+        result = _parser()(arguments, standalone_mode=False, prog_name="anew")
     except AnewError as error:
         print_error(error, as_json=as_json)
         return error.exit_code
@@ -121,6 +123,12 @@ def run_command(arguments: list[str]) -> int:
             )
         return INTERRUPTED
     return result if isinstance(result, int) else 0
+
+
+@cache
+def _parser() -> Any:
+    """All commands and their options; calling the app would gather them again for each command of a process."""
+    return get_command(app)
 
 
 def _message(error: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 from anew.api.models import (
     DesiredState,
@@ -102,20 +103,19 @@ def take_report(context: Context, report: NodeReport) -> None:
         InvalidRequest: ``unknown_fabric``.
         Refused: ``node_removed``.
     """
-    if removed(context.catalog.flags(), report.node):
-        raise Refused(
-            "node_removed",
-            f"{report.node} was removed",
-            found=report.url,
-            expected="a node that is not removed",
-            hint=f"to use it again: anew node drain {report.node} --undo",
-        )
+    _check_kept(context, report)
     if report.fabric not in context.fabrics:
         raise InvalidRequest(
             "unknown_fabric", "the node names an unknown fabric", found=report.fabric, expected=list(context.fabrics)
         )
     record = NodeRecord(report.node, report.fabric, context.clock(), report.model_dump_json())
     context.catalog.put_node(record)
+    try:
+        _check_kept(context, report)
+    except Refused:
+        # Removed since the look: the record has just brought it back.
+        context.catalog.put_node(replace(record, removed=True))
+        raise
     for uid in {letter.store_uid for letter in report.dead_letters}:
         letters = tuple(
             Rejection(letter.feed, letter.partition, letter.offset, letter.reason)
@@ -125,6 +125,17 @@ def take_report(context: Context, report: NodeReport) -> None:
         operation = context.operation("dead letters", uid, report.node, count=len(letters))
         context.catalog.commit(Change(operation, (PutDeadLetters(uid, letters),)))
     settle(context, report.unknown_schemas)
+
+
+def _check_kept(context: Context, report: NodeReport) -> None:
+    if removed(context.catalog.flags(), report.node):
+        raise Refused(
+            "node_removed",
+            f"{report.node} was removed",
+            found=report.url,
+            expected="a node that is not removed",
+            hint=f"to use it again: anew node drain {report.node} --undo",
+        )
 
 
 def desired_state(context: Context, node: str, fabric: Fabric) -> DesiredState:

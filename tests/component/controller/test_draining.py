@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anew.api.models import DrainNode, ReplicaReport, ReplicaState
-from anew.catalog.change import Change
+from anew.catalog.change import Change, NodeRecord
 from anew.core.errors import NotFound, Refused
 from tests.component.controller.harness import Cluster, node_report, refused
 
@@ -133,6 +133,27 @@ def test_what_a_node_holds_keeps_it(cluster: Cluster) -> None:
         assert [node.id for node in cluster.client.nodes()] == ["node-1", "node-2"]
         _drain(cluster)
     cluster.report("node-1")
+
+
+@pytest.mark.case("rules:R25")
+def test_a_node_that_reports_while_it_is_removed_stays_removed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report that was let in just before the removal does not bring the node back: it is refused as well."""
+    _serving(cluster)
+    _drain(cluster)
+    cluster.settle(3)
+    catalog = cluster.context.catalog
+    put_node = catalog.put_node
+
+    def removed_meanwhile(record: NodeRecord) -> None:
+        monkeypatch.setattr(catalog, "put_node", put_node)
+        cluster.client.remove_node("node-1")
+        put_node(record)
+
+    monkeypatch.setattr(catalog, "put_node", removed_meanwhile)
+    assert refused(Refused, lambda: cluster.client.report(node_report("node-1"))).code == "node_removed"
+    assert [node.id for node in cluster.client.nodes()] == ["node-2"]
 
 
 def test_a_removed_node_is_forgotten_until_it_is_wanted_again(cluster: Cluster) -> None:

@@ -96,7 +96,7 @@ def test_an_interrupt_has_its_own_exit_code(
     def interrupted(*_: object, **__: object) -> None:
         raise ending
 
-    monkeypatch.setattr(main, "app", interrupted)
+    monkeypatch.setattr(main, "_parser", lambda: interrupted)
     assert run_command(["status", "--json"]) == 130
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "interrupted"
     assert run_command(["status"]) == 130
