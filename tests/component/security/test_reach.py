@@ -104,7 +104,7 @@ def test_a_client_with_token_and_authority_is_served(files: Files, safe_controll
 
 @pytest.mark.parametrize("named", [True, False], ids=["another-authority", "the-usual-authorities"])
 def test_a_server_that_an_unknown_authority_vouches_for_is_not_talked_to(
-    files: Files, safe_controller: str, safe_node: str, named: bool
+    files: Files, safe_controller: str, safe_node: str, *, named: bool
 ) -> None:
     """The client says that it does not trust it, and how to; nothing was sent."""
     stranger = Credentials("own", files.stranger if named else None)
