@@ -28,6 +28,7 @@ _ERRORS = {
     422: "The request is wrong; nothing was changed.",
     503: "Something that is needed does not answer; nothing was changed.",
 }
+_ERROR_SHAPE = {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{ErrorAnswer.__name__}"}}}}
 _BODY_METHODS = frozenset({"POST", "PATCH", "PUT"})
 _NAME_A_STORE = frozenset({Concerns.QUERY, Concerns.BODY, Concerns.PLAN})
 _ACTOR = b"anew-actor"
@@ -95,6 +96,9 @@ class Admission:
 
 def guarded(admission: Admission) -> type[APIRoute]:
     """The class of routes that ask this admission; one that `CONTROLLER_RIGHTS` does not name cannot be made."""
+    # The first route describes it and the others refer to it: FastAPI would describe it anew for each of 400 answers,
+    # which is most of the time that making the application takes.
+    described = False
 
     class Route(APIRoute):
         """A route whose docstring is its summary, with the error answers that requests of its kind may get."""
@@ -103,9 +107,10 @@ def guarded(admission: Admission) -> type[APIRoute]:
             (method,) = options["methods"]
             self._need = CONTROLLER_RIGHTS[method, path]
             if path.startswith("/v1/"):
-                errors = {
-                    s: {"model": ErrorAnswer, "description": _ERRORS[s]} for s in _statuses(method, path, self._need)
-                }
+                nonlocal described
+                shape = _ERROR_SHAPE if described else {"model": ErrorAnswer}
+                described = True
+                errors = {s: {"description": _ERRORS[s], **shape} for s in _statuses(method, path, self._need)}
                 options["responses"] = errors | options["responses"]
             options["summary"] = str(endpoint.__doc__).split(";")[0].rstrip(".")
             super().__init__(path, endpoint, **options)
