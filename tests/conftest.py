@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _tier(item) in _WITH_PROCESSES and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_LONGEST_SECONDS))
     items.sort(key=lambda item: TIERS.index(_tier(item)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What is there when the tests begin stays: the collector need not walk through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -77,6 +77,10 @@ class FarLog:
         """See `Log.read`."""
         return self._network.outside(_LOG_READ, lambda: self._log.read(at, offset, max_records, end))
 
+    def touched(self, topics: Collection[str]) -> Collection[str] | None:
+        """See `Log.touched`."""
+        return self._log.touched(topics)
+
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""
         return self._network.outside(_LOG_READ, lambda: self._log.offsets(at))

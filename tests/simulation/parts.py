@@ -94,6 +94,7 @@ class Machines:
         monotone: Whether append times never run backwards.
         root: Where deep store and nodes' directories are: a disk in memory.
         controllers: Those that run, by name; ``nodes`` likewise.
+        pace: How much longer than usual parts rest between their rounds.
     """
 
     world: World
@@ -107,6 +108,7 @@ class Machines:
     log_watch: LogWatch = field(default_factory=LogWatch)
     on_delete: Callable[[str], None] = lambda _path: None
     monotone: bool = True
+    pace: float = 1.0
     ids: Any = field(default_factory=lambda: itertools.count(1))
 
     def new_id(self) -> str:
@@ -167,12 +169,12 @@ class ControllerPart:
             limits=LIMITS,
         )
         self._reconciler = Reconciler(self.context, machines.seconds)
-        self._world = world
+        self._machines, self._world = machines, world
         world.spawn(self.process, self._reconcile)
 
     def _reconcile(self) -> None:
         while True:
-            self._world.sleep(_ROUND_MS * (0.5 + self._world.random.random()))
+            self._world.sleep(self._machines.pace * _ROUND_MS * (0.5 + self._world.random.random()))
             try:
                 self._reconciler.round()
             except AnewError:
@@ -314,6 +316,7 @@ class NodePart:
 
     def __init__(self, machines: Machines, name: str) -> None:
         world = self._world = machines.world
+        self._machines = machines
         self.name = name
         self.process = world.process(name, "node")
         self.directory = machines.root / name
@@ -344,7 +347,8 @@ class NodePart:
                 busy = self.engine.step()
             except AnewError:
                 busy = False
-            self._world.sleep((40.0 if busy else _IDLE_MS) * (0.5 + self._world.random.random()))
+            rest_ms = 40.0 if busy else self._machines.pace * _IDLE_MS
+            self._world.sleep(rest_ms * (0.5 + self._world.random.random()))
 
     def _again(self, every_ms: float, act: Callable[[], None]) -> None:
         while True:
@@ -352,7 +356,7 @@ class NodePart:
                 act()
             except AnewError:
                 self._world.sleep(every_ms)
-            self._world.sleep(every_ms * (0.5 + self._world.random.random()))
+            self._world.sleep(self._machines.pace * every_ms * (0.5 + self._world.random.random()))
 
     def wipe(self) -> None:
         """Lose the disk."""

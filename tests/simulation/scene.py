@@ -18,7 +18,7 @@ from tests.simulation.invariants import Invariants
 from tests.simulation.minispark import build_in
 from tests.simulation.network import Faults
 from tests.simulation.parts import ControllerPart, Machines, NodePart, SimulatedClient, TaskLease
-from tests.simulation.world import Process
+from tests.simulation.world import Process, Task
 
 STORE = "flights"
 KEY, VALUE = parse_schema(KEY_SCHEMA), parse_schema(VALUE_SCHEMA)
@@ -37,6 +37,7 @@ class Scene:
     machines: Machines
     counts: dict[str, int] = field(default_factory=dict)
     drivers: list[Process] = field(default_factory=list)
+    driving: list[Task] = field(default_factory=list)
     is_calm: bool = False
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -82,7 +83,7 @@ class Scene:
             else:
                 self._count(f"{what} done")
 
-        self.world.spawn(driver, run)
+        self.driving.append(self.world.spawn(driver, run))
 
     def _run(self, driver: SimulatedClient) -> Run:
         return Run(

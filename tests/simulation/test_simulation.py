@@ -14,11 +14,11 @@ from tests.processes import kill_family
 from tests.simulation.bugs import BUGS, Bug
 from tests.simulation.history import History, Step
 from tests.simulation.run import run
-from tests.simulation.search import Found, report, search
+from tests.simulation.search import report, search
 
 ROOT = Path(__file__).parents[2]
 HISTORIES = 2_000
-PORTION, PORTIONS = 45, 9
+PORTION = 45
 
 # What a killed process had open is not closed but forgotten, which Arrow's writers complain of.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -38,17 +38,21 @@ def test_what_must_hold_holds_in_thousands_of_histories() -> None:
     assert searching.returncode == 0, printed[-20_000:] + complaints[-5_000:]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.partition(":")[0] + "-" + bug.plant.__name__.strip("_"))
 def test_a_planted_bug_is_found(bug: Bug) -> None:
-    """Each bug that is planted is found by an invariant that is about it, within a fraction of the histories of CI."""
+    """Each bug that is planted is found by an invariant that is about it, within as many histories as CI runs."""
+    # Its seed comes to it early; a change of the product shifts what happens in all histories: others come to it then.
+    elsewhere: list[str] = []
     with bug.plant():
-        portions = (bug.seed + number for number in range(PORTIONS))
-        searches = (search(seed, PORTION, shrink=False, among=bug.among) for seed in portions)
-        found = next((found for found in searches if found.outcome is not None), Found())
-    assert found.outcome is not None, f"{PORTION * PORTIONS} histories, and nobody noticed: {bug.name}"
-    names = {name for name, _ in found.outcome.breaches}
-    assert names & bug.found_by, report(found)
+        for number in range(HISTORIES // PORTION):
+            found = search(bug.seed + number, PORTION, shrink=False, among=bug.among)
+            if found.outcome is not None:
+                if not bug.found_by.isdisjoint(name for name, _ in found.outcome.breaches):
+                    return
+                elsewhere.append(report(found))
+    told = "\n".join(elsewhere[:2]) or "nothing broken"
+    pytest.fail(f"{HISTORIES} histories, and nobody noticed: {bug.name}; {told}")
 
 
 def test_every_invariant_has_a_planted_bug() -> None:

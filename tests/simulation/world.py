@@ -42,6 +42,7 @@ class Process:
         cut_off_until_ms: Other processes do not hear from it until then, nor it from them.
         deaf_until_ms: The log does not answer it until then.
         ends: Called when it dies, to let go of what a system takes from a dead process (locks).
+        held: What would have gone on while it stood still: tasks, with the turn that is theirs.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Process:
     cut_off_until_ms: float = 0.0
     deaf_until_ms: float = 0.0
     ends: list[Callable[[], None]] = field(default_factory=list)
+    held: list[tuple[Task, int]] = field(default_factory=list)
 
 
 class Task:
@@ -130,6 +132,14 @@ class World:
         process.dead = True
         for end in process.ends:
             end()
+
+    def wake(self, process: Process) -> None:
+        """Let a process that stands still go on (SIGCONT)."""
+        process.stopped_until_ms = 0.0
+        for task, turn in process.held:
+            if not task.done and turn == task.turn:
+                self.schedule(task, self.now_ms)
+        process.held.clear()
 
     def schedule(self, task: Task, at_ms: float) -> None:
         """Let a task go on at a time, unless it has gone on before."""
@@ -209,6 +219,7 @@ class World:
                 task.give_up()
                 continue
             if process.stopped_until_ms > max(at_ms, self.now_ms) and not process.dead:
+                process.held.append((task, turn))
                 self.schedule(task, process.stopped_until_ms)
                 continue
             self.now_ms = max(self.now_ms, at_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import io
 import os
 import tokenize
@@ -40,20 +41,37 @@ class Module:
         """All functions and methods, however deep."""
         return (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
-    def comments(self) -> Iterator[tuple[int, str]]:
-        """Each comment with its line number."""
+    def comments(self, words: str) -> Iterator[tuple[int, str]]:
+        """Each comment that has these words, with its line number."""
+        if words not in self.text:
+            return
         for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            if token.type == tokenize.COMMENT:
+            if token.type == tokenize.COMMENT and words in token.string:
                 yield token.start[0], token.string
 
 
-@cache
-def modules(*folders: str) -> tuple[Module, ...]:
+def modules(*folders: str) -> list[Module]:
     """The Python files below the given folders, in path order; at least one, so that no check is empty."""
     paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     assert paths, f"no Python files in {folders}"
-    texts = ((path.relative_to(ROOT), path.read_text(encoding="utf-8")) for path in paths)
-    return tuple(Module(path, text, ast.parse(text)) for path, text in texts)
+    # Nothing of millions of nodes is garbage: looking for some takes as long as parsing.
+    gc.disable()
+    try:
+        return [module(path) for path in paths]
+    finally:
+        gc.enable()
+
+
+@cache
+def module(path: Path) -> Module:
+    """One Python file, parsed once."""
+    text = path.read_text(encoding="utf-8")
+    return Module(path.relative_to(ROOT), text, ast.parse(text))
+
+
+def forget() -> None:
+    """Let go of all trees: the collector would walk through them in all tests that come after."""
+    module.cache_clear()
 
 
 @cache

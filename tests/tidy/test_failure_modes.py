@@ -6,9 +6,9 @@ import ast
 from pathlib import Path
 
 from tests.failure_modes import rows
+from tests.tidy.source import ROOT, module
 
-_ROOT = Path(__file__).parents[2]
-_CONTRACTS = _ROOT / "src" / "anew" / "testing"
+_CONTRACTS = ROOT / "src" / "anew" / "testing"
 
 
 def _tests_of(path: Path) -> set[str]:
@@ -29,7 +29,7 @@ def _classes(path: Path) -> list[ast.ClassDef]:
 
 
 def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return module(path).tree
 
 
 def test_each_failure_mode_has_its_test() -> None:
@@ -38,5 +38,5 @@ def test_each_failure_mode_has_its_test() -> None:
     assert len(listed) > 50
     assert [row.what for row in listed if not row.tests] == []
     files = {test.partition("::")[0] for row in listed for test in row.tests}
-    there = {f"{file}::{name}" for file in files if (_ROOT / file).is_file() for name in _tests_of(_ROOT / file)}
+    there = {f"{file}::{name}" for file in files if (ROOT / file).is_file() for name in _tests_of(ROOT / file)}
     assert [test for row in listed for test in row.tests if test not in there] == []

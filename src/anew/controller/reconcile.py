@@ -76,17 +76,25 @@ class Reconciler:
         self._listen()
 
     def round(self) -> None:
-        """Take each store one step further; an error of one store does not hold up the others."""
+        """Take each store one step further; an error of one store does not hold up the others.
+
+        Raises:
+            AnewError: What all need does not answer.
+            ExceptionGroup: What nobody foresaw in the steps of some; all others had theirs.
+        """
         self._listen()
         seen = self._look()
         # Read after the rebuilds: a version of each of these is in its store.
         live = self.context.catalog.stores()
+        unforeseen: list[Exception] = []
         for store in live:
-            with _alone(store.name):
+            with _alone(store.name, unforeseen):
                 self._step(store, seen)
-        self._finish_of_deleted({store.uid for store in live}, seen.running)
+        for rebuild in _of_deleted({store.uid for store in live}, seen.running):
+            with _alone(rebuild.store, unforeseen):
+                self._finish(rebuild.store_uid, rebuild)
         for table in self.context.catalog.tables():
-            with _alone(table.name):
+            with _alone(table.name, unforeseen):
                 running = seen.refreshing.get(table.uid, ())
                 step_table(self.context, table, running, seen.usable[table.fabric], seen.reports[table.fabric])
         set_aside(self.context)
@@ -95,9 +103,12 @@ class Reconciler:
         if now_ms - self._low_water_at_ms >= self.context.limits.low_water_interval_seconds * 1000:
             self._low_water_at_ms = now_ms
             for store in self.context.catalog.stores():
-                move_low_water(self.context, store)
-                look_at_partitions(self.context, store)
+                with _alone(store.name, unforeseen):
+                    move_low_water(self.context, store)
+                    look_at_partitions(self.context, store)
         self.remember()
+        if unforeseen:
+            raise ExceptionGroup("steps crashed", unforeseen)
 
     def remember(self) -> None:
         """Write down in the deep stores what a lost catalog is made again from."""
@@ -231,16 +242,6 @@ class Reconciler:
         change_store(self.context, uid, operation, change)
         _LOG.info("rebuild_ended", rebuild=rebuild.id, store=store.name, status=outcome.value, error=error)
 
-    def _finish_of_deleted(self, live: Set[str], running: Mapping[str, list[Rebuild]]) -> None:
-        """End the records of rebuilds whose store was deleted between their last swap and the round that would do it.
-
-        A store with a version in the making cannot be deleted, so nothing else of such a rebuild is left to do.
-        """
-        for uid in running.keys() - live:
-            for rebuild in running[uid]:
-                with _alone(rebuild.store):
-                    self._finish(uid, rebuild)
-
     def _advance(self, rebuild: Rebuild, store: Store) -> None:
         ready = lifecycle.existing(store, rebuild.version).statuses.values()
         if rebuild.stage is Stage.LOAD and all(status is not VersionStatus.LOADING for status in ready):
@@ -274,14 +275,25 @@ class Reconciler:
                 store = self._change(store, "reassign", version, _if_still(store, change))
 
 
+def _of_deleted(live: Set[str], running: Mapping[str, list[Rebuild]]) -> list[Rebuild]:
+    """Rebuilds whose store was deleted between their last swap and the round that would end their records.
+
+    A store with a version in the making cannot be deleted, so nothing else of such a rebuild is left to do.
+    """
+    return [rebuild for uid in running.keys() - live for rebuild in running[uid]]
+
+
 @contextlib.contextmanager
-def _alone(store: str) -> Iterator[None]:
-    """What goes wrong with one store stays with it."""
+def _alone(name: str, unforeseen: list[Exception]) -> Iterator[None]:
+    """What goes wrong with one store or table stays with it; what nobody foresaw is kept, to be told of in the end."""
     try:
         yield
     except AnewError as error:
         if error.code != "revision_conflict":
-            _LOG.warning("store_step_failed", store=store, **error.to_json())
+            _LOG.warning("store_step_failed", store=name, **error.to_json())
+    except Exception as error:  # noqa: BLE001 - raised when all others had their step
+        error.add_note(f"in the step of {name}")
+        unforeseen.append(error)
 
 
 def _swapped_when_ready(number: int, fabric: str, now_ms: int, store: Store) -> Store:

@@ -8,8 +8,9 @@ topic that was deleted, or made again, is noticed by whoever still holds it open
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from weakref import WeakSet
 
@@ -22,17 +23,30 @@ from anew.log.interface import Appended, LogRead, Offsets, SetAside, TopicPartit
 from anew.log.packing import NO_RECORDS, Appending, appending
 from anew.log.partition_file import Meta, Opening, PartitionFile, make_partition_file
 from anew.log.refusals import beyond_the_end, closed, out_of_range
+from anew.log.stillness import Stillness
 from anew.log.topics import TopicDirectories
 
 _TIMEOUT_SECONDS = 10.0
 _MOST_OPEN_PER_THREAD = 64
+_MOST_KNOWN_PER_THREAD = 100_000
+_SAME_TIME_SECONDS = 0.05
+"""Two appends that are less apart may have touched a directory at the same time, as far as it tells."""
 
 
 class _OpenFiles(threading.local):
-    """A thread's connections, the most recently used last."""
+    """A thread's connections, the most recently used last, and what it knows without one.
+
+    Attributes:
+        still: The ends that it read.
+        touched: Topic → when it was touched, and when that was seen.
+        older: An end, and a time than which all before it is older.
+    """
 
     def __init__(self) -> None:
         self.files: OrderedDict[TopicPartition, PartitionFile] = OrderedDict()
+        self.still: dict[TopicPartition, Stillness] = {}
+        self.touched: dict[str, tuple[int, float]] = {}
+        self.older: dict[TopicPartition, tuple[int, int]] = {}
 
 
 class EmbeddedLog:
@@ -88,9 +102,14 @@ class EmbeddedLog:
         """See `Log.read`."""
         if max_records < 1:
             raise InvalidRequest("bad_max_records", "a read takes at least one record", found=max_records, expected=1)
+        still = self._stillness(at)
+        if still.holds(offset):
+            # Whoever has caught up asks many times a second.
+            return LogRead(NO_RECORDS, offset)
+        look = still.look()
         file = self._reader(at)
         if file.still_ends_at(offset):
-            # Whoever has caught up asks many times a second.
+            still.note(offset, look, time.monotonic())
             return LogRead(NO_RECORDS, offset)
         with file.reading() as meta:
             if not meta.begin <= offset <= meta.next_offset:
@@ -98,9 +117,23 @@ class EmbeddedLog:
             stop = min(meta.next_offset, offset + max_records)
             if stop == offset:
                 file.note_end(stop)
+                still.note(stop, look, time.monotonic())
                 return LogRead(NO_RECORDS, stop)
             records = file.records(offset, stop if end is None else max(offset, min(stop, end)))
         return LogRead(records, offset + records.num_rows)
+
+    def touched(self, topics: Collection[str]) -> Collection[str]:
+        """See `Log.touched`. An append touches its topic's directory."""
+        known, now = self._open.touched, time.monotonic()
+        told = set()
+        for topic in topics:
+            touched_ns = self._topics.touched_ns(topic)
+            before_ns, since_seconds = known.get(topic, (None, now))
+            if touched_ns != before_ns:
+                known[topic] = touched_ns, now
+            if touched_ns != before_ns or now - since_seconds < _SAME_TIME_SECONDS:
+                told.add(topic)
+        return told
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""
@@ -109,6 +142,11 @@ class EmbeddedLog:
 
     def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
         """See `Log.offset_for_time`. Append times do not decrease, so that bisection finds it."""
+        still, known = self._stillness(at), self._open.older
+        end, than_ms = known.get(at, (-1, 0))
+        if than_ms <= appended_ms and still.holds(end):
+            return end
+        look = still.look()
         file = self._reader(at)
         with file.reading() as meta:
             low, high = meta.begin, meta.next_offset
@@ -118,6 +156,9 @@ class EmbeddedLog:
                     high = middle
                 else:
                     low = middle + 1
+        if low == meta.next_offset:
+            still.note(low, look, time.monotonic())
+            known[at] = low, appended_ms
         return low
 
     def truncate_below(self, at: TopicPartition, offset: int) -> None:
@@ -168,6 +209,8 @@ class EmbeddedLog:
                 next_offset += batch.count
             if next_offset != before.next_offset:
                 file.move_end(next_offset, appended_ms)
+        if next_offset != before.next_offset:
+            self._topics.touch(writer.at.topic)
         return outcomes
 
     def _append_time(self, at: TopicPartition, meta: Meta) -> int:
@@ -181,6 +224,16 @@ class EmbeddedLog:
                 hint="set the machine's clock right",
             )
         return max(now_ms, meta.last_ms)
+
+    def _stillness(self, at: TopicPartition) -> Stillness:
+        known = self._open.still
+        found = known.get(at)
+        if found is None:
+            if len(known) >= _MOST_KNOWN_PER_THREAD:
+                known.clear()
+                self._open.older.clear()
+            found = known[at] = Stillness(self._topics.path_of(at))
+        return found
 
     def _reader(self, at: TopicPartition) -> PartitionFile:
         files = self._open.files

@@ -7,7 +7,7 @@ partition is a sequence of records addressed by offsets that only grow. Reads ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
@@ -196,6 +196,15 @@ class Log(Protocol):
         Raises:
             Failed: Code ``offset_out_of_range``: ``offset`` is below begin (truncated) or beyond the end (the log
                 lost its tail); found and expected say which.
+        """
+
+    def touched(self, topics: Collection[str]) -> Collection[str] | None:
+        """To which of these topics something may have been appended since this thread asked last: for who follows many.
+
+        A hint, soon after the append; it may fail to come (who appended died first), so look now and then without it.
+
+        Returns:
+            Names of topics; None from a log that does not tell, of which any may have been.
         """
 
     def offsets(self, at: TopicPartition) -> Offsets:

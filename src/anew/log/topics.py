@@ -20,7 +20,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from anew.core.errors import Failed, InvalidRequest, Unreachable
@@ -47,6 +47,18 @@ class TopicDirectories:
         """Where the partition's file lies if its topic exists with that uid."""
         check_name(at.topic)
         return self._root / at.topic / _file_name(at.uid, at.partition)
+
+    def touch(self, name: str) -> None:
+        """Note that something was appended to a topic; nothing depends on it but how soon others look."""
+        with suppress(OSError):
+            os.utime(self._root / name)
+
+    def touched_ns(self, name: str) -> int:
+        """When a topic was touched, by the clock of the file system; -1 when there is none of that name."""
+        try:
+            return (self._root / name).stat().st_mtime_ns
+        except OSError:
+            return -1
 
     def spec(self, name: str) -> TopicSpec | None:
         """The topic of that name, or None.

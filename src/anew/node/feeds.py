@@ -8,9 +8,10 @@ one applier per replica (rule R18).
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,8 @@ _BACKOFF_SECONDS = (0.1, 5.0)
 _LAGGARD_ENDS_SECONDS = 0.25
 _QUIET_SECONDS = (0.02, 0.1)
 """A feed partition that has nothing new is looked at half as often each time, but at least ten times a second."""
+_TOLD_SECONDS, _TOGETHER_SECONDS = 1.0, 0.25
+"""Once a second is enough where the log tells of appends."""
 
 _log = structlog.get_logger("anew.node.feeds")
 
@@ -72,6 +75,12 @@ class _Group:
         return max((offset for offset in offsets if offset is not None), default=self.offset)
 
 
+def _due_at(group: _Group) -> float:
+    """When to read for a group (monotonic seconds): at once, unless it is at the end, or the log did not answer."""
+    source = group.source
+    return max(source.retry_at, source.look_at if group.offset >= source.end else 0.0)
+
+
 class FeedApplier:
     """Reads feeds and applies them. One thread calls `round`; nobody else changes replicas meanwhile.
 
@@ -92,14 +101,41 @@ class FeedApplier:
         self._dead_letters = dead_letters
         self._clock = clock
         self._sources: dict[FeedPartition, _Source] = {}
+        self._topics: frozenset[str] = frozenset()
+        self._tells = False
+        self._before: Sequence[tuple[object, ...]] = ()
+        self._due_at = 0.0
 
     def round(self, holdings: list[Holding]) -> bool:
         """Read one bounded batch for each offset at which a replica stands; whether there was any record."""
+        self._listen()
+        applying = [h for h in holdings if h.state is ReplicaState.APPLYING]
+        # Nothing of a still feed changes between two looks: most rounds of a node that serves many are over here.
+        seen = [(h.replica, h.reload, h.hold, h.version, h.store) for h in applying]
+        if self._due_at > self._now() and seen == self._before:
+            return False
+        groups = self._groups(applying)
+        busy = self._serve_all(groups)
+        held = any(h.hold is not None for h in applying)
+        self._before, self._due_at = seen, 0.0 if busy or held else min(map(_due_at, groups), default=math.inf)
+        return busy
+
+    def _listen(self) -> None:
+        """Look at once at what the log tells of."""
+        touched = self._log.touched(self._topics)
+        self._tells = touched is not None
+        if not touched:
+            return
+        for source in self._sources.values():
+            if source.feed.topic in touched:
+                source.quiet_seconds = source.look_at = self._due_at = 0.0
+
+    def _serve_all(self, groups: list[_Group]) -> bool:
         busy = False
         front: dict[FeedPartition, int] = {}
-        for group in self._groups([h for h in holdings if h.state is ReplicaState.APPLYING]):
+        for group in groups:
             source = group.source
-            if source.retry_at > self._now() or (group.offset >= source.end and source.look_at > self._now()):
+            if _due_at(group) > self._now():
                 continue
             try:
                 busy |= self._serve(group, front.get(source.at))
@@ -136,6 +172,7 @@ class FeedApplier:
                 groups.setdefault((at, offset), _Group(source, offset)).holdings.append(holding)
         for at in self._sources.keys() - used:
             del self._sources[at]
+        self._topics = frozenset(source.feed.topic for source in self._sources.values())
         return sorted(groups.values(), key=lambda group: (group.source.at, -group.offset))
 
     def _serve(self, group: _Group, front: int | None) -> bool:
@@ -166,6 +203,10 @@ class FeedApplier:
             first, longest = _QUIET_SECONDS
             source.end, source.end_read_at = offset, now
             source.look_at = now + source.quiet_seconds
+            if self._tells:
+                longest = _TOLD_SECONDS
+                # Many that are still together are looked at together: the rounds between have nothing to do.
+                source.look_at = math.ceil(source.look_at / _TOGETHER_SECONDS) * _TOGETHER_SECONDS
             source.quiet_seconds = min(longest, max(first, 2 * source.quiet_seconds))
             return
         source.quiet_seconds = source.look_at = 0.0

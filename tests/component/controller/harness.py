@@ -7,7 +7,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -367,6 +369,15 @@ def node_report(node: str, *replicas: ReplicaReport, dead_letters: tuple[DeadLet
     )
 
 
+@cache
+def _empty_catalog() -> bytes:
+    """A catalog's file, its schema made: once, because that takes longer than many a test."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "catalog.sqlite"
+        DatabaseCatalog(f"sqlite:///{path}", timeout_seconds=5.0).close()
+        return path.read_bytes()
+
+
 @contextmanager
 def opened_cluster(
     directory: Path,
@@ -377,7 +388,11 @@ def opened_cluster(
     """A cluster of two live nodes and no store."""
     clock = ManualClock()
     ids = itertools.count()
-    catalog = DatabaseCatalog(f"sqlite:///{directory}/catalog.sqlite", timeout_seconds=0.5)
+    database = directory / "catalog.sqlite"
+    if not database.exists():
+        directory.mkdir(exist_ok=True)
+        database.write_bytes(_empty_catalog())
+    catalog = DatabaseCatalog(f"sqlite:///{database}", timeout_seconds=0.5)
     log = EmbeddedLog(directory / "log", clock=clock, durable=False)
     deep = open_deep_store(str(directory / "deep"))
     location = LogLocation(kind="embedded", address=str(directory / "log"))

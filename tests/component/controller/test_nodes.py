@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 
 from anew.api.models import DeadLetter, ReplicaReport, ReplicaState, UpdateStore
-from anew.controller.watch import Watch
-from anew.core.errors import InvalidRequest, Refused, Unreachable
+from anew.controller.context import Context
+from anew.controller.versiontopics import make_version_topics
+from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import PositionMap
 from anew.core.rebuild import Rebuild
+from anew.core.store import Store
 from tests.component.controller.harness import Cluster, node_report, refused
 
 Change = Callable[[ReplicaReport], ReplicaReport | None]
@@ -308,138 +307,6 @@ def test_a_long_poll_ends_without_news(cluster: Cluster) -> None:
     assert refused(InvalidRequest, lambda: cluster.client.report(stranger)).code == "unknown_fabric"
 
 
-def test_who_waits_is_woken_by_a_change() -> None:
-    """A wait ends with the change that it waits for, and at once when the watch is closed."""
-    revision = [1]
-    watch = Watch(lambda: revision[0])
-    answers: list[bool] = []
-    waiting = [threading.Thread(target=lambda: answers.append(watch.wait_beyond(1, 30.0))) for _ in range(3)]
-    for thread in waiting:
-        thread.start()
-    revision[0] = 2
-    watch.notify()
-    for thread in waiting:
-        thread.join(timeout=10)
-    assert answers == [True, True, True]
-    watch.close()
-    assert not watch.wait_beyond(2, 30.0)
-    assert watch.closed
-
-
-class _Counted:
-    """A revision that counts who asks for it, and that may fail once."""
-
-    def __init__(self) -> None:
-        self.revision, self.looks, self.fails = 1, 0, False
-
-    def __call__(self) -> int:
-        self.looks += 1
-        if self.fails:
-            self.fails = False
-            raise Unreachable("catalog_unreachable", "it does not answer")
-        return self.revision
-
-    def has_looked(self, times: int) -> bool:
-        """Whether it was asked so often."""
-        return self.looks >= times
-
-    def wait_for(self, watch: Watch, threads: int) -> tuple[list[threading.Thread], list[object]]:
-        """Let threads wait for revision 2, each with a look of its own behind it; what becomes of them."""
-        outcomes: list[object] = []
-
-        def wait() -> None:
-            try:
-                outcomes.append(watch.wait_beyond(1, 30.0))
-            except Unreachable as error:
-                outcomes.append(error.code)
-
-        waiting = [threading.Thread(target=wait, daemon=True) for _ in range(threads)]
-        for thread in waiting:
-            thread.start()
-        _until(lambda: self.looks > threads)
-        return waiting, outcomes
-
-    def move(self, waiting: list[threading.Thread]) -> None:
-        """Move on; everybody who waits ends."""
-        self.revision = 2
-        for thread in waiting:
-            thread.join(timeout=10)
-            assert not thread.is_alive()
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline, pause = time.monotonic() + 10, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.01)
-
-
-def test_one_looks_for_all_who_wait() -> None:
-    """Many who wait ask the catalog no more often than one, and hear of a change made elsewhere all the same."""
-    asked = _Counted()
-    began = time.monotonic()
-    waiting, outcomes = asked.wait_for(Watch(asked), 20)
-    _until(lambda: asked.looks >= 24)
-    assert asked.looks <= 20 + (time.monotonic() - began) / 0.25 + 1, "each looked as it came; then one for all"
-    asked.move(waiting)
-    assert outcomes == [True] * 20
-
-
-def test_each_notice_is_looked_at_once() -> None:
-    """However many wait: a report of any node is a reason to look, and not one for each that waits."""
-    asked = _Counted()
-    watch = Watch(asked)
-    began = time.monotonic()
-    waiting, _outcomes = asked.wait_for(watch, 20)
-    for _ in range(5):
-        more = asked.looks + 1
-        watch.notify()
-        _until(partial(asked.has_looked, more))
-    assert asked.looks <= 20 + 5 + (time.monotonic() - began) / 0.25 + 1
-    asked.move(waiting)
-
-
-def test_a_look_that_fails_is_told_to_one_and_made_by_the_next() -> None:
-    """Whoever looked ends with the failure; the others wait on, and hear of what they wait for."""
-    asked = _Counted()
-    waiting, outcomes = asked.wait_for(Watch(asked), 3)
-    asked.fails = True
-    _until(lambda: bool(outcomes))
-    asked.move(waiting)
-    assert outcomes == ["catalog_unreachable", True, True]
-
-
-def test_a_change_that_comes_between_two_pauses_ends_the_next_one() -> None:
-    """What is told while a round runs begins another round at once, and one alone."""
-    watch = Watch(lambda: 1)
-    watch.notify()
-    began = time.monotonic()
-    watch.pause(30.0)
-    assert time.monotonic() - began < 10
-    began = time.monotonic()
-    watch.pause(0.05)
-    assert time.monotonic() - began >= 0.04
-
-
-def test_what_moves_the_catalog_is_done_again_at_once() -> None:
-    """Until it moves nothing, or was done as often as it may be; who waits for the catalog hears of each time."""
-    revision = [1]
-    watch = Watch(lambda: revision[0])
-
-    def move_until(last: int) -> None:
-        revision[0] = min(last, revision[0] + 1)
-
-    assert watch.repeat(lambda: move_until(3), 6) == 3
-    assert watch.repeat(lambda: move_until(3), 6) == 1
-    assert watch.repeat(lambda: move_until(99), 6) == 6
-    heard: list[bool] = []
-    waiting = threading.Thread(target=lambda: heard.append(watch.wait_beyond(revision[0], 30.0)))
-    waiting.start()
-    watch.repeat(lambda: move_until(99), 1)
-    waiting.join(timeout=10)
-    assert heard == [True]
-
-
 # -- status ----------------------------------------------------------------------------------------------------------
 
 
@@ -513,3 +380,23 @@ def test_an_error_in_one_store_does_not_hold_up_the_others(cluster: Cluster, mon
     cluster.settle()
     assert cluster.status(1, "a") == "current"
     assert cluster.store("a").uid == broken
+
+
+def test_a_crash_in_one_store_does_not_hold_up_the_others(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody foresaw in the step of one store is told of when all others had theirs."""
+    for name in ("a", "b"):
+        cluster.create(name)
+        cluster.seal(cluster.begin(cluster.push_plan(name)))
+
+    def crashing(context: Context, store: Store) -> None:
+        if store.name == "a":
+            raise ZeroDivisionError("of a")
+        make_version_topics(context, store)
+
+    monkeypatch.setattr("anew.controller.reconcile.make_version_topics", crashing)
+    for _ in range(5):
+        _report_all(cluster)
+        with pytest.raises(ExceptionGroup, match="steps crashed") as crashed:
+            cluster.round()
+        assert [str(error) for error in crashed.value.exceptions] == ["of a"]
+    assert (cluster.status(1, "a"), cluster.status(1, "b")) == ("loading", "current")

@@ -16,6 +16,7 @@ from anew.core.errors import Unreachable
 from anew.core.feed import FeedPartition, PositionMap
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import LogRead, TopicPartition, topic_partition
+from anew.log.topics import TopicDirectories
 from anew.node.engine import Engine, read_desired, save_desired
 from anew.node.loader import Loader
 from anew.segments.manifest import SubPartition
@@ -224,7 +225,6 @@ def test_what_the_log_lost_before_it_was_applied_takes_nothing_along(words: Worl
         assert value_of(engine, "a") == "applied"
 
 
-@pytest.mark.case("rules:R25")
 def at_ends(engine: Engine, words: World) -> bool:
     """Whether every replica stands at the log's ends, which one that was just opened need not have seen."""
     ends = words.ends()
@@ -233,6 +233,7 @@ def at_ends(engine: Engine, words: World) -> bool:
     )
 
 
+@pytest.mark.case("rules:R25")
 def test_a_laggard_reads_on_its_own(words: World, tmp_path: Path) -> None:
     """Replicas that keep up share each read; one that is behind reads by itself and holds nobody up."""
     words.version(1, {})
@@ -254,6 +255,20 @@ def test_a_laggard_reads_on_its_own(words: World, tmp_path: Path) -> None:
         words.write("shared", "once")
         wait_for("both", lambda: value_of(engine, "shared", "1") == value_of(engine, "shared", "2") == "once")
         assert len(log.delivered) == 1
+
+
+def test_an_append_that_nobody_told_of_is_applied_all_the_same(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that dies between its commit and the hint for readers costs a moment, and no record."""
+    words.version(1, {})
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        words.write("a", "told")
+        wait_for("the first write", lambda: value_of(engine, "a") == "told")
+        monkeypatch.setattr(TopicDirectories, "touch", lambda *_: None)
+        words.write("a", "untold")
+        wait_for("the second write", lambda: value_of(engine, "a") == "untold")
 
 
 def test_a_log_out_of_reach_is_waited_for(words: World, tmp_path: Path) -> None:

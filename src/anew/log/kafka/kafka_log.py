@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -87,6 +87,9 @@ class KafkaLog:
         """See `Log.read`."""
         with self._connection.operation():
             return self._reader.read(at, offset, max_records, end)
+
+    def touched(self, topics: Collection[str]) -> None:
+        """See `Log.touched`: a broker does not tell."""
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""

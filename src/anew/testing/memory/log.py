@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -150,6 +150,9 @@ class MemoryLog:
             rows = partition.rows[offset : offset + max_records]
         read = LogRead(_batch(offset, rows), offset + len(rows))
         return read if end is None else read.below(max(offset, end))
+
+    def touched(self, topics: Collection[str]) -> None:
+        """See `Log.touched`: this log does not tell."""
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""
