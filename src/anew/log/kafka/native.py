@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from anew.core.errors import Failed
 from anew.log.interface import LOG_RECORDS
+from anew.log.packing import NO_RECORDS
 
 NOT_GIVEN = int(np.iinfo(np.int64).min)
 """Stands for a write time that the writer left out."""
@@ -199,6 +200,9 @@ def words_of(error: int) -> str:
 
 def _records(columns: list[bytes]) -> pa.RecordBatch:
     offsets, appended, written, origin_ends, origins, key_ends, keys, *of_values, flaws = columns
+    if not offsets:
+        # Whoever has caught up asks many times a second.
+        return NO_RECORDS
     schemas, value_ends, values, alive = of_values
     times: npt.NDArray[np.int64] = np.frombuffer(written, np.int64)
     arrays: list[Any] = [

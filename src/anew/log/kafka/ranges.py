@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import TypeVar
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import DeletedRecords
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka.admin import DeletedRecords, OffsetSpec
 
 from anew.core.errors import Failed, Refused
 from anew.log.interface import Offsets, TopicPartition
@@ -43,6 +44,32 @@ class Ranges:
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`; the end is the last stable offset (rule R7)."""
         return self._of_topic(at, lambda: self._offsets(at))
+
+    def ends(self, ats: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The ends of many partitions (rule R7), by one request to each broker; those that cannot be told are left out.
+
+        Raises:
+            Unreachable: ``log_unreachable``.
+        """
+        asked = {confluent_kafka.TopicPartition(at.topic, at.partition): at for at in ats}
+
+        def see(seconds: float) -> dict[TopicPartition, int]:
+            latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # Confluent left its types out
+            futures = self._connection.admin.list_offsets(
+                dict.fromkeys(asked, latest),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=seconds,
+            )
+            found = {}
+            for which, future in futures.items():
+                with suppress(KafkaException):
+                    found[asked[which]] = int(future.result(seconds + 1).offset)
+            return found
+
+        found = self._connection.ask("see the ends of partitions", see)
+        # Each topic was the one that was asked for afterwards, and ids never come again.
+        present = self._topics.present({at.topic: at.uid for at in found})
+        return {at: end for at, end in found.items() if at.topic in present}
 
     def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
         """See `Log.offset_for_time`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import chain
 
 from anew.core.arrow import concat
 from anew.core.errors import InvalidRequest, Unreachable
@@ -35,8 +36,9 @@ _SETTINGS: dict[str, str | int | bool] = {
     "enable.partition.eof": True,
     "fetch.error.backoff.ms": 50,
     # One fetch at a time is under way to a broker, and it waits so long at the end of what it fetches: by default half
-    # a second, in which a partition that begins to be read is not fetched.
-    "fetch.wait.max.ms": 20,
+    # a second, in which a partition that begins to be read is not fetched. Each fetch names all partitions, so that
+    # many short ones keep a broker busy with partitions that are still; what is appended ends the wait.
+    "fetch.wait.max.ms": 100,
     "queued.min.messages": 100_000,
     # By default a whole second, once enough is waiting.
     "fetch.queue.backoff.ms": 2,
@@ -46,7 +48,7 @@ _SETTINGS: dict[str, str | int | bool] = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Place:
     """A partition as it is fetched at one place.
 
@@ -75,7 +77,7 @@ class Reader:
         self._connection, self._topics, self._ranges = connection, topics, ranges
         self._lock = threading.Lock()
         self._clients: list[Client] = []
-        self._places: list[_Place] = []
+        self._places: dict[TopicPartition, list[_Place]] = {}
         self._confirmed: dict[tuple[str, str], float] = {}
 
     def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None) -> LogRead:
@@ -86,7 +88,7 @@ class Reader:
         while True:
             place = self._place_of(at, offset)
             with place.lock:
-                if place.offset != offset or place not in self._places:
+                if place.offset != offset or not self._keeps(place):
                     continue  # another thread went on from here, or let it go
                 try:
                     read = self._read_on(place, max_records, end, deadline)
@@ -101,7 +103,7 @@ class Reader:
     def close(self) -> None:
         """Stop reading everything."""
         with self._lock:
-            for place in self._places:
+            for place in chain.from_iterable(self._places.values()):
                 place.cursor.stop()
             self._places.clear()
             for client in self._clients:
@@ -179,11 +181,12 @@ class Reader:
         if place.fetched_at < self._confirmed.get(topic, 0.0):
             return
         with self._lock:
-            others = [p for p in self._places if p is not place and (p.at.topic, p.at.uid) == topic]
+            places = list(chain.from_iterable(self._places.values()))
+        others = [p for p in places if p is not place and (p.at.topic, p.at.uid) == topic]
         for other in others:
             if other.fetched is None and other.lock.acquire(blocking=False):
                 try:
-                    if other.fetched is None and other in self._places:
+                    if other.fetched is None and self._keeps(other):
                         self._fetch(other, other.cursor.take(max_records, 0))
                 except BaseException:
                     self._forget(other)
@@ -201,11 +204,30 @@ class Reader:
             Unreachable: The brokers do not answer.
             Failed: ``topic_lost``, ``offset_out_of_range``.
         """
+        if place.cursor.at_end and self._prove_still(place):
+            return
         offsets = self._ranges.offsets(place.at)
         if not offsets.begin <= place.offset <= offsets.end:
             raise out_of_range(place.at, place.offset, offsets.begin, offsets.end)
         place.proved_at = time.monotonic()
         place.cursor.at_end = offsets.end == place.offset
+
+    def _prove_still(self, place: _Place) -> bool:
+        """Whether a partition ends where it is read; asks for all others of which nothing was heard for a while, too.
+
+        A node follows hundreds, nearly all of them still: one by one they would keep it and its brokers busy.
+        """
+        now = time.monotonic()
+        with self._lock:
+            places = list(chain.from_iterable(self._places.values()))
+        due = [p for p in places if p.cursor.at_end and p.fetched is None and now - p.proved_at >= _PROOF_SECONDS / 2]
+        asked = {p: p.offset for p in (place, *due)}
+        ends = self._ranges.ends({p.at for p in asked})
+        for other, offset in asked.items():
+            # An end below the offset, or beyond it, is for its own reader to judge.
+            if ends.get(other.at) == offset:
+                other.proved_at = now
+        return ends.get(place.at) == place.offset
 
     def _judge(self, place: _Place, error: int) -> None:
         """What an error of fetching says; returns when it may pass."""
@@ -233,7 +255,7 @@ class Reader:
         """
         now = time.monotonic()
         with self._lock:
-            found = next((p for p in self._places if p.offset == offset and p.at == at), None)
+            found = next((p for p in self._places.get(at, ()) if p.offset == offset), None)
             if found is not None:
                 found.used_at = now
                 return found
@@ -242,22 +264,23 @@ class Reader:
             raise out_of_range(at, offset, offsets.begin, offsets.end)
         self._make_room(at, now)
         with self._lock:
-            taken = {p.connection for p in self._places if (p.at.topic, p.at.partition) == (at.topic, at.partition)}
+            taken = {p.connection for p in self._of_name(at)}
             number = next(n for n in range(len(taken) + 1) if n not in taken)
             while len(self._clients) <= number:
                 self._clients.append(Client(self._connection.settings(_SETTINGS), is_producer=False))
             cursor = self._clients[number].start(at.topic, at.partition, offset, at.key_schema_id)
             cursor.at_end = offset == offsets.end
             place = _Place(at, number, cursor, offset, proved_at=now, used_at=now)
-            self._places.append(place)
+            self._places.setdefault(at, []).append(place)
         return place
 
     def _make_room(self, at: TopicPartition, now: float) -> None:
         """Let go of what nobody has read for long, and of what was read longest ago where all connections are used."""
         with self._lock:
-            leaving = [place for place in self._places if now - place.used_at > _IDLE_SECONDS]
-            same = [p for p in self._places if (p.at.topic, p.at.partition) == (at.topic, at.partition)]
-            same = sorted((place for place in same if place not in leaving), key=lambda place: place.used_at)
+            places = chain.from_iterable(self._places.values())
+            leaving = [place for place in places if now - place.used_at > _IDLE_SECONDS]
+            same = [place for place in self._of_name(at) if place not in leaving]
+            same.sort(key=lambda place: place.used_at)
             leaving += same[: max(0, len(same) - _MOST_CONNECTIONS + 1)]
         for place in leaving:
             with place.lock:
@@ -265,6 +288,17 @@ class Reader:
 
     def _forget(self, place: _Place) -> None:
         with self._lock:
-            if place in self._places:
-                self._places.remove(place)
+            if self._keeps(place):
+                places = self._places[place.at]
+                places.remove(place)
+                if not places:
+                    del self._places[place.at]
                 place.cursor.stop()
+
+    def _keeps(self, place: _Place) -> bool:
+        return place in self._places.get(place.at, ())
+
+    def _of_name(self, at: TopicPartition) -> list[_Place]:
+        """Where the partition of that name is read, whatever topic has or had the name."""
+        places = chain.from_iterable(self._places.values())
+        return [p for p in places if (p.at.topic, p.at.partition) == (at.topic, at.partition)]

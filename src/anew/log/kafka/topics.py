@@ -12,6 +12,8 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -134,6 +136,20 @@ class Topics:
                 return None
             raise _failed(f"the topic {name} cannot be described", error) from error
         return Described(str(found.topic_id), len(found.partitions))
+
+    def present(self, uids: Mapping[str, str]) -> set[str]:
+        """Which of these topics are, at this moment, those with these uids; one request asks for all."""
+
+        def describe(seconds: float) -> set[str]:
+            futures = self._connection.admin.describe_topics(TopicCollection(list(uids)), request_timeout=seconds)
+            found = set()
+            for name, future in futures.items():
+                with suppress(KafkaException):
+                    if str(future.result(seconds + 1).topic_id) == uids[name]:
+                        found.add(name)
+            return found
+
+        return self._connection.ask("describe topics", describe)
 
     def check(self, at: TopicPartition) -> None:
         """Raise unless the topic is, at this moment, the one that was asked for.
