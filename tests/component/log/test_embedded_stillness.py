@@ -17,6 +17,7 @@ from anew.log.stillness import Stillness
 from anew.testing.builders import some_records
 from anew.testing.clock import NOON_MS, ManualClock
 from anew.testing.log_contract import keys
+from anew.testing.telling_contract import check_appends_are_told_of
 
 _MANY = TopicSpec("flights_rt", "uid-1", 100)
 _ALL = [TopicPartition(_MANY.name, _MANY.uid, number) for number in range(_MANY.partitions)]
@@ -153,7 +154,12 @@ def _copy_of(file: Path) -> Path:
     return other
 
 
-def test_an_append_is_told_of(log: EmbeddedLog, writer: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_appends_are_told_of(log: EmbeddedLog, writer: EmbeddedLog) -> None:
+    """Whoever follows the log hears of each append, and of nothing while there is none."""
+    check_appends_are_told_of(log, writer, _ALL[0])
+
+
+def test_a_topic_is_told_of_once(log: EmbeddedLog, writer: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks hears once of each topic that something was appended to, by anybody, and of one that went."""
     monkeypatch.setattr(embedded, "_SAME_TIME_SECONDS", 0.0)
     names = [_MANY.name, "none"]

@@ -82,6 +82,8 @@ enum { PARTITION_EOF = -191 };
     X(Kafka *, queue_get_background, (Kafka *)) \
     X(void, queue_forward, (Kafka *, Kafka *)) \
     X(void, queue_destroy, (Kafka *)) \
+    X(Kafka *, queue_get_partition, (Kafka *, const char *, int32_t)) \
+    X(size_t, queue_length, (Kafka *)) \
     X(int, last_error, (void)) \
     X(const char *, err2str, (int)) \
     X(const char *, err2name, (int)) \
@@ -466,6 +468,7 @@ int kafka_append(Client *client, const char *name, int32_t partition, const Reco
 typedef struct {
     Kafka *handle, *topic;
     int32_t partition;
+    Kafka *fetched; /* the queue that is fetched into */
 } Cursor;
 
 /* Begin to fetch a partition from an offset; a client reads each of its partitions at one place. */
@@ -473,7 +476,7 @@ void *kafka_start(Client *client, const char *name, int32_t partition, int64_t o
     Cursor *cursor = malloc(sizeof *cursor);
     Kafka *topic = rd_kafka_topic_new(client->handle, name, NULL);
     if (cursor != NULL && topic != NULL && rd_kafka_consume_start(topic, partition, offset) == 0) {
-        *cursor = (Cursor){client->handle, topic, partition};
+        *cursor = (Cursor){client->handle, topic, partition, rd_kafka_queue_get_partition(client->handle, name, partition)};
         return cursor;
     }
     PyErr_SetString(kafka_error, rd_kafka_err2str(rd_kafka_last_error()));
@@ -485,9 +488,15 @@ void *kafka_start(Client *client, const char *name, int32_t partition, int64_t o
 void kafka_stop(Cursor *cursor) {
     void *thread = PyEval_SaveThread();
     rd_kafka_consume_stop(cursor->topic, cursor->partition);
+    if (cursor->fetched != NULL) rd_kafka_queue_destroy(cursor->fetched);
     rd_kafka_topic_destroy(cursor->topic);
     free(cursor);
     PyEval_RestoreThread(thread);
+}
+
+/* Say of each cursor whether anything waits to be taken: records, an end, an error; 1 also where that is not known. */
+void kafka_waiting(Cursor *const *cursors, int64_t count, unsigned char *waits) {
+    for (int64_t i = 0; i < count; i++) waits[i] = cursors[i]->fetched == NULL || rd_kafka_queue_length(cursors[i]->fetched) > 0;
 }
 
 typedef struct {

@@ -88,8 +88,9 @@ class KafkaLog:
         with self._connection.operation():
             return self._reader.read(at, offset, max_records, end)
 
-    def touched(self, topics: Collection[str]) -> None:
-        """See `Log.touched`: a broker does not tell."""
+    def touched(self, topics: Collection[str]) -> Collection[str]:
+        """See `Log.touched`. What is read on is fetched ahead."""
+        return self._reader.touched(topics)
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""

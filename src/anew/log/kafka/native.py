@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,6 +193,14 @@ class Cursor:
             self._native.kafka_stop(handle)
 
 
+def waiting(cursors: Sequence[Cursor]) -> list[bool]:
+    """Of each cursor, none of which was stopped, whether anything waits to be taken; asks librdkafka alone."""
+    handles = (ctypes.c_void_p * len(cursors))(*(cursor._handle for cursor in cursors))
+    found = (ctypes.c_bool * len(cursors))()
+    _native().kafka_waiting(handles, len(cursors), found)
+    return list(found)
+
+
 def words_of(error: int) -> str:
     """An error's name and meaning, ``MSG_SIZE_TOO_LARGE: Broker: Message size too large``."""
     return str(_native().kafka_error_words(error), "utf-8")
@@ -266,6 +274,7 @@ def _native() -> ctypes.PyDLL:
         "append": (number, [pointer, text, short, pointer, long, pointer]),
         "start": (pointer, [pointer, text, short, long]),
         "stop": (None, [pointer]),
+        "waiting": (None, [pointer, long, pointer]),
         "take": (thing, [pointer, long, short, long, long, number]),
     }
     for name, (result, arguments) in signatures.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -18,7 +19,7 @@ from anew.core.errors import InvalidRequest, Unreachable
 from anew.log.interface import LogRead, TopicPartition
 from anew.log.kafka.connection import Connection
 from anew.log.kafka.failures import LOST, OUT_OF_RANGE, refusal, unreachable
-from anew.log.kafka.native import Client, Cursor, Taken, words_of
+from anew.log.kafka.native import Client, Cursor, Taken, waiting, words_of
 from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
 from anew.log.packing import NO_RECORDS
@@ -99,6 +100,17 @@ class Reader:
                 if read is not None:
                     return read
                 self._forget(place)
+
+    def touched(self, topics: Collection[str]) -> set[str]:
+        """Of which topics something was fetched that nobody has read; also those of which nothing is fetched yet."""
+        with self._lock:
+            # Under the lock no cursor is stopped.
+            places = list(chain.from_iterable(self._places.values()))
+            found = waiting([place.cursor for place in places])
+        known = {place.at.topic for place in places}
+        told = zip(places, found, strict=True)
+        unread = {place.at.topic for place, waits in told if waits or place.fetched is not None}
+        return unread | (set(topics) - known)
 
     def close(self) -> None:
         """Stop reading everything."""
