@@ -28,6 +28,7 @@ from tests.simulation.world import ProcessDied
 
 _T = TypeVar("_T")
 
+_HINTS_LOST = 0.1
 _LOG_READ = Called(THE_LOG, "log_unreachable", "log_unreachable", changes=False)
 _LOG_ACT = Called(THE_LOG, "log_unreachable", "append_unknown", changes=True)
 _CATALOG_READ = Called("the catalog", "catalog_unreachable", "commit_unknown", changes=False)
@@ -78,8 +79,10 @@ class FarLog:
         return self._network.outside(_LOG_READ, lambda: self._log.read(at, offset, max_records, end))
 
     def touched(self, topics: Collection[str]) -> Collection[str] | None:
-        """See `Log.touched`."""
-        return self._log.touched(topics)
+        """See `Log.touched`; a hint may fail to come."""
+        told = self._log.touched(topics)
+        chance = self._network.world.random
+        return None if told is None else {topic for topic in sorted(told) if chance.random() >= _HINTS_LOST}
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""

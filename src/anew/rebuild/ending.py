@@ -12,7 +12,8 @@ from anew.core.rebuild import Progress, RebuildRecord, Stage
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 
-_POLL_SECONDS = 0.1
+_POLL_SECONDS, _MOST_POLLS = 0.1, 5
+"""A stage that goes on is looked at less and less often: by a fifth each time, down to every five of these."""
 _TURNED_AWAY = frozenset({"rebuild_ended", "epoch_outdated"})
 _MOST_CHARACTERS = 4_000
 
@@ -50,17 +51,18 @@ def followed(look: Callable[[], dict[str, Any]], observer: Observer, pause: Call
         observer: Is told of stages and progress.
         pause: Waits for so many seconds.
     """
-    stage = None
+    stage, seconds = None, _POLL_SECONDS
     while True:
         view = look()
         if view["status"] != "running":
             observer.ended(view)
             return view
         if view["stage"] != stage:
-            stage = view["stage"]
+            stage, seconds = view["stage"], _POLL_SECONDS
             observer.stage(Stage(stage))
         observer.progress(Stage(view["stage"]), Progress.model_validate(view["progress"]))
-        pause(_POLL_SECONDS)
+        pause(seconds)
+        seconds = min(1.2 * seconds, _MOST_POLLS * _POLL_SECONDS)
 
 
 def check_ended_well(view: dict[str, Any], what: str, expected: str, hint: str) -> None:

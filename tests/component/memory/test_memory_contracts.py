@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from anew.catalog.interface import Catalog
-from anew.log.interface import Log
+from anew.log.interface import Log, TopicPartition
 from anew.testing.catalog_contract import CatalogContract
+from anew.testing.clock import ManualClock
 from anew.testing.log_contract import SKEW_LIMIT_MS, ClockedLogContract
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
 from anew.testing.range_contract import RangeContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
+from anew.testing.telling_contract import check_appends_are_told_of
 
 
 class TestMemoryLog(ClockedLogContract):
@@ -28,6 +30,10 @@ class TestMemoryLog(ClockedLogContract):
     def open_log(self, directory: Path, clock: Callable[[], int]) -> Log:
         """See `ClockedLogContract.open_log`."""
         return MemoryLog(self._topics, clock=clock, skew_limit_ms=SKEW_LIMIT_MS)
+
+    def test_appends_are_told_of(self, log: Log, at: TopicPartition, tmp_path: Path) -> None:
+        """Whoever follows the log hears of each append, and of nothing while there is none."""
+        check_appends_are_told_of(log, self.open_log(tmp_path, ManualClock()), at)
 
 
 class TestMemoryRanges(RangeContract):

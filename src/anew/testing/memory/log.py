@@ -50,6 +50,7 @@ class Topic:
     partitions: list[Partition]
     is_open: bool = True
     open_epoch: int = 0
+    append_count: int = 0
 
 
 @dataclass(slots=True)
@@ -84,6 +85,7 @@ class MemoryLog:
         self._topics = topics
         self._clock = clock
         self._skew_limit_ms = skew_limit_ms
+        self._told: dict[str, tuple[str, int]] = {}
 
     def create_topic(self, spec: TopicSpec) -> TopicSpec:
         """See `Log.create_topic`."""
@@ -134,6 +136,7 @@ class MemoryLog:
             partition.rows += zip(repeat(appended_ms, records.num_rows), *lists, strict=True)
             if records.num_rows:
                 partition.last_ms = appended_ms
+            self._topic(at.topic, at.uid).append_count += 1
             return Appended(first, len(partition.rows), appended_ms)
 
     def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
@@ -151,8 +154,16 @@ class MemoryLog:
         read = LogRead(_batch(offset, rows), offset + len(rows))
         return read if end is None else read.below(max(offset, end))
 
-    def touched(self, topics: Collection[str]) -> None:
-        """See `Log.touched`: this log does not tell."""
+    def touched(self, topics: Collection[str]) -> Collection[str]:
+        """See `Log.touched`."""
+        with self._topics.lock:
+            present = {name: self._topics.present.get(name) for name in topics}
+        now = {
+            name: ("", 0) if topic is None else (topic.spec.uid, topic.append_count) for name, topic in present.items()
+        }
+        news = {name for name, count in now.items() if self._told.get(name) != count}
+        self._told |= now
+        return news
 
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`."""
