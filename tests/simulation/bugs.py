@@ -115,7 +115,7 @@ def _marker_first() -> Iterator[None]:
         yield
 
 
-@bug("R5: the position is written before its data", "replicas", seed=2)
+@bug("R5: the position is written before its data", "replicas", "readers see it", among=histories(often="doom"))
 @contextmanager
 def _position_first() -> Iterator[None]:
     write = replica.Replica._write
@@ -150,7 +150,12 @@ def _anywhere() -> AbstractContextManager[Any]:
     )
 
 
-@bug("R9: a swap does not ask for the feeds that it gives up", "a swap gives nothing up", seed=402)
+@bug(
+    "R9: a swap does not ask for the feeds that it gives up",
+    "a swap gives nothing up",
+    seed=200,
+    among=histories(often="convert"),
+)
 def _swap_forgets_feeds() -> AbstractContextManager[Any]:
     return patch.object(lifecycle, "missing_feeds", lambda *_: [])
 
@@ -236,7 +241,7 @@ def _numbers_again() -> AbstractContextManager[Any]:
     return patch.object(MemoryCatalog, "next_version", lambda _self, _name: 1)
 
 
-@bug("R17: ready is what is loaded", "ready before the swap")
+@bug("R17: ready is what is loaded", "ready before the swap", among=histories(often="repush_unheard"))
 def _ready_early() -> AbstractContextManager[Any]:
     return rebinding({reconcile._replica_ready: lambda *_: True})
 
@@ -273,7 +278,13 @@ def _uncounted() -> Iterator[None]:
         yield
 
 
-@bug("R21: a value of an unknown schema is passed over", "replicas", "readers see it", seed=38)
+@bug(
+    "R21: a value of an unknown schema is passed over",
+    "replicas",
+    "readers see it",
+    seed=100,
+    among=histories(often="evolve"),
+)
 def _skip_unknown() -> AbstractContextManager[Any]:
     def applied(self: Any, holding: Any, at: Any, rows: Any, mine: Any, next_offset: int) -> None:
         unknown = ~np.isin(rows.column("schema_id").to_numpy(), [0, *holding.store.schemas])
