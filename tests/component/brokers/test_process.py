@@ -34,6 +34,13 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     made.send(signal.SIGKILL)
 
 
+def _variables_of(program: psutil.Process) -> dict[str, str]:
+    """A pid is known a moment before it becomes the program, and the program's name another one before its variables."""
+    wait_until(lambda: program.name() == "sleep" and bool(program.environ()), "the program to begin")
+    found: dict[str, str] = program.environ()
+    return found
+
+
 def test_it_lives_from_its_launch_to_its_end(broker: BrokerProcess) -> None:
     """With the pid that it wrote itself, in a session of its own, as nobody's child."""
     assert (broker.lives, broker.pid, broker.send(signal.SIGTERM), broker.await_end(0)) == (False, None, False, True)
@@ -42,9 +49,7 @@ def test_it_lives_from_its_launch_to_its_end(broker: BrokerProcess) -> None:
     assert pid is not None
     assert broker.lives
     seen = psutil.Process(pid)
-    # Its pid is known a moment before it becomes what it was told to be.
-    wait_until(lambda: seen.name() == "sleep", "the program to begin")
-    assert seen.environ()["COLOUR"] == "blue"
+    assert _variables_of(seen)["COLOUR"] == "blue"
     assert os.getsid(pid) != os.getsid(0)
     assert seen.ppid() != os.getpid()
     assert not broker.await_end(0)
@@ -69,7 +74,7 @@ def test_it_is_not_given_the_user_s_token(broker: BrokerProcess, monkeypatch: py
     broker.launch(_SLEEP, {})
     pid = broker.pid
     assert pid is not None
-    assert not [name for name in psutil.Process(pid).environ() if name.startswith("ANEW_TOKEN")]
+    assert not [name for name in _variables_of(psutil.Process(pid)) if name.startswith("ANEW_TOKEN")]
 
 
 def test_whoever_launches_it_may_die_at_once(broker: BrokerProcess, tmp_path: Path) -> None:
