@@ -35,7 +35,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def _variables_of(program: psutil.Process) -> dict[str, str]:
-    """A pid is known a moment before it becomes the program, and the program's name another one before its variables."""
+    """A pid is known a moment before it becomes the program, whose name is another one before its variables are."""
     wait_until(lambda: program.name() == "sleep" and bool(program.environ()), "the program to begin")
     found: dict[str, str] = program.environ()
     return found
