@@ -80,6 +80,9 @@ def node_views(context: Context) -> tuple[NodeView, ...]:
     oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
     views = []
     for record in context.catalog.nodes():
+        if removed(flags, record.id):
+            # A report that crosses the removal brings the record back for a moment.
+            continue
         report = NodeReport.model_validate_json(record.report)
         views.append(
             NodeView(

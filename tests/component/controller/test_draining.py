@@ -196,6 +196,25 @@ def test_a_report_that_crosses_a_removal_does_not_bring_the_node_back(
     assert refused(Refused, lambda: cluster.client.report(node_report("node-1"))).code == "node_removed"
 
 
+def test_a_report_that_comes_late_does_not_show_the_removed_node(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the record that such a report brings back and its refusal nobody sees the node."""
+    catalog, seen = cluster.context.catalog, list[list[str]]()
+    put = catalog.put_node
+
+    def late(record: NodeRecord) -> None:
+        monkeypatch.setattr(catalog, "put_node", put)
+        cluster.client.remove_node("node-1")
+        put(record)
+        seen.append([node.id for node in cluster.client.nodes()])
+
+    monkeypatch.setattr(catalog, "put_node", late)
+    assert refused(Refused, lambda: cluster.client.report(node_report("node-1"))).code == "node_removed"
+    assert seen == [["node-2"]]
+    assert [node.id for node in cluster.client.nodes()] == ["node-2"]
+
+
 def test_an_unknown_node_is_not_found(cluster: Cluster) -> None:
     """Draining, undoing or removing a node that never reported is refused with the nearest name."""
     for act in (
