@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -374,14 +375,7 @@ class FarCatalog:
 
 def rebound(replacements: dict[Any, Any]) -> Iterator[None]:
     """Let every module of the product that imported one of these functions use its replacement; see `rebinding`."""
-    changed: list[tuple[Any, str, Any]] = []
-    # Copies, in one step: what a killed process left is forgotten at any moment, and may import something then.
-    for name, module in sys.modules.copy().items():
-        if not name.startswith("anew."):
-            continue
-        for attribute, value in vars(module).copy().items():
-            if callable(value) and any(value is original for original in replacements):
-                changed.append((module, attribute, value))
+    changed = _uses_of(tuple(replacements), len(sys.modules))
     for module, attribute, value in changed:
         setattr(module, attribute, next(new for original, new in replacements.items() if original is value))
     try:
@@ -389,6 +383,15 @@ def rebound(replacements: dict[Any, Any]) -> Iterator[None]:
     finally:
         for module, attribute, value in changed:
             setattr(module, attribute, value)
+
+
+@cache
+def _uses_of(originals: tuple[Any, ...], _modules: int) -> list[tuple[Any, str, Any]]:
+    """Where modules of the product have these functions; it is looked for again when there are more modules."""
+    wanted = {id(original) for original in originals}
+    # Copies, in one step: what a killed process left is forgotten at any moment, and may import something then.
+    named = [module for name, module in sys.modules.copy().items() if name.startswith("anew.")]
+    return [(m, name, value) for m in named for name, value in vars(m).copy().items() if id(value) in wanted]
 
 
 rebinding = contextmanager(rebound)
