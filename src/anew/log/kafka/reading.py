@@ -105,7 +105,7 @@ class Reader:
         """Of which topics something was fetched that nobody has read; also those of which nothing is fetched yet."""
         with self._lock:
             # Under the lock no cursor is stopped.
-            places = list(chain.from_iterable(self._places.values()))
+            places = self._all()
             found = waiting([place.cursor for place in places])
         known = {place.at.topic for place in places}
         told = zip(places, found, strict=True)
@@ -115,7 +115,7 @@ class Reader:
     def close(self) -> None:
         """Stop reading everything."""
         with self._lock:
-            for place in chain.from_iterable(self._places.values()):
+            for place in self._all():
                 place.cursor.stop()
             self._places.clear()
             for client in self._clients:
@@ -193,7 +193,7 @@ class Reader:
         if place.fetched_at < self._confirmed.get(topic, 0.0):
             return
         with self._lock:
-            places = list(chain.from_iterable(self._places.values()))
+            places = self._all()
         others = [p for p in places if p is not place and (p.at.topic, p.at.uid) == topic]
         for other in others:
             if other.fetched is None and other.lock.acquire(blocking=False):
@@ -231,7 +231,7 @@ class Reader:
         """
         now = time.monotonic()
         with self._lock:
-            places = list(chain.from_iterable(self._places.values()))
+            places = self._all()
         due = [p for p in places if p.cursor.at_end and p.fetched is None and now - p.proved_at >= _PROOF_SECONDS / 2]
         asked = {p: p.offset for p in (place, *due)}
         ends = self._ranges.ends({p.at for p in asked})
@@ -289,8 +289,7 @@ class Reader:
     def _make_room(self, at: TopicPartition, now: float) -> None:
         """Let go of what nobody has read for long, and of what was read longest ago where all connections are used."""
         with self._lock:
-            places = chain.from_iterable(self._places.values())
-            leaving = [place for place in places if now - place.used_at > _IDLE_SECONDS]
+            leaving = [place for place in self._all() if now - place.used_at > _IDLE_SECONDS]
             same = [place for place in self._of_name(at) if place not in leaving]
             same.sort(key=lambda place: place.used_at)
             leaving += same[: max(0, len(same) - _MOST_CONNECTIONS + 1)]
@@ -307,10 +306,12 @@ class Reader:
                     del self._places[place.at]
                 place.cursor.stop()
 
+    def _all(self) -> list[_Place]:
+        return list(chain.from_iterable(self._places.values()))
+
     def _keeps(self, place: _Place) -> bool:
         return place in self._places.get(place.at, ())
 
     def _of_name(self, at: TopicPartition) -> list[_Place]:
         """Where the partition of that name is read, whatever topic has or had the name."""
-        places = chain.from_iterable(self._places.values())
-        return [p for p in places if (p.at.topic, p.at.partition) == (at.topic, at.partition)]
+        return [p for p in self._all() if (p.at.topic, p.at.partition) == (at.topic, at.partition)]
