@@ -9,6 +9,7 @@ from anew.api.models import LogLocation
 from anew.catalog.change import Change, Operation, Put, PutStore
 from anew.catalog.interface import Catalog
 from anew.controller.attention import Attention
+from anew.controller.hearing import Hearing
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
 from anew.core.plan import Plan
 from anew.core.retention import REPUSH_SOURCE_WAIT_SECONDS
@@ -79,6 +80,7 @@ class Context:
         launch: Starts a driver process for a scheduled repush: (store, request id).
         launch_refresh: Starts one for a scheduled refresh: (table, request id).
         attention: Since when this controller listens to drivers and nodes.
+        hearing: What nodes reported last.
         registry: Where the ids of schemas come from; None: from the catalog.
     """
 
@@ -91,6 +93,7 @@ class Context:
     launch: Callable[[str, str], None] = _launches_nothing
     launch_refresh: Callable[[str, str], None] = _launches_nothing
     attention: Attention = field(default_factory=Attention)
+    hearing: Hearing = field(default_factory=Hearing)
     registry: SchemaRegistry | None = None
 
     def reclaim_due_ms(self) -> int:

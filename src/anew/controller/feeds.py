@@ -106,7 +106,7 @@ def open_and_close(context: Context, store: Store) -> Store:
     a crash, or a change of the store, leaves half done is never taken for done. The store's revision is the epoch:
     whoever decided on an older store cannot undo in a log what was decided on a newer one.
     """
-    if not any(_to_be_told(store, feed) for feed in store.feeds):
+    if not to_be_told(store):
         return store
     operation = context.operation("open or close topics", store.name, "controller")
     store = change_store(context, store.uid, operation, _announced)
@@ -157,6 +157,11 @@ def look_at_partitions(context: Context, store: Store) -> None:
 
     operation = context.operation("partitions of topics changed", store.name, "controller", found=found)
     change_store(context, store.uid, operation, change)
+
+
+def to_be_told(store: Store) -> bool:
+    """Whether a log still accepts, or refuses, writes that the store does not."""
+    return any(_to_be_told(store, feed) for feed in store.feeds)
 
 
 def _to_be_told(store: Store, feed: Feed) -> bool:

@@ -27,17 +27,14 @@ from anew.core.store import SERVABLE, Store, Version
 
 def reports(context: Context) -> list[NodeReport]:
     """The last report of each node, alive or not."""
-    return [NodeReport.model_validate_json(record.report) for record in context.catalog.nodes()]
+    return context.hearing.reports(context.catalog.nodes())
 
 
 def live_reports(context: Context, fabric: str) -> list[NodeReport]:
     """The last reports of the fabric's nodes that are alive."""
     oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
-    return [
-        NodeReport.model_validate_json(record.report)
-        for record in context.catalog.nodes()
-        if record.fabric == fabric and record.last_seen_ms >= oldest_ms
-    ]
+    records = context.catalog.nodes()
+    return context.hearing.reports(r for r in records if r.fabric == fabric and r.last_seen_ms >= oldest_ms)
 
 
 def alive_nodes(context: Context, fabric: str) -> list[str]:
@@ -83,7 +80,7 @@ def node_views(context: Context) -> tuple[NodeView, ...]:
         if removed(flags, record.id):
             # A report that crosses the removal brings the record back for a moment.
             continue
-        report = NodeReport.model_validate_json(record.report)
+        report = context.hearing.report(record)
         views.append(
             NodeView(
                 id=record.id,

@@ -19,7 +19,7 @@ from anew.api.models import NodeReport, ReplicaReport, ReplicaState
 from anew.catalog.change import PutRebuild
 from anew.controller.context import Context, change_store
 from anew.controller.deadletters import set_aside
-from anew.controller.feeds import ends_of, ensure_feeds, look_at_partitions, open_and_close
+from anew.controller.feeds import ends_of, ensure_feeds, look_at_partitions, open_and_close, to_be_told
 from anew.controller.nodes import live_reports, replicas_of, usable_nodes
 from anew.controller.pausing import cluster_paused
 from anew.controller.rebuilds import end_rebuild, expire
@@ -167,6 +167,9 @@ class Reconciler:
         version = lifecycle.existing(store, rebuild.version)
         for fabric in version.statuses:
             self._step_version(store, rebuild, fabric, reports[fabric])
+        swapped = self.context.catalog.store_by_uid(store.uid)
+        if swapped is not None and swapped.current != store.current:
+            self._with_topics(swapped)
         self._finish(store.uid, rebuild)
 
     def _step_version(self, store: Store, rebuild: Rebuild, fabric: str, reports: list[NodeReport]) -> None:
@@ -215,13 +218,19 @@ class Reconciler:
             self._change(store, "freeze stop", version, lambda s: lifecycle.freeze_stop(s, version.number, ends))
 
     def _finish(self, uid: str, rebuild: Rebuild) -> None:
-        """Bring the rebuild's record in line with what became of its version."""
+        """Bring the rebuild's record in line with what became of its version.
+
+        Who waited for its end may write at once: it has not ended while a log is to be told that it may accept writes.
+        """
         store, present = self.context.catalog.store_by_uid(uid), self.context.catalog.rebuild(rebuild.id)
         if store is None or present is None or present.ended:
             return
         statuses = lifecycle.existing(store, rebuild.version).statuses
         asked = lifecycle.existing(store, rebuild.version).defer_swap
         done = {VersionStatus.CURRENT, VersionStatus.DEFERRED} if asked else {VersionStatus.CURRENT}
+        if store.deleted_at_ms is None and to_be_told(store):
+            self._advance(rebuild, store)
+            return
         if done.issuperset(statuses.values()):
             outcome, error = RebuildStatus.SUCCEEDED, None
         elif all(status not in (VersionStatus.LOADING, VersionStatus.READY) for status in statuses.values()):

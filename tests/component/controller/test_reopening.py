@@ -292,3 +292,40 @@ def test_a_repush_of_an_earlier_end_goes_on_to_the_later_one(cluster: Cluster) -
     version = cluster.version(4)
     assert (version.status.value, _lost(version, acknowledged)) == ("current", [])
     assert all(version.start[at] <= offset for at, offset in acknowledged)
+
+
+def _becoming_hybrid(cluster: Cluster) -> Rebuild:
+    """Version 1 is batch and serves; version 2 takes nearline writes and is about to load."""
+    cluster.create(hybrid=False)
+    cluster.serve(cluster.push_plan())
+    cluster.update(hybrid=True)
+    return _sealed(cluster)
+
+
+@pytest.mark.case("stores:H4", "stores:H5")
+def test_a_rebuild_that_makes_a_store_hybrid_ends_when_writes_are_taken(cluster: Cluster) -> None:
+    """Who waited for its end may write at once."""
+    rebuild = _becoming_hybrid(cluster)
+    cluster.until(lambda: cluster.client.rebuild(rebuild.id)["status"] == "succeeded")
+    _is_open(cluster)
+
+
+@pytest.mark.case("stores:H4", "rules:R22")
+def test_while_the_log_cannot_be_opened_the_rebuild_has_not_ended(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version serves readers meanwhile, and the rebuild ends when the log answers again."""
+    rebuild = _becoming_hybrid(cluster)
+
+    def away(_spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
+        raise Unreachable("log_unreachable", f"the log does not answer: open = {is_open}, epoch {epoch}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.log, "set_open", away)
+        cluster.until(lambda: cluster.status(2) == "current")
+        cluster.settle(2)
+        shown = cluster.client.rebuild(rebuild.id)
+        assert (shown["status"], shown["stage"]) == ("running", "swap")
+    cluster.settle(1)
+    assert cluster.client.rebuild(rebuild.id)["status"] == "succeeded"
+    _is_open(cluster)

@@ -1,0 +1,29 @@
+"""What nodes reported last, parsed once: rounds, routings and views ask for the same few reports over and over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from anew.api.models import NodeReport
+from anew.catalog.change import NodeRecord
+
+
+@dataclass(slots=True)
+class Hearing:
+    """The reports of all nodes; safe to use from several threads, because nobody changes what was parsed."""
+
+    _parsed: dict[str, tuple[str, NodeReport]] = field(default_factory=dict)
+
+    def reports(self, records: Iterable[NodeRecord]) -> list[NodeReport]:
+        """What the records say, in their order."""
+        return [self.report(record) for record in records]
+
+    def report(self, record: NodeRecord) -> NodeReport:
+        """What one record says."""
+        text, report = self._parsed.get(record.id, ("", None))
+        if report is None or text != record.report:
+            report = NodeReport.model_validate_json(record.report)
+            # One for each node, so that what is kept does not grow with time.
+            self._parsed[record.id] = (record.report, report)
+        return report
