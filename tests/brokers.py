@@ -15,10 +15,10 @@ from anew.core.errors import AnewError
 from tests import broker_keeper
 from tests.cluster.commands import wait_until
 from tests.guarded import Guarded
-from tests.java import BRIEFLY
+from tests.java import KAFKA
 from tests.needs import missing
 
-ENVIRONMENT = {"JDK_JAVA_OPTIONS": BRIEFLY}
+ENVIRONMENT = {"JDK_JAVA_OPTIONS": KAFKA.options}
 """Of every process of a test that starts brokers, and of these: they start with half the processor time."""
 
 _ONE = BrokerSettings(1)

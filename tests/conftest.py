@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from anew.brokers.cluster import Brokers
 from anew.brokers.configuration import BrokerSettings
 from tests.brokers import running_brokers
-from tests.java import options
+from tests.java import SPARK
 from tests.minio import MinioServer, running_minio
 from tests.postgresql import PostgresServer, running_server
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", options())
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK.options)
 
 TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster", "crash", "kafka")
 _WITH_PROCESSES, _LONGEST_SECONDS = ("cluster", "crash", "kafka"), 300

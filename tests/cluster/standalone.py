@@ -19,7 +19,7 @@ import pyspark
 
 from tests.cluster.commands import wait_until
 from tests.guarded import Guarded
-from tests.java import options
+from tests.java import SPARK
 from tests.processes import kill_children
 
 _HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -68,7 +68,7 @@ class SparkCluster:
             "spark.executor.cores": "1",
             "spark.executor.memory": "512m",
             "spark.sql.shuffle.partitions": "2",
-            "spark.executor.extraJavaOptions": options(),
+            "spark.executor.extraJavaOptions": SPARK.options,
         }
 
     @property
@@ -113,7 +113,7 @@ def _environment(host: str) -> dict[str, str]:
         "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "256m",
         # With -Xrs the guard's signals end Java as they end other programs.
-        "SPARK_DAEMON_JAVA_OPTS": f"-Xrs {options()}",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Xrs {SPARK.options}",
     }
 
 

@@ -1,8 +1,9 @@
-"""A push and two repushes, one on each path, in a JVM that notes which classes they load: ``... FOLDER``."""
+"""A push and two repushes, one on each path, in a JVM that notes which classes they load: ``... FOLDER OPTIONS``."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -40,4 +41,5 @@ def _await_end_of_java() -> None:
 
 
 if __name__ == "__main__":
+    os.environ["SPARK_SUBMIT_OPTS"] = sys.argv[2]
     main(Path(sys.argv[1]))

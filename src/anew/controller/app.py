@@ -206,8 +206,8 @@ def _add_nodes(app: FastAPI, context: Context, watch: Watch) -> None:
     @app.post("/v1/nodes/{node}/report", status_code=204, tags=["nodes"])
     def report(node: str, request: NodeReport) -> None:
         """What a node holds."""
-        take_report(context, request)
-        watch.notify()
+        if take_report(context, request):
+            watch.notify()
 
 
 def _add_upkeep(app: FastAPI, context: Context, watch: Watch) -> None:

@@ -19,6 +19,11 @@ class Hearing:
         """What the records say, in their order."""
         return [self.report(record) for record in records]
 
+    def is_news(self, record: NodeRecord) -> bool:
+        """Whether a record says something else than the one of that node that was looked at last."""
+        text, _ = self._parsed.get(record.id, ("", None))
+        return text != record.report
+
     def report(self, record: NodeRecord) -> NodeReport:
         """What one record says."""
         text, report = self._parsed.get(record.id, ("", None))

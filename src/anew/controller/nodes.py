@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from anew.api.models import (
@@ -30,11 +31,14 @@ def reports(context: Context) -> list[NodeReport]:
     return context.hearing.reports(context.catalog.nodes())
 
 
-def live_reports(context: Context, fabric: str) -> list[NodeReport]:
-    """The last reports of the fabric's nodes that are alive."""
+def live_reports(
+    context: Context, fabrics: Iterable[str], records: Collection[NodeRecord] | None = None
+) -> dict[str, list[NodeReport]]:
+    """Fabric → the last reports of its nodes that are alive, by the catalog's records, which are read unless given."""
     oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
-    records = context.catalog.nodes()
-    return context.hearing.reports(r for r in records if r.fabric == fabric and r.last_seen_ms >= oldest_ms)
+    known = context.catalog.nodes() if records is None else records
+    alive = [record for record in known if record.last_seen_ms >= oldest_ms]
+    return {fabric: context.hearing.reports(r for r in alive if r.fabric == fabric) for fabric in fabrics}
 
 
 def alive_nodes(context: Context, fabric: str) -> list[str]:
@@ -44,7 +48,8 @@ def alive_nodes(context: Context, fabric: str) -> list[str]:
         Unreachable: ``nodes_not_heard``: this controller has not listened for long enough to know which are alive.
     """
     flags = context.catalog.flags()
-    alive = [report.node for report in live_reports(context, fabric) if not drained(flags, report.node)]
+    heard = live_reports(context, (fabric,))[fabric]
+    alive = [report.node for report in heard if not drained(flags, report.node)]
     listened = context.attention.listened_for(context.limits.node_alive_seconds, context.clock())
     known = {r.id for r in context.catalog.nodes() if r.fabric == fabric and not drained(flags, r.id)}
     if not listened and known - set(alive):
@@ -58,12 +63,14 @@ def alive_nodes(context: Context, fabric: str) -> list[str]:
     return alive
 
 
-def usable_nodes(context: Context, fabric: str) -> list[str]:
-    """The fabric's nodes that are not lost, alive or away for less than the limit, and that are not drained."""
-    flags, lost_seconds, now_ms = context.catalog.flags(), context.limits.node_lost_seconds, context.clock()
+def usable_nodes(
+    context: Context, fabrics: Iterable[str], records: Collection[NodeRecord], flags: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Fabric → its nodes that are not lost, alive or away for less than the limit, and that are not drained."""
+    lost_seconds, now_ms = context.limits.node_lost_seconds, context.clock()
     oldest_ms = now_ms - int(lost_seconds * 1000) if context.attention.listened_for(lost_seconds, now_ms) else 0
-    records = (r for r in context.catalog.nodes() if r.fabric == fabric and r.last_seen_ms >= oldest_ms)
-    return [record.id for record in records if not drained(flags, record.id)]
+    usable = [record for record in records if record.last_seen_ms >= oldest_ms and not drained(flags, record.id)]
+    return {fabric: [record.id for record in usable if record.fabric == fabric] for fabric in fabrics}
 
 
 def node_urls(context: Context) -> dict[str, str]:
@@ -96,8 +103,8 @@ def node_views(context: Context) -> tuple[NodeView, ...]:
     return tuple(views)
 
 
-def take_report(context: Context, report: NodeReport) -> None:
-    """Keep what a node says, and record its dead letters.
+def take_report(context: Context, report: NodeReport) -> bool:
+    """Keep what a node says, and record its dead letters; whether it says something else than before.
 
     Raises:
         InvalidRequest: ``unknown_fabric``.
@@ -109,6 +116,7 @@ def take_report(context: Context, report: NodeReport) -> None:
             "unknown_fabric", "the node names an unknown fabric", found=report.fabric, expected=list(context.fabrics)
         )
     record = NodeRecord(report.node, report.fabric, context.clock(), report.model_dump_json())
+    is_news = context.hearing.is_news(record)
     context.catalog.put_node(record)
     try:
         _check_kept(context, report)
@@ -125,6 +133,7 @@ def take_report(context: Context, report: NodeReport) -> None:
         operation = context.operation("dead letters", uid, report.node, count=len(letters))
         context.catalog.commit(Change(operation, (PutDeadLetters(uid, letters),)))
     settle(context, report.unknown_schemas)
+    return is_news
 
 
 def _check_kept(context: Context, report: NodeReport) -> None:
@@ -160,7 +169,7 @@ def reached_position(context: Context, store: Store, fabric: str) -> PositionMap
     version = store.version(store.current.get(fabric, 0))
     if version is None:
         return PositionMap()
-    found = replicas_of(live_reports(context, fabric), store, version)
+    found = replicas_of(live_reports(context, (fabric,))[fabric], store, version)
     wanted = [(node, p) for p, nodes in version.assignment.get(fabric, {}).items() for node in nodes]
     if any(replica not in found for replica in wanted):
         return PositionMap()

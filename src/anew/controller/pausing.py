@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from anew.catalog.change import Change, PutFlag, Reclaim
 from anew.controller.context import Context, change_store, store_named
 from anew.core.store import Store
@@ -40,7 +42,12 @@ def unpause(context: Context, name: str | None, actor: str) -> dict[str, str | N
 
 def cluster_paused(context: Context) -> str | None:
     """Why the cluster is paused, None when it is not."""
-    return context.catalog.flags().get(_FLAG)
+    return pause_among(context.catalog.flags())
+
+
+def pause_among(flags: Mapping[str, str]) -> str | None:
+    """Why the cluster is paused by its flags, None when it is not."""
+    return flags.get(_FLAG)
 
 
 def held_back(stores: list[Store], reclaim: Reclaim) -> bool:

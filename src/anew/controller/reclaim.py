@@ -48,7 +48,8 @@ def collect(context: Context, store: Store, actor: str = "controller") -> None:
 
 def reclaim_due(context: Context) -> None:
     """Second step: do what is noted and due; what fails is tried again in the next round, what is paused later."""
-    if cluster_paused(context) is not None:
+    due = context.catalog.reclaims(context.clock())
+    if not due or cluster_paused(context) is not None:
         return
     stores = context.catalog.stores()
     acts: dict[str, Callable[[Context, Reclaim], None]] = {
@@ -60,7 +61,7 @@ def reclaim_due(context: Context) -> None:
         "attempt": delete_attempt,
         "table": delete_table_files,
     }
-    for reclaim in context.catalog.reclaims(context.clock()):
+    for reclaim in due:
         if held_back(stores, reclaim):
             continue
         try:

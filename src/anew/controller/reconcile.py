@@ -21,7 +21,7 @@ from anew.controller.context import Context, change_store
 from anew.controller.deadletters import set_aside
 from anew.controller.feeds import ends_of, ensure_feeds, look_at_partitions, open_and_close, to_be_told
 from anew.controller.nodes import live_reports, replicas_of, usable_nodes
-from anew.controller.pausing import cluster_paused
+from anew.controller.pausing import pause_among
 from anew.controller.rebuilds import end_rebuild, expire
 from anew.controller.reclaim import collect, move_low_water, reclaim_due
 from anew.controller.remembering import Memory
@@ -125,12 +125,13 @@ class Reconciler:
         refreshing = defaultdict[str, list[TableRebuild]](list)
         for of_table in self.context.catalog.table_rebuilds(table_uid=None, running_only=True):
             refreshing[of_table.table_uid].append(of_table)
+        nodes, flags = self.context.catalog.nodes(), self.context.catalog.flags()
         return _Seen(
             running,
             refreshing,
-            {fabric: live_reports(self.context, fabric) for fabric in self.context.fabrics},
-            {fabric: usable_nodes(self.context, fabric) for fabric in self.context.fabrics},
-            cluster_paused(self.context) is not None,
+            live_reports(self.context, self.context.fabrics, nodes),
+            usable_nodes(self.context, self.context.fabrics, nodes, flags),
+            pause_among(flags) is not None,
         )
 
     def _step(self, store: Store, seen: _Seen) -> None:

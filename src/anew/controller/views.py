@@ -24,7 +24,7 @@ def store_view(context: Context, store: Store, number: int | None) -> dict[str, 
     Raises:
         NotFound: ``unknown_version``.
     """
-    reports = {fabric: live_reports(context, fabric) for fabric in store.fabrics}
+    reports = live_reports(context, store.fabrics)
     view = _store_view(store, reports, context.catalog.dead_letter_counts().get(store.uid, 0), number)
     return view | {"schedule": _schedule_view(context, store, [r for found in reports.values() for r in found])}
 
@@ -49,7 +49,7 @@ def _schedule_view(context: Context, store: Store, reports: list[NodeReport]) ->
 
 def store_views(context: Context) -> list[dict[str, Any]]:
     """The ``store`` shape of every store."""
-    reports = {fabric: live_reports(context, fabric) for fabric in context.fabrics}
+    reports = live_reports(context, context.fabrics)
     letters = context.catalog.dead_letter_counts()
     return [_store_view(store, reports, letters.get(store.uid, 0), None) for store in context.catalog.stores()]
 
@@ -83,7 +83,7 @@ def status_view(context: Context) -> StatusView:
     """What is unhealthy, since when, and which command comes next."""
     nodes = node_views(context)
     stores = context.catalog.stores()
-    reports = {fabric: live_reports(context, fabric) for fabric in context.fabrics}
+    reports = live_reports(context, context.fabrics)
     problems = [*_node_problems(nodes, context), *(p for store in stores for p in _store_problems(store, reports))]
     for table in context.catalog.tables():
         problems += table_problems(context, table, reports[table.fabric])

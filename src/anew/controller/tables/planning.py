@@ -101,7 +101,7 @@ class Explainer:
 
 def serving_of(context: Context, table: Table) -> Serving:
     """What nodes say that they serve; an assigned node that does not say so serves something unknown (case A8)."""
-    return Serving(served_hashes(table, live_reports(context, table.fabric)), table.assignment)
+    return Serving(served_hashes(table, live_reports(context, (table.fabric,))[table.fabric]), table.assignment)
 
 
 def served_hashes(table: Table, reports: Iterable[NodeReport]) -> dict[str, dict[str, str | None]]:

@@ -47,7 +47,7 @@ def table_view(context: Context, table: Table) -> dict[str, Any]:
 
 def segment_views(context: Context, table: Table, *, stale_only: bool) -> list[dict[str, Any]]:
     """The ``segments`` shape."""
-    why, reports = Explainer(context, table.config), live_reports(context, table.fabric)
+    why, reports = Explainer(context, table.config), live_reports(context, (table.fabric,))[table.fabric]
     found = _reported(table, reports)
     return [
         _segment_view(table, segment, why, found)
