@@ -28,7 +28,7 @@ _MAKING_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What runs on Java: ``python -m LOADING FOLDER OPTIONS`` has it load its classes; ``jars`` tells its jars apart."""
+    """What runs on Java: ``python -m LOADING FOLDER OPTIONS`` loads its classes; ``jars`` tells its jars apart."""
 
     name: str
     loading: str

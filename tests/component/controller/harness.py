@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from fastapi.testclient import TestClient
+from fastapi import FastAPI
 
 from anew.api.http import ControllerClient
 from anew.api.models import (
@@ -36,7 +36,6 @@ from anew.api.models import (
 )
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.catalog.database import DatabaseCatalog
-from anew.controller.app import make_app
 from anew.controller.context import Context, Fabric, Limits
 from anew.controller.reconcile import Reconciler
 from anew.controller.watch import Watch
@@ -69,6 +68,7 @@ from anew.segments.manifest import BaseFile, BaseRange, Manifest, SubPartition
 from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA, append_records
 from anew.testing.clock import NOON_MS, ManualClock
 from anew.testing.range_contract import some_rows
+from tests.component.controller.serving import AppTransport, served
 
 LIMITS = Limits(
     lease_seconds=20,
@@ -82,18 +82,6 @@ _ROW_HASH = 77
 _ACCOUNT = Entry(count=1, hash=_ROW_HASH)
 
 
-class _AppTransport(httpx.BaseTransport):
-    """Hands a client's requests to the application in this process; what a handler did not expect is raised here."""
-
-    def __init__(self, app: TestClient) -> None:
-        self._app = app
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """One exchange."""
-        answer = self._app.request(request.method, str(request.url), content=request.read(), headers=request.headers)
-        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
-
-
 @dataclass
 class Cluster:
     """A controller with one fabric, and what nodes and drivers do to it, step by step."""
@@ -101,7 +89,7 @@ class Cluster:
     context: Context
     clock: ManualClock
     client: ControllerClient
-    http: TestClient
+    app: FastAPI
     reconciler: Reconciler
     log: EmbeddedLog
     deep: DeepStore
@@ -333,8 +321,13 @@ class Cluster:
     def acting(self, actor: str, credentials: Credentials = NOBODY) -> ControllerClient:
         """A connection of somebody else."""
         return ControllerClient(
-            "http://controller", actor=actor, transport=_AppTransport(self.http), credentials=credentials
+            "http://controller", actor=actor, transport=AppTransport(self.app), credentials=credentials
         )
+
+    @property
+    def http(self) -> httpx.Client:
+        """A client that asks whatever a test likes."""
+        return httpx.Client(base_url="http://controller", transport=AppTransport(self.app))
 
     def swap(self, number: int, name: str = "flights") -> dict[str, Any]:
         """Somebody swaps."""
@@ -408,10 +401,10 @@ def opened_cluster(
         lambda store, request_id: launched.append((store, request_id)),
         registry=registry,
     )
-    with TestClient(make_app(context, Watch(catalog.revision), security), base_url="http://controller") as http:
+    with served(context, Watch(catalog.revision), security) as app:
         own = NOBODY if security.tokens is None else Credentials(security.tokens.cluster)
-        client = ControllerClient("http://controller", actor="tester", transport=_AppTransport(http), credentials=own)
-        cluster = Cluster(context, clock, client, http, Reconciler(context), log, deep, launched=launched)
+        client = ControllerClient("http://controller", actor="tester", transport=AppTransport(app), credentials=own)
+        cluster = Cluster(context, clock, client, app, Reconciler(context), log, deep, launched=launched)
         for node in cluster.nodes:
             client.report(node_report(node))
         yield cluster

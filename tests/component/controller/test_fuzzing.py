@@ -50,7 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def document(cluster: Cluster) -> Any:
     """Its document."""
-    return schemathesis.openapi.from_asgi("/openapi.json", cluster.http.app)
+    return schemathesis.openapi.from_asgi("/openapi.json", cluster.app)
 
 
 def _aim(case: Any, data: DataObject, rebuild: str) -> None:
