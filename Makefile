@@ -58,7 +58,7 @@ demo: java setup ## a guided tour: repush a store and roll back; refresh a table
 	@$(BIN)/anew demo stores
 	@$(BIN)/anew demo tables
 
-WORKERS ?= 2
+WORKERS ?= 3
 
 # A worker takes whole files, in the order of the tiers: what a file's tests share is made once.
 test: java setup ## all tests, the cheap tiers first

@@ -110,6 +110,7 @@ class Machines:
     monotone: bool = True
     pace: float = 1.0
     ids: Any = field(default_factory=lambda: itertools.count(1))
+    _opened: ArrowDeepStore | None = None
 
     def new_id(self) -> str:
         """An id that nobody had."""
@@ -131,10 +132,12 @@ class Machines:
     @property
     def real_deep_store(self) -> ArrowDeepStore:
         """The deep store without the network."""
-        opened = _OPEN_DEEP_STORE(str(self.root / "deep"))
-        if not isinstance(opened, ArrowDeepStore):
-            raise TypeError("a local directory is opened by Arrow")
-        return opened
+        if self._opened is None:
+            opened = _OPEN_DEEP_STORE(str(self.root / "deep"))
+            if not isinstance(opened, ArrowDeepStore):
+                raise TypeError("a local directory is opened by Arrow")
+            self._opened = opened
+        return self._opened
 
     def replacements(self) -> dict[Any, Any]:
         """How the product's own ways to the outside lead into the world instead."""

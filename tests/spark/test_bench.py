@@ -16,6 +16,7 @@ from bench.measuring import Claim, exponent
 from tests.needs import missing
 
 
+@pytest.mark.timeout(300)  # some start servers and processes of their own
 @pytest.mark.parametrize("name", BENCHES)
 def test_a_bench_ends_with_its_outcome(
     spark_started: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
