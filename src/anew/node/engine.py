@@ -199,6 +199,9 @@ class Engine:
         moved = self._reconcile()
         if self._feeds is not None:
             moved |= self._feeds.round(list(self._holdings.values()))
+            if [holding for holding in self._holdings.values() if holding.arrives()]:
+                # A version waits for this to go into service.
+                self.changed.set()
         moved |= self.verifications.step(self._holdings)
         if self._now() - self._saved_at >= SAVE_SECONDS:
             self._save()
@@ -340,7 +343,7 @@ class Engine:
         version = holding.version
         codec = compressor(version.config.compression, replica.base.dictionary)
         replica.use(codec, Floors(version.ttl_floor_ms, version.tombstone_floor_ms))
-        holding.replica, holding.state = replica, ReplicaState.APPLYING
+        holding.replica, holding.state, holding.arrived = replica, ReplicaState.APPLYING, False
         holding.error, holding.failures, holding.integrity_failures = None, 0, 0
         return True
 

@@ -90,6 +90,7 @@ class Holding:
         notice: What happened to it and is over; reported until ``notice_until`` (monotonic seconds).
         integrity_failures: How often in a row its base was not what the manifest says.
         hold: Set while somebody verifies it (`anew.node.verifying`).
+        arrived: Whether it has been at the ends of all that it reads since it was opened.
     """
 
     key: ReplicaKey
@@ -110,6 +111,7 @@ class Holding:
     notice: str | None = None
     notice_until: float = 0.0
     hold: Hold | None = None
+    arrived: bool = False
     applied: int = 0
     records_per_s: float = 0.0
     _reads: _Reads | None = None
@@ -132,6 +134,15 @@ class Holding:
             found = feed_partitions_applied(self.version, self.store.feeds, self.key.partition)
             known = self._reads = _Reads(self.version, self.store.feeds, found)
         return known.found
+
+    def arrives(self) -> bool:
+        """Whether it is for the first time at the ends of all that it reads, as they were seen last."""
+        replica = self.replica
+        if self.arrived or replica is None:
+            return False
+        ends = [(replica.offset(at), self.lags.get(at)) for _, at in self.feed_partitions()]
+        self.arrived = all(lag is not None and offset is not None and offset >= lag.end for offset, lag in ends)
+        return self.arrived
 
     def start_of(self, feed: Feed, at: FeedPartition) -> int:
         """From where the version applies a feed partition; a feed without a start there is read from its low water."""

@@ -288,6 +288,20 @@ def test_a_log_out_of_reach_is_waited_for(words: World, tmp_path: Path) -> None:
         wait_for("the silence", lambda: error_of(engine) == "")
 
 
+def test_replicas_that_have_caught_up_are_told_of_at_once(words: World, tmp_path: Path) -> None:
+    """Their version goes into service without waiting for the next report that is due anyway."""
+    words.version(1, {})
+    log = WatchedLog(EmbeddedLog(tmp_path / "log", clock=clock))
+    log.away = True
+    with engine_in(tmp_path, log=log) as engine:  # type: ignore[arg-type]  # passes the rest on
+        engine.accept(words.desired())
+        wait_for("the load", lambda: [r.state for r in engine.report().replicas] == ["applying"] * PARTITIONS)
+        wait_for("the complaint", lambda: "the log does not answer" in error_of(engine))
+        engine.changed.clear()
+        log.away = False
+        wait_for("the news", engine.changed.is_set)
+
+
 @pytest.mark.case("stores:I3")
 def test_lag_is_reported_and_is_nothing_at_the_end(words: World, tmp_path: Path) -> None:
     """While a value schema is unknown the replica waits, says why and reports its lag; then the lag is 0."""
