@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Protocol, TypeVar
 
 from anew.core.errors import AnewError, Failed, Unreachable
+from anew.core.processes import processes_at_side
 
 ATTEMPTS = 3
 NICENESS = 10
@@ -130,7 +131,7 @@ class Loader:
             if self._stopped.is_set():
                 raise EOFError
             if self._connection is None:
-                context = multiprocessing.get_context("spawn")
+                context = processes_at_side()
                 ours, theirs = context.Pipe()
                 self._process = context.Process(target=serve_jobs, args=(theirs,), name="anew-loader", daemon=True)
                 self._process.start()
