@@ -18,7 +18,7 @@ from tests.cluster.commands import Anew, wait_until
 
 KEYS = 400
 _BATCH = 50
-_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS = 0.1
 """What happens to the cluster meanwhile needs the processors too."""
 _JOIN_SECONDS = 60
 

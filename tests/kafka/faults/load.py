@@ -151,10 +151,11 @@ class Load:
             acknowledged = told.acknowledged[partition]
             assert {offset: there[offset] for offset in acknowledged} == acknowledged
             assert self.reader.found[partition] == there, "read more, less, or in another order"
-            assert len(set(there)) == len(there), "a record that was sent again is there twice"
+            keys = set(there)
+            assert len(keys) == len(there), "a record that was sent again is there twice"
             tried = told.tried[partition]
-            assert [key for key in tried if key in set(there)] == there, "out of order, or of nobody"
-            assert not told.refused_keys & set(there), "said not to be done, and is there"
+            assert [key for key in tried if key in keys] == there, "out of order, or of nobody"
+            assert not told.refused_keys & keys, "said not to be done, and is there"
 
     def _at(self, partition: int) -> TopicPartition:
         return TopicPartition(self.topic.name, self.topic.uid, partition)
