@@ -27,7 +27,7 @@ _SEED = 20261123
 _TABLES, _ROUNDS, _SEGMENTS, _ROWS = 3, 2, 6, 12_000
 _VICTIMS = ("driver", "controller", "controller", "node", "node")
 _CONVERGENCE_SECONDS = 400.0
-_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS = 0.1
 """Between two questions: who comes back from the dead needs the processors too."""
 _SORTS = (("city",), ("fare", "city"))
 _COLUMNS = [

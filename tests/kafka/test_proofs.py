@@ -33,7 +33,8 @@ def log(brokers: Brokers) -> Iterator[KafkaLog]:
 @pytest.fixture
 def ats(log: KafkaLog) -> Iterator[list[TopicPartition]]:
     """The partitions of a topic of the test's own."""
-    topic = log.create_topic(TopicSpec("proved_rt", f"proved-{now_ms()}", _PARTITIONS))
+    name = f"proofs-{now_ms()}"
+    topic = log.create_topic(TopicSpec(name, name, _PARTITIONS))
     yield [TopicPartition(topic.name, topic.uid, number) for number in range(_PARTITIONS)]
     left = log.topic(topic.name)
     if left is not None:

@@ -69,6 +69,7 @@ def _tuples(value: Any) -> Any:
 _Named = tuple[str, SearchStrategy[Step]]
 _TOUCHED = ["the log", "the catalog", "the deep store", "the controller"]
 _FEW = st.integers(0, 3)
+_APPENDS = st.integers(0, 3)
 _WAITS = st.sampled_from([0, 200, 1_000, 3_000, 3_000, 8_000])
 _KEYS = st.lists(st.sampled_from(KEYS), min_size=1, max_size=6).map(tuple)
 _AGO = st.sampled_from([None, None, None, 5_000, 0, 500, 30_000, None])
@@ -116,7 +117,7 @@ _WEIGHTED: list[tuple[int, _Named]] = [
     (3, _step("swap", _FEW)),
     (2, _step("kill")),
     (3, _step("resume")),
-    (3, _step("take_over", st.sampled_from([200, 400, 600]))),
+    (3, _step("take_over", st.sampled_from([200, 400, 600]), st.tuples(_APPENDS, _APPENDS))),
     (3, _step("repush_unheard", _FEW, _KEYS)),
     (2, _step("hold", _FEW)),
     (3, _step("crash", st.sampled_from(["node", "controller", "driver", "executor"]), _FEW)),

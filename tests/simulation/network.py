@@ -49,6 +49,14 @@ class Called:
     changes: bool
 
 
+@dataclass(slots=True)
+class Halt:
+    """A process stands still for so long in the middle of what it appends, after so many more appends."""
+
+    after: int
+    ms: float
+
+
 class Network:
     """Carries calls between processes, and to logs, deep stores and catalogs.
 
@@ -56,6 +64,7 @@ class Network:
         faults: How often things go wrong, by the kind of the process that calls.
         log: What went wrong, for people.
         doomed: Kind of process → at what the next one of that kind dies.
+        halts: Kind of process → where the next one of that kind stands still for a while.
     """
 
     def __init__(self, world: World) -> None:
@@ -63,6 +72,7 @@ class Network:
         self.faults: dict[str, Faults] = {}
         self.log: list[str] = []
         self.doomed: dict[str, str] = {}
+        self.halts: dict[str, Halt] = {}
 
     def point(self, what: str) -> None:
         """A place where the acting process may die, or another one may have its turn."""
@@ -94,6 +104,8 @@ class Network:
         faults = self.faults.get(process.kind, NONE)
         if random.random() < faults.delay:
             world.sleep(random.random() * 3_000)
+        if self.halts and called.changes and called.what == THE_LOG:
+            self._halt(process)
         deaf = called.what == THE_LOG and process.deaf_until_ms > world.now_ms
         if random.random() < faults.fail or deaf:
             self.say(f"{process.name} cannot reach: {called.what}")
@@ -108,6 +120,16 @@ class Network:
                 self.say(f"{process.name} gets no answer: {called.what}")
                 raise OutcomeUnknown(called.unknown, f"the answer of {called.what} was lost")
         return result
+
+    def _halt(self, process: Process) -> None:
+        halt = self.halts.get(process.kind)
+        if halt is None:
+            return
+        halt.after -= 1
+        if halt.after < 0:
+            del self.halts[process.kind]
+            self.say(f"{process.name} stands still in the middle of an append")
+            self.world.sleep(halt.ms)
 
     def between(self, server: Process | None, called: Called, act: Callable[[], _T]) -> _T:
         """A call that another process answers, in a task of its own.

@@ -20,6 +20,7 @@ from anew.log.interface import APPEND_RECORDS, TopicPartition
 from anew.rebuild.executor import resume_rebuild, run_plan
 from anew.rebuild.inputs import PushRequest
 from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
+from tests.simulation.network import Halt
 from tests.simulation.parts import SimulatedClient, store_client
 from tests.simulation.scene import KEY, STORE, VALUE, NothingThere, Scene
 
@@ -29,6 +30,7 @@ _CONVERTED_AFTER = 8
 _ASLEEP_MS = 4_450
 _TAKEN_AFTER_MS = 4_350
 """A driver may be taken over when it was silent for half a lease, and is still asleep then."""
+_HALTED_MS, _HALTED_BESIDE_MS = 4_900, 900
 
 
 class Steps(Scene):
@@ -191,12 +193,18 @@ class Steps(Scene):
             raise NothingThere("no rebuild runs")
         self._drive("resume", lambda driver: resume_rebuild(running[0].id, self._run(driver)))
 
-    def take_over(self, begun_ms: int) -> None:
-        """A driver falls asleep in a repush, another one takes it over, and the first wakes up beside it."""
+    def take_over(self, begun_ms: int, appends: tuple[int, int]) -> None:
+        """A driver falls asleep in a repush, another one takes it over, and the first wakes up beside it.
+
+        So does a task of each that appends: both may be about the same partition of a base in the log.
+        """
+        halts = self.machines.network.halts
+        halts["executor"] = Halt(appends[0], _HALTED_MS)
         self.repush("")
         self.world.sleep(begun_ms)
         self.drivers[-1].stopped_until_ms = self.world.now_ms + _ASLEEP_MS
         self.world.sleep(_TAKEN_AFTER_MS)
+        halts["executor"] = Halt(appends[1], _HALTED_BESIDE_MS)
         self.resume()
 
     def repush_unheard(self, which: int, keys: tuple[str, ...]) -> None:

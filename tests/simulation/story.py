@@ -95,6 +95,7 @@ class Story(Steps):
         self.machines.pace = _CALM_PACE
         self._faults(0.0)
         self.machines.network.doomed.clear()
+        self.machines.network.halts.clear()
         for process in self._processes():
             self.world.wake(process)
             process.cut_off_until_ms = process.deaf_until_ms = 0.0

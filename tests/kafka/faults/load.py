@@ -19,7 +19,7 @@ from tests.cluster.commands import wait_until
 TIMEOUT_SECONDS = 3.0
 """Of an operation: shorter than brokers stand still in these tests."""
 _JOIN_SECONDS = 60.0
-_PAUSE_SECONDS = 0.01
+_PAUSE_SECONDS = 0.03
 """Between two appends, and two rounds of reading: what the brokers make good needs the processors too."""
 
 
