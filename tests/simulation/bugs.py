@@ -92,7 +92,9 @@ def _low_water() -> AbstractContextManager[Any]:
     return rebinding({retention.low_water: marks})
 
 
-@bug("R3: a position beyond the end is waited out", "everything arrives", "replicas", seed=164)
+@bug(
+    "R3: a position beyond the end is waited out", "everything arrives", "replicas", among=histories(often="lose_tail")
+)
 def _beyond() -> AbstractContextManager[Any]:
     return patch.object(node_feeds.FeedApplier, "_fail", node_feeds.FeedApplier._wait)
 
@@ -128,7 +130,7 @@ def _position_first() -> Iterator[None]:
         yield
 
 
-@bug("R6: the greater time wins, also among records of one clock", "replicas", "base", seed=5)
+@bug("R6: the greater time wins, also among records of one clock", "replicas", "base", seed=9)
 def _by_time() -> AbstractContextManager[Any]:
     def winners(rows: pa.RecordBatch) -> Any:
         times = rows.column("time").to_numpy()
@@ -188,12 +190,12 @@ def _floor_forgotten() -> AbstractContextManager[Any]:
     return patch.object(lifecycle, "begin", begun)
 
 
-@bug("R11: a node serves what has expired", "replicas", seed=395)
+@bug("R11: a node serves what has expired", "replicas", among=histories(often="repush"))
 def _undead() -> AbstractContextManager[Any]:
     return patch.object(applying, "expired_among", lambda rows, _floor: np.zeros(rows.num_rows, dtype=np.bool_))
 
 
-@bug("R12: tombstones are dropped up to now", "the last write is served", "replicas", "readers see it", seed=10)
+@bug("R12: tombstones are dropped up to now", "the last write is served", "replicas", "readers see it", seed=7)
 def _cut_late() -> AbstractContextManager[Any]:
     def cut(_store: Any, source: Any, _read_until_ms: int, now_ms: int) -> int:
         return max(now_ms + 3_000, int(source.tombstone_floor_ms))
