@@ -60,7 +60,7 @@ demo: java setup ## a guided tour: repush a store and roll back; refresh a table
 
 WORKERS ?= 3
 
-# A worker takes whole files, in the order of the tiers: what a file's tests share is made once.
+# A worker takes whole files, in the order of tests/conftest.py: what a file's tests share is made once.
 test: java setup ## all tests, the cheap tiers first
 	@$(BIN)/python -m tests.java
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=30 $(ARGS)

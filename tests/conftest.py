@@ -1,4 +1,4 @@
-"""Tiers: a test's folder is its marker, and the cheap tiers run first."""
+"""Tiers: a test's folder is its marker; the cheap tiers run first, then whatever takes minutes, then the rest."""
 
 from __future__ import annotations
 
@@ -24,6 +24,29 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK.options)
 TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster", "crash", "kafka")
 _WITH_PROCESSES, _LONGEST_SECONDS = ("cluster", "crash", "kafka"), 300
 """A command starts an interpreter, and often a JVM: on a slow machine half a dozen of them take minutes."""
+_LONG = (
+    "simulation/test_simulation.py",
+    "kafka/faults/test_stores.py",
+    "kafka/stores/test_again.py",
+    "crash/test_drivers.py",
+    "kafka/faults/test_brokers_under_load.py",
+    "cluster/test_standalone.py",
+    "crash/test_tables.py",
+    "kafka/test_commands.py",
+    "spark/test_bench.py",
+    "kafka/test_brokers.py",
+    "cluster/test_reconfigurations.py",
+    "crash/test_controllers.py",
+    "kafka/stores/test_demo.py",
+    "crash/test_nodes.py",
+    "cluster/test_docs.py",
+    "cluster/test_lifecycle.py",
+    "kafka/test_steps.py",
+    "cluster/test_demo.py",
+    "crash/test_machine.py",
+)
+"""Files of minutes. A worker takes whole files, so one that began last would keep the others waiting; and those of
+Kafka and of crashes, which wait for leases and deadlines, leave the processors to those that compute beside them."""
 _HERE = Path(__file__).parent
 
 
@@ -35,12 +58,22 @@ def _tier(item: pytest.Item) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its folder and put the tiers in order, keeping the order within each."""
+    """Mark each test with its folder and put the files in order, keeping the order within each."""
+    gone = [file for file in _LONG if not (_HERE / file).exists()]
+    if gone:
+        raise pytest.UsageError(f"tests/conftest.py names {', '.join(gone)} among the long files; there is no such file")
     for item in items:
         item.add_marker(_tier(item))
         if _tier(item) in _WITH_PROCESSES and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_LONGEST_SECONDS))
-    items.sort(key=lambda item: TIERS.index(_tier(item)))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[int, int]:
+    tier, file = TIERS.index(_tier(item)), item.path.relative_to(_HERE).as_posix()
+    long = _LONG.index(file) if file in _LONG else len(_LONG)
+    # What is cheap tells most of what is wrong within minutes.
+    return (tier, 0) if tier < TIERS.index("simulation") else (len(TIERS), long * len(TIERS) + tier)
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from typing import TypeVar
 
 import confluent_kafka
@@ -49,7 +48,7 @@ class Ranges:
         """The ends of many partitions (rule R7), by one request to each broker; those that cannot be told are left out.
 
         Raises:
-            Unreachable: ``log_unreachable``.
+            Unreachable: ``log_unreachable``: not even one was told in time.
         """
         asked = {confluent_kafka.TopicPartition(at.topic, at.partition): at for at in ats}
 
@@ -60,10 +59,16 @@ class Ranges:
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=seconds,
             )
-            found = {}
+            found, failed = {}, []
             for which, future in futures.items():
-                with suppress(KafkaException):
+                try:
                     found[asked[which]] = int(future.result(seconds + 1).offset)
+                except KafkaException as error:
+                    failed.append(error)
+            # One broker that is silent does not keep the others' answers; no answer at all may only be a late one.
+            late = [error for error in failed if error.args[0].code() in _OF_A_LEADER]
+            if late and not found:
+                raise late[0]
             return found
 
         found = self._connection.ask("see the ends of partitions", see)
