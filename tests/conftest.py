@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its folder and put the files in order, keeping the order within each."""
     gone = [file for file in _LONG if not (_HERE / file).exists()]
     if gone:
-        raise pytest.UsageError(f"tests/conftest.py names {', '.join(gone)} among the long files; there is no such file")
+        raise pytest.UsageError(f"tests/conftest.py: {', '.join(gone)}: expected a file; mend the list of long files")
     for item in items:
         item.add_marker(_tier(item))
         if _tier(item) in _WITH_PROCESSES and item.get_closest_marker("timeout") is None:
