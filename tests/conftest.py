@@ -1,4 +1,4 @@
-"""Tiers: a test's folder is its marker; the cheap tiers run first, then whatever takes minutes, then the rest."""
+"""Tiers: a test's folder is its marker; the cheap tiers run first, and what takes minutes first of its tier."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK.options)
 TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster", "crash", "kafka")
 _WITH_PROCESSES, _LONGEST_SECONDS = ("cluster", "crash", "kafka"), 300
 """A command starts an interpreter, and often a JVM: on a slow machine half a dozen of them take minutes."""
+_TOGETHER = ("crash", "kafka")
+"""Tiers of one turn: what waits for leases and deadlines leaves the processors to what computes beside it."""
 _LONG = (
-    "simulation/test_simulation.py",
+    "spark/test_bench.py",
+    "cluster/test_standalone.py",
+    "cluster/test_reconfigurations.py",
+    "cluster/test_docs.py",
+    "cluster/test_lifecycle.py",
+    "cluster/test_demo.py",
     "kafka/faults/test_stores.py",
     "kafka/stores/test_again.py",
     "crash/test_drivers.py",
     "kafka/faults/test_brokers_under_load.py",
-    "cluster/test_standalone.py",
     "crash/test_tables.py",
     "kafka/test_commands.py",
-    "spark/test_bench.py",
-    "kafka/test_brokers.py",
-    "cluster/test_reconfigurations.py",
     "crash/test_controllers.py",
     "kafka/stores/test_demo.py",
     "crash/test_nodes.py",
-    "cluster/test_docs.py",
-    "cluster/test_lifecycle.py",
-    "kafka/test_steps.py",
-    "cluster/test_demo.py",
+    "kafka/test_brokers.py",
     "crash/test_machine.py",
+    "kafka/test_steps.py",
 )
-"""Files of minutes. A worker takes whole files, so one that began last would keep the others waiting; and those of
-Kafka and of crashes, which wait for leases and deadlines, leave the processors to those that compute beside them."""
+"""Files of minutes, first of their turn: a worker takes whole files, and one that began last would be waited for."""
 _HERE = Path(__file__).parent
 
 
@@ -69,11 +69,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
 
 
-def _turn(item: pytest.Item) -> tuple[int, int]:
-    tier, file = TIERS.index(_tier(item)), item.path.relative_to(_HERE).as_posix()
-    long = _LONG.index(file) if file in _LONG else len(_LONG)
-    # What is cheap tells most of what is wrong within minutes.
-    return (tier, 0) if tier < TIERS.index("simulation") else (len(TIERS), long * len(TIERS) + tier)
+def _turn(item: pytest.Item) -> tuple[int, int, int]:
+    """When a test's file comes: what is cheap tells most of what is wrong within minutes."""
+    tier, file = _tier(item), item.path.relative_to(_HERE).as_posix()
+    together = TIERS.index(_TOGETHER[0] if tier in _TOGETHER else tier)
+    return together, _LONG.index(file) if file in _LONG else len(_LONG), TIERS.index(tier)
 
 
 @pytest.hookimpl(trylast=True)
@@ -81,6 +81,11 @@ def pytest_collection_finish() -> None:
     """What is there when the tests begin stays: the collector need not walk through it again and again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let go of what was set aside: DuckDB's binding complains, for pages, of what outlives its process."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

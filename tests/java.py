@@ -72,7 +72,11 @@ class Program:
 
 _POM = Path(anew.jars.__path__[0], "kafka-broker.pom.xml")
 
-SPARK = Program("spark", "tests.spark.loading", f"{pyspark.__file__} {pyspark.__version__}")
+_JARS = sorted(Path(pyspark.__file__).parent.glob("jars/*.jar"))
+# Java takes an archive for no other files than those it was made of, even if they lie in the same place.
+_MADE = " ".join(f"{jar} {jar.stat().st_mtime_ns}" for jar in _JARS)
+
+SPARK = Program("spark", "tests.spark.loading", _MADE)
 KAFKA = Program("kafka", "tests.kafka.loading", hashlib.sha256(_POM.read_bytes()).hexdigest())
 
 

@@ -86,6 +86,7 @@ class FeedApplier:
 
     Attributes:
         applied: How many records were applied so far, over all replicas.
+        behind: Whether the last round left records that are known of.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class FeedApplier:
         clock_seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self.applied = 0
+        self.behind = False
         self._now = clock_seconds
         self._log = log
         self._dead_letters = dead_letters
@@ -112,6 +114,7 @@ class FeedApplier:
         applying = [h for h in holdings if h.state is ReplicaState.APPLYING]
         # Nothing of a still feed changes between two looks: most rounds of a node that serves many are over here.
         seen = [(h.replica, h.reload, h.hold, h.version, h.store) for h in applying]
+        self.behind = False
         if self._due_at > self._now() and seen == self._before:
             return False
         groups = self._groups(applying)
@@ -195,7 +198,9 @@ class FeedApplier:
             holding.lags[source.at] = Lag(source.end, behind_ms)
             if read.next_offset == group.offset:
                 holding.waiting.pop(source.at, None)
-        return group.reached != group.offset
+        moved = group.reached != group.offset
+        self.behind |= moved and (front is not None or read.next_offset < source.end or len(appended) == most)
+        return moved
 
     def _note_end(self, source: _Source, read: LogRead, offset: int) -> None:
         now = self._now()
