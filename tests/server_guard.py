@@ -66,7 +66,8 @@ def _follow(server: subprocess.Popen[bytes], directory: str, told: threading.Eve
 
 def _end_with_parent() -> None:
     # After the change of the user, which would undo it.
-    for ignored in _NOT_FOR_US:
+    for ignored in (*_NOT_FOR_US, signal.SIGQUIT):
+        # A shell ignores some of them for what it runs in the background; Java would go on ignoring them.
         signal.signal(ignored, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 

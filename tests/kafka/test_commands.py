@@ -186,7 +186,8 @@ def test_a_home_may_be_called_anything(anew: Anew) -> None:
     try:
         strange.done("kafka", "up")
         log = strange.home / "kafka" / "logs" / "broker-1.log"
-        assert "Kafka Server started" in log.read_text(encoding="utf-8")
+        # It answers a moment before it says so.
+        wait_until(lambda: "Kafka Server started" in log.read_text(encoding="utf-8"), "the broker's own log")
         assert {path.name for path in (strange.home / "kafka").iterdir()} == {"broker-1", "kafka.json", "lock", "logs"}
     finally:
         strange.done("kafka", "down")

@@ -70,10 +70,9 @@ def test_an_aborted_transaction_is_never_seen(log: Log, at: TopicPartition, prod
     log.append(at, some_records(2, "before"))
     _send(producer, 5)
     producer.abort_transaction(30)
-    end = log.offsets(at).end
-    # Its five records, and the one of Kafka's own that ends the transaction.
-    assert end == 8
-    read = log.read(at, 2, 10, end)
-    assert (read.records.num_rows, read.next_offset) == (0, end)
+    # Its five records, and the one of Kafka's own that ends the transaction, which a broker writes a moment later.
+    wait_until(lambda: log.offsets(at).end == 8, "the end of the transaction")
+    read = log.read(at, 2, 10, 8)
+    assert (read.records.num_rows, read.next_offset) == (0, 8)
     log.append(at, some_records(1, "after"))
     assert [key[:6] for key in keys(log, at)] == [b"before", b"before", b"after-"]
