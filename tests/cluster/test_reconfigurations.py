@@ -20,7 +20,7 @@ from tests.cluster.account import Reading, furthest
 from tests.cluster.commands import Anew, wait_until
 
 _NAME, _KEYS, _SEED = "many", 150, 20
-_BATCH, _PAUSE_SECONDS = 75, 0.3
+_BATCH, _PAUSE_SECONDS = 150, 0.6
 """A flush costs nodes about the same, however many records it has: few large ones leave the processors to the rest."""
 _PARTITIONER = "tests.cluster.placing:ByLastByte"
 Step = tuple[str, ...]
