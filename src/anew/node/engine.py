@@ -38,7 +38,6 @@ from anew.storage.applying import Floors
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica
 
-IDLE_SECONDS = 0.02
 REST_SECONDS = 0.02
 """After a round that caught up: the next one costs the same for a record as for hundreds, and reads wait for it."""
 SAVE_SECONDS = 1.0
@@ -216,16 +215,14 @@ class Engine:
         while not self._stopped.is_set():
             self._hurries = False
             try:
-                busy = self.step()
+                self.step()
             except AnewError as error:
                 _log.error("round_failed", error=str(error))  # the error says it all
-                busy = False
             except Exception:  # noqa: BLE001  # logged with its traceback
                 # RocksDB's errors have no class of their own, and one round's failure must not end the serving.
                 _log.exception("round_crashed")
-                busy = False
             if not self._hurries:
-                self._wake.wait(REST_SECONDS if busy else IDLE_SECONDS)
+                self._wake.wait(REST_SECONDS)
                 self._wake.clear()
 
     def _now(self) -> float:

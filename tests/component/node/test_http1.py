@@ -208,7 +208,7 @@ def test_an_end_waits_for_the_answers_that_are_under_way(echo: _Echo) -> None:
 def _is_refused(port: int) -> bool:
     try:
         _connected(port).close()
-    except ConnectionError:
+    except (ConnectionRefusedError, ConnectionResetError):
         # Refused; or reset, by a listener that closed in the moment between the handshake and its acceptance.
         return True
     return False
