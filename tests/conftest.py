@@ -37,6 +37,7 @@ _LONG = (
     "kafka/stores/test_again.py",
     "crash/test_drivers.py",
     "kafka/faults/test_brokers_under_load.py",
+    "kafka/faults/test_shut_out.py",
     "crash/test_tables.py",
     "kafka/test_commands.py",
     "crash/test_controllers.py",

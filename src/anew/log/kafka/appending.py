@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from anew.core.errors import InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.log.interface import APPEND_RECORDS, Appended, TopicPartition, TopicSpec
 from anew.log.kafka.connection import QUIET, Connection
-from anew.log.kafka.failures import LOST, TOO_LARGE, refusal, unreachable
+from anew.log.kafka.failures import LOST, SILENT, TOO_LARGE, refusal, unreachable
 from anew.log.kafka.native import APPEND_HEADER, WIRE_HEADER_BYTES, Client, Sent, words_of
 from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
@@ -57,6 +57,8 @@ _WORN_OUT = frozenset(
     }
 )
 """After these a producer is of no more use, or may not be."""
+_UNSENT = SILENT | {KafkaError._MSG_TIMED_OUT}
+"""A producer that could send nothing for as long may have lost all brokers for good: see `Connection.ask`."""
 _PROBE = pa.RecordBatch.from_pylist(
     [{"written_ms": None, "origin": b"", "key": b"", "schema_id": 0, "value": None}], schema=APPEND_RECORDS
 )
@@ -77,6 +79,7 @@ class Appender:
         self._clock, self._skew_limit_ms = clock, skew_limit_ms
         self._lock = threading.Lock()
         self._client: Client | None = None
+        self._parting = ""
         self._users: Counter[Client] = Counter()
         self._ends: dict[TopicPartition, int] = {}
 
@@ -142,10 +145,12 @@ class Appender:
                 append_id=append_id,
                 timeout_ms=timeout_ms + _GRACE_MS,
             )
-            if sent.error in _WORN_OUT:
+            # While something is under way it stays: Kafka turns away what comes late of a producer that went on, and
+            # could not if another one did.
+            if sent.error in _WORN_OUT or (sent.error in _UNSENT and sent.lost == records.num_rows):
                 with self._lock:
                     if self._client is client:
-                        self._client = None
+                        self._client, self._parting = None, client.said()
         return sent
 
     @contextmanager
@@ -216,11 +221,17 @@ class Appender:
             raise refused
 
     def _not_sent(self, error: int) -> Unreachable:
-        said = "" if self._client is None else self._client.said()
+        said = self._said()
         words = words_of(error) if error else "no acknowledgement"
         return unreachable(
             self._connection.bootstrap, f"{words}; {said}" if said else words, self._connection.timeout_seconds
         )
+
+    def _said(self) -> str:
+        """What was said last of brokers, also by a producer that was let go for it."""
+        with self._lock:
+            said, self._parting = self._parting, ""
+            return said if self._client is None else self._client.said() or said
 
     def _look_up(
         self, at: TopicPartition, records: pa.RecordBatch, append_id: bytes, began_ms: int, sent: Sent
@@ -242,7 +253,7 @@ class Appender:
             found = None
         if found is not None:
             return found
-        said = "" if self._client is None else self._client.said()
+        said = self._said()
         raise OutcomeUnknown(
             "append_unknown",
             "Kafka did not say whether the records were appended",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from anew.log.kafka.failures import refusal, unreachable
+from anew.log.kafka.failures import SILENT, refusal, unreachable
 
 Answer = TypeVar("Answer")
 _PAUSE_SECONDS = 0.1
@@ -20,6 +20,7 @@ _LEAST_SECONDS = 0.1
 _SILENT_SECONDS = 10.0
 _ATTEMPTS = 3
 """As many fit into an operation's time, each twice as long as the one before: a broker may be slow, too."""
+_ENDING_SECONDS = 5.0
 _ADMIN_SETTINGS = {
     # What is asked of "the controller" goes to the broker that was named last, also when that has died since: clients
     # learn of another one with the next metadata, of which they ask every five minutes otherwise.
@@ -42,8 +43,7 @@ class Connection:
         self.timeout_seconds = timeout_seconds
         self._properties = dict(properties)
         self._lock = threading.Lock()
-        self._admin: AdminClient | None = None
-        self._offsets: Consumer | None = None
+        self._clients = _Clients()
         self._said = ""
         self._own = threading.local()
 
@@ -83,20 +83,22 @@ class Connection:
 
     @property
     def admin(self) -> AdminClient:
-        """For topics and their settings."""
+        """For topics and their settings. Used within `ask`."""
+        clients = self._held()
         with self._lock:
-            if self._admin is None:
-                self._admin = AdminClient(self._with_ears(_ADMIN_SETTINGS), logger=QUIET)
-            return self._admin
+            if clients.admin is None:
+                clients.admin = AdminClient(self._with_ears(_ADMIN_SETTINGS), logger=QUIET)
+            return clients.admin
 
     @property
     def offsets(self) -> Consumer:
-        """For begins and ends: a consumer that reads nothing; the end is the last stable offset (rule R7)."""
+        """For begins and ends (rule R7: the last stable offset): a consumer that reads nothing. Used within `ask`."""
+        clients = self._held()
         with self._lock:
-            if self._offsets is None:
+            if clients.offsets is None:
                 told = {"group.id": "anew", "isolation.level": "read_committed"}
-                self._offsets = Consumer(self._with_ears(told), logger=QUIET)
-            return self._offsets
+                clients.offsets = Consumer(self._with_ears(told), logger=QUIET)
+            return clients.offsets
 
     def ask(self, what: str, act: Callable[[float], Answer]) -> Answer:
         """Do something that changes nothing when it is done twice; failures that may pass are ridden out.
@@ -113,16 +115,26 @@ class Connection:
         deadline = self.deadline()
         # One broker is asked at a time. It may be the one that stands still: then the next attempt may ask another.
         most = min(self.timeout_seconds, _SILENT_SECONDS) / (2**_ATTEMPTS - 1)
+        silent = 0
         while True:
             left = max(_LEAST_SECONDS, deadline - time.monotonic())
-            try:
-                return act(min(left, max(_LEAST_SECONDS, most)))
-            except FutureTimeoutError:
-                found = "no answer"
-            except KafkaException as error:
-                found = self.passing(error, what)
-            if time.monotonic() + _PAUSE_SECONDS > deadline:
-                raise unreachable(self.bootstrap, self.reason(found), self.timeout_seconds) from None
+            with self._using() as clients:
+                try:
+                    return act(min(left, max(_LEAST_SECONDS, most)))
+                except FutureTimeoutError:
+                    found, is_silent = "no answer", True
+                except KafkaException as error:
+                    found, is_silent = self.passing(error, what), error.args[0].code() in SILENT
+                words = self._reason(clients, found)
+            silent += is_silent
+            is_over = time.monotonic() + _PAUSE_SECONDS > deadline
+            # librdkafka forgets all brokers for good when one answers that it knows of none, as the only one does in
+            # the moment in which it comes back (its issue 5301, open). So the last attempt, and whatever is asked
+            # after it, goes over new connections.
+            if is_silent and (is_over or silent == _ATTEMPTS - 1):
+                self._renew(clients)
+            if is_over:
+                raise unreachable(self.bootstrap, words, self.timeout_seconds) from None
             most *= 2
             threading.Event().wait(_PAUSE_SECONDS)
 
@@ -136,25 +148,79 @@ class Connection:
             raise error
         return str(told.str())
 
-    def reason(self, found: str) -> str:
-        """Why there is no answer: what was said of connections, if anything."""
-        if self._admin is not None:
-            self._admin.poll(0)
-        said, self._said = self._said, ""
-        return f"{found} ({said})" if said else found
-
     def close(self) -> None:
         """Let go of the connections."""
+        clients = self._clients
+        self._renew(clients)
+        clients.ended.wait(_ENDING_SECONDS)
+
+    def _held(self) -> _Clients:
+        """The clients that this thread asks through just now."""
+        held: _Clients | None = getattr(self._own, "clients", None)
+        return self._clients if held is None else held
+
+    @contextmanager
+    def _using(self) -> Iterator[_Clients]:
+        """What this thread asks through within; it is not let go meanwhile."""
         with self._lock:
-            if self._offsets is not None:
-                self._offsets.close()
-            self._offsets = self._admin = None
+            clients = self._clients
+            clients.users += 1
+            clients.unused.clear()
+        before, self._own.clients = getattr(self._own, "clients", None), clients
+        try:
+            yield clients
+        finally:
+            self._own.clients = before
+            with self._lock:
+                clients.users -= 1
+                if not clients.users:
+                    clients.unused.set()
+
+    def _renew(self, clients: _Clients) -> None:
+        """Let these clients go, unless somebody did before; who asks from now on gets new ones."""
+        with self._lock:
+            if self._clients is not clients:
+                return
+            self._clients = _Clients()
+        threading.Thread(target=clients.end, daemon=True).start()
+
+    def _reason(self, clients: _Clients, found: str) -> str:
+        """Why there is no answer: what was said of connections, if anything."""
+        if clients.admin is not None:
+            clients.admin.poll(0)
+        said, self._said = self._said, ""
+        return f"{found} ({said})" if said else found
 
     def _with_ears(self, more: Mapping[str, str | int | bool]) -> dict[str, Any]:
         return {**self.settings(more), "error_cb": self._heard}
 
     def _heard(self, error: KafkaError) -> None:
         self._said = str(error.str())
+
+
+class _Clients:
+    """What brokers are asked through, each made when it is used first.
+
+    Attributes:
+        users: How many ask through them just now.
+        unused: Set while nobody does.
+        ended: Set once they are let go.
+    """
+
+    def __init__(self) -> None:
+        self.admin: AdminClient | None = None
+        self.offsets: Consumer | None = None
+        self.users = 0
+        self.unused, self.ended = threading.Event(), threading.Event()
+        self.unused.set()
+
+    def end(self) -> None:
+        """Let them go once nobody uses them; librdkafka may take for ever (its issues 4131 and 4674, open)."""
+        self.unused.wait()
+        offsets, self.offsets, self.admin = self.offsets, None, None
+        if offsets is not None:
+            offsets.close()
+        self.ended.set()
 
 
 def _texts(settings: Mapping[str, str | int | bool]) -> dict[str, str]:

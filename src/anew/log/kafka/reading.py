@@ -50,6 +50,20 @@ _SETTINGS: dict[str, str | int | bool] = {
 
 
 @dataclass(slots=True, eq=False)
+class _Fetching:
+    """A connection that fetches partitions, each at one place.
+
+    Attributes:
+        heard_at: When records last came over it, or when it was made.
+        is_over: It is to be let go: records were there, and none came.
+    """
+
+    client: Client
+    heard_at: float
+    is_over: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class _Place:
     """A partition as it is fetched at one place.
 
@@ -61,7 +75,7 @@ class _Place:
     """
 
     at: TopicPartition
-    connection: int
+    fetching: _Fetching
     cursor: Cursor
     offset: int
     proved_at: float
@@ -77,7 +91,7 @@ class Reader:
     def __init__(self, connection: Connection, topics: Topics, ranges: Ranges) -> None:
         self._connection, self._topics, self._ranges = connection, topics, ranges
         self._lock = threading.Lock()
-        self._clients: list[Client] = []
+        self._fetching: list[_Fetching] = []
         self._places: dict[TopicPartition, list[_Place]] = {}
         self._confirmed: dict[tuple[str, str], float] = {}
 
@@ -91,6 +105,9 @@ class Reader:
             with place.lock:
                 if place.offset != offset or not self._keeps(place):
                     continue  # another thread went on from here, or let it go
+                if place.fetching.is_over:
+                    self._forget(place)
+                    continue
                 try:
                     read = self._read_on(place, max_records, end, deadline)
                 except BaseException:
@@ -109,7 +126,7 @@ class Reader:
             found = waiting([place.cursor for place in places])
         known = {place.at.topic for place in places}
         told = zip(places, found, strict=True)
-        unread = {place.at.topic for place, waits in told if waits or place.fetched is not None}
+        unread = {p.at.topic for p, waits in told if waits or p.fetched is not None or p.fetching.is_over}
         return unread | (set(topics) - known)
 
     def close(self) -> None:
@@ -118,9 +135,9 @@ class Reader:
             for place in self._all():
                 place.cursor.stop()
             self._places.clear()
-            for client in self._clients:
-                client.close()
-            self._clients.clear()
+            for fetching in self._fetching:
+                fetching.client.close()
+            self._fetching.clear()
 
     def _read_on(self, place: _Place, max_records: int, end: int | None, deadline: float) -> LogRead | None:
         """The next records at a place; None when it must be begun anew there."""
@@ -170,6 +187,8 @@ class Reader:
         if taken.error or taken.next_offset > place.offset:
             place.fetched, place.fetched_at = taken, time.monotonic()
             place.proved_at = place.fetched_at
+            if taken.next_offset > place.offset:
+                place.fetching.heard_at = place.fetched_at
 
     def _top_up(self, place: _Place, max_records: int) -> None:
         """Add what came since to what has waited for long: who reads to the end is to come to the end of now."""
@@ -254,9 +273,14 @@ class Reader:
             raise refused
 
     def _silent(self, place: _Place) -> Unreachable:
-        said = self._clients[place.connection].said()
-        words = f"no record at offset {place.offset} of partition {place.at.partition} of {place.at.topic}"
+        """What to say of records that did not come in time.
+
+        A connection that brought none of any partition may have lost all brokers for good: see `Connection.ask`.
+        """
         address, seconds = self._connection.bootstrap, self._connection.timeout_seconds
+        said = place.fetching.client.said()
+        place.fetching.is_over = time.monotonic() - place.fetching.heard_at > seconds / 2
+        words = f"no record at offset {place.offset} of partition {place.at.partition} of {place.at.topic}"
         return unreachable(address, f"{words}; {said}" if said else words, seconds)
 
     def _place_of(self, at: TopicPartition, offset: int) -> _Place:
@@ -276,13 +300,14 @@ class Reader:
             raise out_of_range(at, offset, offsets.begin, offsets.end)
         self._make_room(at, now)
         with self._lock:
-            taken = {p.connection for p in self._of_name(at)}
-            number = next(n for n in range(len(taken) + 1) if n not in taken)
-            while len(self._clients) <= number:
-                self._clients.append(Client(self._connection.settings(_SETTINGS), is_producer=False))
-            cursor = self._clients[number].start(at.topic, at.partition, offset, at.key_schema_id)
+            taken = [p.fetching for p in self._of_name(at)]
+            fetching = next((f for f in self._fetching if not f.is_over and f not in taken), None)
+            if fetching is None:
+                fetching = _Fetching(Client(self._connection.settings(_SETTINGS), is_producer=False), now)
+                self._fetching.append(fetching)
+            cursor = fetching.client.start(at.topic, at.partition, offset, at.key_schema_id)
             cursor.at_end = offset == offsets.end
-            place = _Place(at, number, cursor, offset, proved_at=now, used_at=now)
+            place = _Place(at, fetching, cursor, offset, proved_at=now, used_at=now)
             self._places.setdefault(at, []).append(place)
         return place
 
@@ -298,6 +323,8 @@ class Reader:
                 self._forget(place)
 
     def _forget(self, place: _Place) -> None:
+        """Read no more there; the last place of a connection that is over takes it along."""
+        is_left = False
         with self._lock:
             if self._keeps(place):
                 places = self._places[place.at]
@@ -305,6 +332,12 @@ class Reader:
                 if not places:
                     del self._places[place.at]
                 place.cursor.stop()
+                fetching = place.fetching
+                is_left = fetching.is_over and not any(p.fetching is fetching for p in self._all())
+                if is_left:
+                    self._fetching.remove(fetching)
+        if is_left:
+            fetching.client.close()
 
     def _all(self) -> list[_Place]:
         return list(chain.from_iterable(self._places.values()))
