@@ -1,4 +1,4 @@
-"""A broker that its own cluster shuts out for moments, as one that stood still is: it then answers that there is none."""
+"""A broker that is shut out of its own cluster for moments, as after it stood still: it says that there is none."""
 
 from __future__ import annotations
 
