@@ -11,12 +11,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 
-import anew.jars
+from anew.core.errors import AnewError
+from anew.jars.fetching import KAFKA_BROKER, cached, fetch
 from tests.needs import cache_folder
 
 _BRIEFLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -28,11 +31,11 @@ _MAKING_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What runs on Java: ``python -m LOADING FOLDER OPTIONS`` loads its classes; ``jars`` tells its jars apart."""
+    """What runs on Java: ``python -m LOADING FOLDER OPTIONS`` loads its classes, which are in ``jars``."""
 
     name: str
     loading: str
-    jars: str
+    jars: Callable[[], Sequence[Path]]
 
     @property
     def options(self) -> str:
@@ -41,12 +44,13 @@ class Program:
 
     @property
     def archive(self) -> Path:
-        """Where its archive is, or would be: it fits one Java and one class path, so that there is one for each."""
+        """Where its archive is, or would be: Java takes one for no other files than those it was made of."""
         home = os.environ.get("JAVA_HOME")
         java = shutil.which("java", path=f"{home}/bin" if home else None)
         binary = Path(java or "java").resolve()
         when = binary.stat().st_mtime_ns if java else 0
-        made_for = hashlib.sha256(f"{binary} {when} {self.jars} {_BRIEFLY}".encode()).hexdigest()
+        jars = " ".join(f"{jar} {jar.stat().st_mtime_ns}" for jar in self.jars())
+        made_for = hashlib.sha256(f"{binary} {when} {jars} {_BRIEFLY}".encode()).hexdigest()
         return cache_folder() / f"classes-{self.name}-{made_for[:16]}.jsa"
 
     def make_archive(self) -> str:
@@ -70,17 +74,22 @@ class Program:
         return ""
 
 
-_POM = Path(anew.jars.__path__[0], "kafka-broker.pom.xml")
+def _of_spark() -> Sequence[Path]:
+    return sorted(Path(pyspark.__file__).parent.glob("jars/*.jar"))
 
-_JARS = sorted(Path(pyspark.__file__).parent.glob("jars/*.jar"))
-# Java takes an archive for no other files than those it was made of, even if they lie in the same place.
-_MADE = " ".join(f"{jar} {jar.stat().st_mtime_ns}" for jar in _JARS)
 
-SPARK = Program("spark", "tests.spark.loading", _MADE)
-KAFKA = Program("kafka", "tests.kafka.loading", hashlib.sha256(_POM.read_bytes()).hexdigest())
+def _of_kafka() -> Sequence[Path]:
+    return cached(KAFKA_BROKER, cache_folder() / "jars")
+
+
+SPARK = Program("spark", "tests.spark.loading", _of_spark)
+KAFKA = Program("kafka", "tests.kafka.loading", _of_kafka)
 
 
 if __name__ == "__main__":
+    # An archive is named by its jars; that they cannot be had is said where they are missed.
+    with suppress(AnewError):
+        fetch(KAFKA_BROKER, cache_folder() / "jars")
     for program in (SPARK, KAFKA):
         if not program.archive.exists():
             print(f"making an archive of the classes of {program.name}, once for this machine", flush=True)
