@@ -62,7 +62,7 @@ WORKERS ?= 3
 
 # A worker takes whole files, in the order of tests/conftest.py: what a file's tests share is made once.
 test: java setup ## all tests, the cheap tiers first
-	@$(BIN)/python -m tests.java
+	@$(BIN)/python -m tests.once
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=30 $(ARGS)
 
 lint: setup ## style, types and layers

@@ -1,7 +1,4 @@
-"""How the tests run Java: JVMs that start in half the time, because they find their classes loaded and checked.
-
-``python -m tests.java`` makes the archives of the classes, unless they are there.
-"""
+"""How the tests run Java: JVMs that start in half the time, because they find their classes loaded and checked."""
 
 from __future__ import annotations
 
@@ -12,14 +9,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 
-from anew.core.errors import AnewError
-from anew.jars.fetching import KAFKA_BROKER, cached, fetch
+from anew.jars.fetching import KAFKA_BROKER, cached
 from tests.needs import cache_folder
 
 _BRIEFLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -84,14 +79,3 @@ def _of_kafka() -> Sequence[Path]:
 
 SPARK = Program("spark", "tests.spark.loading", _of_spark)
 KAFKA = Program("kafka", "tests.kafka.loading", _of_kafka)
-
-
-if __name__ == "__main__":
-    # An archive is named by its jars; that they cannot be had is said where they are missed.
-    with suppress(AnewError):
-        fetch(KAFKA_BROKER, cache_folder() / "jars")
-    for program in (SPARK, KAFKA):
-        if not program.archive.exists():
-            print(f"making an archive of the classes of {program.name}, once for this machine", flush=True)
-        if said := program.make_archive():
-            print(f"there is none, so that the tests take longer: {said}")
