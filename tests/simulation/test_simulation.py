@@ -19,6 +19,8 @@ from tests.simulation.search import report, search
 ROOT = Path(__file__).parents[2]
 HISTORIES = 2_000
 PORTION = 45
+RARE = 10 * PORTION
+"""A bug that takes more histories than this is found by luck, or by nobody after the next change of the product."""
 
 # What a killed process had open is not closed but forgotten, which Arrow's writers complain of.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -41,18 +43,21 @@ def test_what_must_hold_holds_in_thousands_of_histories() -> None:
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.partition(":")[0] + "-" + bug.plant.__name__.strip("_"))
 def test_a_planted_bug_is_found(bug: Bug) -> None:
-    """Each bug that is planted is found by an invariant that is about it, within as many histories as CI runs."""
+    """Each bug that is planted is found by an invariant that is about it, within a quarter of the histories of CI."""
     # Its seed comes to it early; a change of the product shifts what happens in all histories: others come to it then.
     elsewhere: list[str] = []
     with bug.plant():
-        for number in range(HISTORIES // PORTION):
+        for number in range(RARE // PORTION):
             found = search(bug.seed + number, PORTION, shrink=False, among=bug.among)
             if found.outcome is not None:
                 if not bug.found_by.isdisjoint(name for name, _ in found.outcome.breaches):
                     return
                 elsewhere.append(report(found))
     told = "\n".join(elsewhere[:2]) or "nothing broken"
-    pytest.fail(f"{HISTORIES} histories, and nobody noticed: {bug.name}; {told}")
+    pytest.fail(
+        f"{RARE} histories, and nobody noticed: {bug.name}; no invariant sees it, or what leads to it has become "
+        f"rare: search among histories that do it often, or with a seed that comes to it early; {told}"
+    )
 
 
 def test_every_invariant_has_a_planted_bug() -> None:
