@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -52,3 +53,65 @@ def test_an_operation_that_failed_leaves_no_deadline() -> None:
     with pytest.raises(Unreachable), connection.operation():
         connection.ask("see anything", _silent)
     assert connection.deadline() > time.monotonic() + _SECONDS / 2
+
+
+def _clients_asked(connection: Connection, code: int, seen: list[tuple[object, object]]) -> None:
+    """Ask until it is given up, each time with the same error, and note the clients that it is asked through."""
+
+    def ask(_seconds: float) -> None:
+        seen.append((connection.admin, connection.offsets))
+        raise KafkaException(KafkaError(code))
+
+    with pytest.raises(Unreachable):
+        connection.ask("see anything", ask)
+
+
+def test_what_got_no_answer_twice_is_asked_over_new_connections() -> None:
+    """A client that lost its brokers for good costs two attempts, and the next operation none."""
+    connection = Connection("127.0.0.1:1", {}, _SECONDS)
+    seen: list[tuple[object, object]] = []
+    _clients_asked(connection, KafkaError._TIMED_OUT, seen)
+    first, second, third, *more = seen
+    assert first == second
+    assert first[0] is not third[0]
+    assert first[1] is not third[1]
+    assert set(more) == {third}, "not for each attempt: whoever connects needs a moment"
+    _clients_asked(connection, KafkaError._TIMED_OUT, seen)
+    assert seen[len(more) + 3] not in (first, third)
+    connection.close()
+
+
+def test_a_client_that_is_answered_is_kept() -> None:
+    """What a broker says of its cluster, though it is not what was asked for, came over a connection that works."""
+    connection = Connection("127.0.0.1:1", {}, _SECONDS)
+    seen: list[tuple[object, object]] = []
+    _clients_asked(connection, KafkaError.NOT_CONTROLLER, seen)
+    _clients_asked(connection, KafkaError.NOT_CONTROLLER, seen)
+    assert len(set(seen)) == 1
+    connection.close()
+
+
+def test_a_client_is_let_go_after_its_last_user() -> None:
+    """Who still waits for an answer keeps the client that he asked, also when others have got a new one meanwhile."""
+    connection = Connection("127.0.0.1:1", {}, _SECONDS)
+    waits, goes_on = threading.Event(), threading.Event()
+
+    def slow(_seconds: float) -> str:
+        consumer = connection.offsets
+        waits.set()
+        assert goes_on.wait(30)
+        assert connection.offsets is consumer
+        # A consumer that was closed would raise another error than that nobody answers.
+        with pytest.raises(KafkaException):
+            consumer.list_topics(timeout=0.1)
+        return "answered"
+
+    found: list[str] = []
+    asking = threading.Thread(target=lambda: found.append(connection.ask("see anything", slow)))
+    asking.start()
+    assert waits.wait(30)
+    _clients_asked(connection, KafkaError._TIMED_OUT, [])
+    goes_on.set()
+    asking.join(30)
+    assert found == ["answered"]
+    connection.close()
