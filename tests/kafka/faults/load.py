@@ -32,6 +32,7 @@ class Account:
         tried: Partition → all keys that may be there, in the order in which they were appended.
         unknown: How often nobody could say what became of an append.
         not_done: How often an append was said not to have been done.
+        said: What was said last of an append that was not acknowledged.
     """
 
     acknowledged: dict[int, dict[int, bytes]]
@@ -39,6 +40,7 @@ class Account:
     appends: int = 0
     unknown: int = 0
     not_done: int = 0
+    said: str = ""
     refused_keys: set[bytes] = field(default_factory=set)
 
 
@@ -62,7 +64,11 @@ class Appending:
     def await_appends(self, count: int) -> None:
         """Wait until so many more were acknowledged."""
         wanted = self.account.appends + count
-        wait_until(lambda: self.account.appends >= wanted or not self._thread.is_alive(), f"{count} more appends")
+        try:
+            wait_until(lambda: self.account.appends >= wanted or not self._thread.is_alive(), f"{count} more appends")
+        except AssertionError as error:
+            error.add_note(f"of the last append that was not acknowledged it was said: {self.account.said}")
+            raise
         assert self._thread.is_alive(), "the writer ended by an error that it may not have"
 
     def _run(self) -> None:
@@ -79,10 +85,10 @@ class Appending:
         self.account.tried[partition] += keys
         try:
             appended = self._log.append(TopicPartition(self._topic.name, self._topic.uid, partition), records)
-        except OutcomeUnknown:
-            self.account.unknown += 1
-        except Unreachable:
-            self.account.not_done += 1
+        except OutcomeUnknown as error:
+            self.account.unknown, self.account.said = self.account.unknown + 1, str(error)
+        except Unreachable as error:
+            self.account.not_done, self.account.said = self.account.not_done + 1, str(error)
             self.account.refused_keys.update(keys)
         else:
             offsets = range(appended.first_offset, appended.next_offset)
