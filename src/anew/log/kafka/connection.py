@@ -84,7 +84,7 @@ class Connection:
     @property
     def admin(self) -> AdminClient:
         """For topics and their settings. Used within `ask`."""
-        clients = self._held()
+        clients: _Clients = self._own.clients
         with self._lock:
             if clients.admin is None:
                 clients.admin = AdminClient(self._with_ears(_ADMIN_SETTINGS), logger=QUIET)
@@ -93,7 +93,7 @@ class Connection:
     @property
     def offsets(self) -> Consumer:
         """For begins and ends (rule R7: the last stable offset): a consumer that reads nothing. Used within `ask`."""
-        clients = self._held()
+        clients: _Clients = self._own.clients
         with self._lock:
             if clients.offsets is None:
                 told = {"group.id": "anew", "isolation.level": "read_committed"}
@@ -125,16 +125,15 @@ class Connection:
                     found, is_silent = "no answer", True
                 except KafkaException as error:
                     found, is_silent = self.passing(error, what), error.args[0].code() in SILENT
-                words = self._reason(clients, found)
-            silent += is_silent
-            is_over = time.monotonic() + _PAUSE_SECONDS > deadline
-            # librdkafka forgets all brokers for good when one answers that it knows of none, as the only one does in
-            # the moment in which it comes back (its issue 5301, open). So the last attempt, and whatever is asked
-            # after it, goes over new connections.
-            if is_silent and (is_over or silent == _ATTEMPTS - 1):
-                self._renew(clients)
-            if is_over:
-                raise unreachable(self.bootstrap, words, self.timeout_seconds) from None
+                silent += is_silent
+                is_over = time.monotonic() + _PAUSE_SECONDS > deadline
+                # librdkafka forgets all brokers for good when one answers that it knows of none, as the only one does
+                # in the moment in which it comes back (its issue 5301, open). So the last attempt, and whatever is
+                # asked after it, goes over new connections.
+                if is_silent and (is_over or silent == _ATTEMPTS - 1):
+                    self._renew(clients)
+                if is_over:
+                    raise unreachable(self.bootstrap, self._reason(clients, found), self.timeout_seconds) from None
             most *= 2
             threading.Event().wait(_PAUSE_SECONDS)
 
@@ -153,11 +152,6 @@ class Connection:
         clients = self._clients
         self._renew(clients)
         clients.ended.wait(_ENDING_SECONDS)
-
-    def _held(self) -> _Clients:
-        """The clients that this thread asks through just now."""
-        held: _Clients | None = getattr(self._own, "clients", None)
-        return self._clients if held is None else held
 
     @contextmanager
     def _using(self) -> Iterator[_Clients]:
