@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 
 from anew.jars.fetching import KAFKA_BROKER, cached
+from anew.runtime.jars import jar_cache
 from tests.needs import cache_folder
 
 _BRIEFLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -74,7 +75,7 @@ def _of_spark() -> Sequence[Path]:
 
 
 def _of_kafka() -> Sequence[Path]:
-    return cached(KAFKA_BROKER, cache_folder() / "jars")
+    return cached(KAFKA_BROKER, jar_cache())
 
 
 SPARK = Program("spark", "tests.spark.loading", _of_spark)

@@ -1,59 +1,55 @@
 """What the tests need and a machine keeps: ``python -m tests.once`` makes it, unless it is there.
 
-Within a test it would take longer than a test may. What cannot be had is said; the tests that need it are skipped.
+Within a test it would take longer than a test may. What cannot be had is said: the tests that need it are skipped, or,
+where it is an archive of classes, take longer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from anew.core.errors import AnewError
-from anew.jars.fetching import KAFKA_BROKER, fetch
+from anew.jars.fetching import KAFKA_BROKER
+from anew.runtime.jars import fetched
 from tests import apicurio, minio
 from tests.java import KAFKA, SPARK
-from tests.needs import cache_folder
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something that is made once: where it is then, and what makes it and says why that cannot be, or nothing."""
+    """Something that is made once: whether it is there, and what makes it and says why that cannot be, or nothing."""
 
     name: str
-    place: Callable[[], Path]
+    there: Callable[[], bool]
     make: Callable[[], str]
 
 
 def _fetch_kafka() -> str:
     try:
-        fetch(KAFKA_BROKER, _jars())
+        fetched(KAFKA_BROKER)
     except AnewError as error:
         return " ".join(str(error).split())
     return ""
 
 
-def _jars() -> Path:
-    return cache_folder() / "jars"
-
-
 PARTS = (
-    Part("MinIO, an S3 server", minio.cached_binary, minio.build),
-    Part("Apicurio, a schema registry", apicurio.cached_folder, apicurio.fetch),
-    Part("Kafka's jars", _jars, _fetch_kafka),
+    Part("MinIO, an S3 server", lambda: minio.cached_binary().exists(), minio.build),
+    Part("Apicurio, a schema registry", lambda: apicurio.cached_folder().exists(), apicurio.fetch),
+    Part("Kafka's jars", lambda: bool(KAFKA.jars()), _fetch_kafka),
     # Named by the jars, which therefore come before.
-    Part("an archive of Spark's classes", lambda: SPARK.archive, SPARK.make_archive),
-    Part("an archive of Kafka's classes", lambda: KAFKA.archive, KAFKA.make_archive),
+    Part("an archive of Spark's classes", lambda: SPARK.archive.exists(), SPARK.make_archive),
+    Part("an archive of Kafka's classes", lambda: KAFKA.archive.exists(), KAFKA.make_archive),
 )
 
 
 def main() -> None:
     """Make all parts."""
     for part in PARTS:
-        if not part.place().exists():
+        if not part.there():
             print(f"tests: making {part.name}, once for this machine", flush=True)
         if said := part.make():
-            print(f"tests: there is none: {said}", flush=True)
+            print(f"tests: without {part.name}: {said}", flush=True)
 
 
 if __name__ == "__main__":

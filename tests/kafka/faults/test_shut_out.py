@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from anew.brokers.configuration import BrokerSettings
+from anew.brokers.configuration import BrokerFolder, BrokerSettings
 from tests.brokers import RunningBrokers, running_brokers
 from tests.cluster.commands import wait_until
 from tests.kafka.faults.load import Load, loaded
@@ -41,7 +41,7 @@ def test_clients_find_a_broker_again_that_knew_of_none(flickering: RunningBroker
 
 
 def _await_shut_out(broker: RunningBrokers) -> None:
-    log = broker.brokers / "logs" / "broker-1.log"
+    log = BrokerFolder(broker.brokers, 1).log
 
     def times() -> int:
         return log.read_text(encoding="utf-8").count(_SHUT_OUT)
