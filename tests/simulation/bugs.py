@@ -25,6 +25,7 @@ from anew.core.assignment import assign
 from anew.core.feed import NOWHERE, PositionMap
 from anew.core.store import VersionStatus
 from anew.node import feeds as node_feeds
+from anew.node import gathering
 from anew.node.holding import keys_of
 from anew.segments import baserange
 from anew.storage import applying, replica
@@ -288,14 +289,14 @@ def _uncounted() -> Iterator[None]:
     among=histories(often="evolve"),
 )
 def _skip_unknown() -> AbstractContextManager[Any]:
-    def applied(self: Any, holding: Any, at: Any, rows: Any, mine: Any, next_offset: int) -> None:
-        unknown = ~np.isin(rows.column("schema_id").to_numpy(), [0, *holding.store.schemas])
-        apply(self, holding, at, rows, mine & ~unknown, next_offset)
+    def known(self: Any, holding: Any, below: int | None) -> Any:
+        rows = of(self, holding, below)
+        return rows.filter(np.isin(rows.column("schema_id").to_numpy(), [0, *holding.store.schemas]))
 
-    apply = node_feeds.FeedApplier._apply
+    of = gathering.SharedRows.of
     return _both(
-        patch.object(node_feeds.FeedApplier, "_apply", applied),
-        patch.object(node_feeds, "first_undecided", lambda *_: None),
+        patch.object(gathering.SharedRows, "of", known),
+        patch.object(gathering, "first_undecided", lambda *_: None),
     )
 
 

@@ -104,8 +104,10 @@ def first_undecided(rows: pa.RecordBatch, schemas: Collection[int]) -> tuple[int
     Whoever meets one decides nothing: it is known soon, or decided in the catalog, for everybody.
     """
     named = rows.column("schema_id").to_numpy()
-    alive = rows.column("value").is_valid().to_numpy(zero_copy_only=False)
-    unknown = alive & ~np.isin(named, list(schemas))
+    unknown = rows.column("value").is_valid().to_numpy(zero_copy_only=False)
+    # One by one: a store has few schemas, and to prepare a search among them takes longer.
+    for known in schemas:
+        unknown = unknown & (named != known)
     if not unknown.any():
         return None
     first = int(unknown.argmax())

@@ -45,8 +45,10 @@ def hash_binary(column: pa.Array[Any], seeds: Hashes) -> Hashes:
 
     Values of one length are hashed together; a length that few values have is not worth that and goes one by one.
     """
+    if len(column) < _FEW:
+        return _one_by_one(column, seeds)
     starts, lengths, data = _placed(column)
-    if len(column) >= _FEW and column.null_count == 0 and (lengths == lengths[0]).all():
+    if column.null_count == 0 and (lengths == lengths[0]).all():
         whole = data[starts[0] : starts[-1] + lengths[0]].reshape(len(column), int(lengths[0]))
         return _xxh64(whole, seeds)
     hashes = seeds.copy()
@@ -55,10 +57,7 @@ def hash_binary(column: pa.Array[Any], seeds: Hashes) -> Hashes:
     sizes = np.diff(np.append(np.flatnonzero(np.diff(lengths[by_length], prepend=-1)), by_length.size))
     together = np.repeat(sizes >= _FEW, sizes)
     alone = by_length[~together]
-    digest = xxhash.xxh64_intdigest
-    values: list[Any] = column.take(alone).to_pylist()
-    one_by_one = (digest(value, seed) for value, seed in zip(values, seeds[alone].tolist(), strict=True))
-    hashes[alone] = np.fromiter(one_by_one, np.uint64, alone.size)
+    hashes[alone] = _one_by_one(column.take(alone), seeds[alone])
     by_length = by_length[together]
     first = 0
     for size in sizes[sizes >= _FEW]:
@@ -68,6 +67,14 @@ def hash_binary(column: pa.Array[Any], seeds: Hashes) -> Hashes:
         windows = np.lib.stride_tricks.sliding_window_view(data, length) if length else np.zeros((1, 0), np.uint8)
         hashes[rows] = _xxh64(windows[starts[rows] if length else np.zeros(rows.size, np.int64)], seeds[rows])
     return hashes
+
+
+def _one_by_one(column: pa.Array[Any], seeds: Hashes) -> Hashes:
+    digest = xxhash.xxh64_intdigest
+    values: list[bytes | None] = column.to_pylist()
+    pairs = zip(values, seeds.tolist(), strict=True)
+    hashes = (seed if value is None else digest(value, seed) for value, seed in pairs)
+    return np.fromiter(hashes, np.uint64, len(values))
 
 
 def _placed(column: pa.Array[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]]:

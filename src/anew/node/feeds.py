@@ -2,8 +2,9 @@
 
 Replicas that stand at the same offset of a feed partition share one read; one that is behind reads on its own until it
 has caught up, a bounded batch per round, so that it never holds up the others (rule R25). It reads no further than
-those ahead of it have come: so it meets them, however fast records are written. One thread runs the rounds: there is
-one applier per replica (rule R18).
+those ahead of it have come: so it meets them, however fast records are written. A replica applies what was read of all
+its feed partitions together (`anew.node.gathering`). One thread runs the rounds: there is one applier per replica
+(rule R18).
 """
 
 from __future__ import annotations
@@ -13,22 +14,18 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import structlog
 
 from anew.api.models import ReplicaState
-from anew.core.admission import Admitted, admit, first_undecided
-from anew.core.arrow import take
+from anew.core.admission import admit
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.feed import Feed, FeedPartition
-from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner, sub_partitions_of
-from anew.core.reduce import Bools
 from anew.log.interface import Log, LogRead, TopicPartition, topic_partition
+from anew.node.gathering import Gathered, SharedRows
 from anew.node.holding import DeadLetters, Holding, Lag
+from anew.storage.portions import Portion
 
 READ_RECORDS = 4_000
 MEETS_NOTHING = "older than the version's tombstone floor, and its key has no cell"
@@ -67,12 +64,6 @@ class _Group:
     source: _Source
     offset: int
     holdings: list[Holding] = field(default_factory=list)
-
-    @property
-    def reached(self) -> int:
-        """How far the first of them has come."""
-        offsets = (h.replica.offset(self.source.at) for h in self.holdings if h.replica is not None)
-        return max((offset for offset in offsets if offset is not None), default=self.offset)
 
 
 def _due_at(group: _Group) -> float:
@@ -134,20 +125,25 @@ class FeedApplier:
                 source.quiet_seconds = source.look_at = self._due_at = 0.0
 
     def _serve_all(self, groups: list[_Group]) -> bool:
-        busy = False
+        busy, gathered = False, Gathered()
         front: dict[FeedPartition, int] = {}
         for group in groups:
             source = group.source
             if _due_at(group) > self._now():
                 continue
             try:
-                busy |= self._serve(group, front.get(source.at))
-                source.failures, source.retry_at = 0, 0.0
-                front.setdefault(source.at, group.reached)
+                reached = self._serve(group, front.get(source.at), gathered)
             except Unreachable as error:
                 self._wait(group, error)
             except Failed as error:
                 self._fail(group, error)
+            else:
+                source.failures, source.retry_at = 0, 0.0
+                front.setdefault(source.at, reached)
+                busy |= reached != group.offset
+            if gathered.is_much:
+                self._apply(gathered)
+        self._apply(gathered)
         return busy
 
     def _groups(self, holdings: list[Holding]) -> list[_Group]:
@@ -178,8 +174,8 @@ class FeedApplier:
         self._topics = frozenset(source.feed.topic for source in self._sources.values())
         return sorted(groups.values(), key=lambda group: (group.source.at, -group.offset))
 
-    def _serve(self, group: _Group, front: int | None) -> bool:
-        """Read once for the group, up to where others are; apply to each of its replicas; whether the offset moved.
+    def _serve(self, group: _Group, front: int | None, gathered: Gathered) -> int:
+        """Read once for the group, up to where others are, for each of its replicas; how far the first of them comes.
 
         Raises:
             Unreachable: The log does not answer.
@@ -192,15 +188,14 @@ class FeedApplier:
         appended = read.records.column("appended_ms")
         last_ms = appended[len(appended) - 1].as_py() if len(appended) else None
         behind_ms = 0 if last_ms is None or read.next_offset >= source.end else max(0, self._clock() - last_ms)
-        if read.next_offset > group.offset:
-            self._apply_to_all(group, read)
+        reached = self._gather(group, read, gathered) if read.next_offset > group.offset else group.offset
         for holding in group.holdings:
             holding.lags[source.at] = Lag(source.end, behind_ms)
             if read.next_offset == group.offset:
                 holding.waiting.pop(source.at, None)
-        moved = group.reached != group.offset
+        moved = reached != group.offset
         self.behind |= moved and (front is not None or read.next_offset < source.end or len(appended) == most)
-        return moved
+        return reached
 
     def _note_end(self, source: _Source, read: LogRead, offset: int) -> None:
         now = self._now()
@@ -219,8 +214,10 @@ class FeedApplier:
             source.end, source.end_read_at = self._log.offsets(source.topic).end, now
         source.end = max(source.end, read.next_offset)
 
-    def _apply_to_all(self, group: _Group, read: LogRead) -> None:
-        source = group.source
+    def _gather(self, group: _Group, read: LogRead, gathered: Gathered) -> int:
+        """What each replica of the group is to apply of a read; how far the first of them comes."""
+        source, reached = group.source, group.offset
+        gathered.note(read)
         by_start: dict[int, list[Holding]] = defaultdict(list)
         for holding in group.holdings:
             # A start at or below what was read lets everything in: such replicas share one admission.
@@ -231,36 +228,45 @@ class FeedApplier:
             for rejection in admitted.rejected:
                 for uid in {holding.store.uid for holding in holdings}:
                     self._dead_letters.add(uid, source.at, rejection.offset, rejection.reason)
-            placement = _Placement(admitted)
+            rows = SharedRows(admitted)
             for holding in holdings:
-                self._apply(holding, source.at, admitted.rows, placement.of(holding), read.next_offset)
+                portion = self._portion(holding, source.at, rows, read.next_offset)
+                gathered.add(holding, portion)
+                reached = max(reached, portion.next_offset)
+        return reached
 
-    def _apply(self, holding: Holding, at: FeedPartition, rows: pa.RecordBatch, mine: Bools, next_offset: int) -> None:
-        replica = holding.replica
-        if replica is None:
-            return
-        offsets = rows.column("offset").to_numpy()
-        undecided = first_undecided(rows, holding.store.schemas)
+    def _portion(self, holding: Holding, at: FeedPartition, rows: SharedRows, next_offset: int) -> Portion:
+        """What a replica is to apply of what was read of a feed partition up to an offset."""
+        undecided = rows.first_undecided(holding)
         unknown = None if undecided is None else undecided[0]
         stop = holding.stop_of(at)
         held = None if holding.hold is None else holding.hold.limit(at, next_offset)
-        limits = [limit for limit in (stop, held, unknown) if limit is not None]
-        reached = min([next_offset, *limits])
-        if limits:
-            mine = mine & (offsets < reached)
+        reached = min(limit for limit in (next_offset, stop, held, unknown) if limit is not None)
         if undecided is not None and reached == unknown:
             self._say_waiting(holding, at, f"waits for a value schema that record {at}@{unknown} names")
             holding.undecided[at] = undecided
         else:
             holding.waiting.pop(at, None)
             holding.undecided.pop(at, None)
-        chosen = mine.nonzero()[0]
-        # Mostly a feed partition is of one replica alone: then nothing needs to be copied.
-        applied = replica.apply(rows if chosen.size == rows.num_rows else take(rows, chosen), at, reached)
-        for offset in applied.rejected:
-            self._dead_letters.add(holding.store.uid, at, offset, MEETS_NOTHING)
-        holding.applied += int(chosen.size)
-        self.applied += int(chosen.size)
+        return Portion(at, rows.of(holding, reached if reached < next_offset else None), reached)
+
+    def _apply(self, gathered: Gathered) -> None:
+        """Let each replica apply what was read for it."""
+        for holding, portions in gathered.taken():
+            replica = holding.replica
+            if replica is None:
+                continue
+            try:
+                applied = replica.apply(portions)
+            except Failed as error:
+                self._break(holding, str(error), self._now() + _BACKOFF_SECONDS[1])
+                _log.error("apply_failed", replica=holding.name, error=str(error))  # it says it all
+                continue
+            for at, offset in applied.rejected:
+                self._dead_letters.add(holding.store.uid, at, offset, MEETS_NOTHING)
+            records = sum(portion.rows.num_rows for portion in portions)
+            holding.applied += records
+            self.applied += records
 
     def _wait(self, group: _Group, error: Unreachable) -> None:
         """Go on serving, and ask the log again a little later each time."""
@@ -286,10 +292,12 @@ class FeedApplier:
                 source.retry_at = 0.0
                 holding.reload = f"{source.at}@{group.offset}: {error}"
             else:
-                holding.state = ReplicaState.ERROR
-                holding.error = f"{source.at}@{group.offset}: {error}"
-                holding.retry_at = source.retry_at
+                self._break(holding, f"{source.at}@{group.offset}: {error}", source.retry_at)
             _log.error("feed_lost", replica=holding.name, feed=str(source.at), offset=group.offset, error=str(error))
+
+    def _break(self, holding: Holding, why: str, retry_at: float) -> None:
+        """It goes on later (monotonic seconds), and serves what it has meanwhile."""
+        holding.state, holding.error, holding.retry_at = ReplicaState.ERROR, why, retry_at
 
     def _begin_of(self, source: _Source) -> int | None:
         """Where a feed partition begins in the log; None while nobody says so."""
@@ -302,30 +310,3 @@ class FeedApplier:
         if holding.waiting.get(at) != why:
             holding.waiting[at] = why
             _log.warning("feed_waits", replica=holding.name, feed=str(at), why=why)
-
-
-class _Placement:
-    """Which of the admitted rows are whose, each way of placing keys computed once."""
-
-    def __init__(self, admitted: Admitted) -> None:
-        self._admitted = admitted
-        self._partitions: dict[Partitioner, Partitions] = {}
-        self._subs: dict[int, Partitions] = {}
-
-    def of(self, holding: Holding) -> Bools:
-        """Which rows a replica keeps, shape (rows,)."""
-        partitioner, factor = holding.partitioner, holding.version.config.amplification_factor
-        keys: Any = self._admitted.rows.column("key")
-        if partitioner not in self._partitions:
-            self._partitions[partitioner] = (
-                partitioner.of_hashes(self._admitted.key_hashes)
-                if isinstance(partitioner, XxHash64Partitioner)
-                else partitioner.of_all(keys)
-            )
-        mine: Any = self._partitions[partitioner] == holding.key.partition
-        if factor == 1:
-            return np.asarray(mine)
-        if factor not in self._subs:
-            self._subs[factor] = sub_partitions_of(keys, factor)
-        together: Bools = mine & (self._subs[factor] == holding.key.sub_partition)
-        return together

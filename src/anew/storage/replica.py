@@ -20,17 +20,16 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from anew.codec.compression import Compressor
-from anew.core.arrow import bytes_list, in_portions
+from anew.core.arrow import bytes_list
 from anew.core.cell import HEADER_BYTES, TOMBSTONE, decode_cell
 from anew.core.errors import Failed
 from anew.core.feed import NOWHERE, FeedPartition, PositionMap
 from anew.core.merge import Cell
-from anew.storage.applying import Floors, outcome_of
+from anew.storage.applying import Floors, Outcome, outcome_of
 from anew.storage.memory import NodeMemory
+from anew.storage.portions import Portion, batches
 from anew.storage.rocks import META, Database, DatabaseClosed, behind, told
 
-BATCH_RECORDS = 4_000
-BATCH_BYTES = 1024 * 1024
 SCAN_EXAMINED = 20_000
 _MARKER = b"base"
 _POSITION = b"position/"
@@ -74,10 +73,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What one application did: cells written, and the offsets of records that R12 turned away."""
+    """What one application did: cells written, and where the records lie that R12 turned away."""
 
     written: int
-    rejected: tuple[int, ...]
+    rejected: tuple[tuple[FeedPartition, int], ...]
 
 
 class Replica:
@@ -203,25 +202,24 @@ class Replica:
 
     # -- changing --------------------------------------------------------------------------------------------------
 
-    def apply(self, rows: pa.RecordBatch, at: FeedPartition, next_offset: int) -> Applied:
-        """Merge records into the cells and move the position on, in bounded write batches.
+    def apply(self, portions: Iterable[Portion]) -> Applied:
+        """Merge records into the cells and move the positions on, in bounded write batches.
 
-        Args:
-            rows: Columns `anew.core.rows.ROWS`, of one feed partition in offset order, values uncompressed, keys of
-                this replica alone, none below the version's start.
-            at: The feed partition.
-            next_offset: The position there afterwards.
+        The portions are of feed partitions that differ. Several go into one batch where they fit: what a batch costs
+        hardly depends on how much is in it, and which records win does not on how they were cut (rule R6).
         """
-        written, rejected = 0, list[int]()
-        parts = list(in_portions(rows, BATCH_RECORDS, BATCH_BYTES))
-        for index, part in enumerate(parts):
-            offsets = part.column("offset").to_numpy()
-            reached = next_offset if index == len(parts) - 1 else int(offsets[-1]) + 1
-            changed, turned_away = self._apply_part(part, at, reached)
-            written += changed
-            rejected += [int(offsets[i]) for i in turned_away]
-        if not parts:
-            self.advance(at, next_offset)
+        filled = list[Portion]()
+        for portion in portions:
+            if portion.rows.num_rows:
+                filled.append(portion)
+            else:
+                self.advance(portion.at, portion.next_offset)
+        written, rejected = 0, list[tuple[FeedPartition, int]]()
+        for batch in batches(filled):
+            outcome = self._outcome(batch.rows)
+            self._write(outcome.keys, outcome.cells, batch.moved)
+            written += len(outcome.keys)
+            rejected += [batch.place(row) for row in outcome.rejected]
         return Applied(written, tuple(rejected))
 
     def advance(self, at: FeedPartition, next_offset: int) -> None:
@@ -257,14 +255,12 @@ class Replica:
         self._database.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _apply_part(self, rows: pa.RecordBatch, at: FeedPartition, next_offset: int) -> tuple[int, list[int]]:
+    def _outcome(self, rows: pa.RecordBatch) -> Outcome:
         # In order, so that a block of the base is looked into once.
         keys = sorted(set(bytes_list(rows.column("key"))))
         cells = self._cells(keys, is_sorted=True)
         held = {key: cell for key, cell in zip(keys, cells, strict=True) if cell is not None}
-        outcome = outcome_of(rows, held, self._floors, self._compressor)
-        self._write(outcome.keys, outcome.cells, {at: next_offset})
-        return len(outcome.keys), outcome.rejected
+        return outcome_of(rows, held, self._floors, self._compressor)
 
     def _write(self, keys: list[bytes], cells: list[bytes], moved: Mapping[FeedPartition, int] = NOWHERE) -> None:
         """Write cells with the positions that moved, with them or before them (rule R5).

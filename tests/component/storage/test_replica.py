@@ -9,9 +9,9 @@ import pytest
 from anew.codec.compression import compressor
 from anew.core.errors import Failed
 from anew.core.feed import FeedPartition, PositionMap
-from anew.storage import replica as replica_module
 from anew.storage.applying import Floors
 from anew.storage.memory import NodeMemory
+from anew.storage.portions import Portion
 from anew.storage.replica import Base, Replica
 from tests.component.storage.test_replica_merge import Record, rows_of
 
@@ -22,7 +22,7 @@ BASE = Base("manifest-1", 0, 0, PositionMap({AT: 5}), b"dictionary")
 def applied(replica: Replica, values: dict[bytes, bytes | None], first: int) -> int:
     """Write values as feed records from an offset; the next offset."""
     cells = [(k, Record(k, 1, 0, 9, True, v).cell(first + i)) for i, (k, v) in enumerate(values.items())]
-    replica.apply(rows_of(cells), AT, first + len(cells))
+    replica.apply([Portion(AT, rows_of(cells), first + len(cells))])
     return first + len(cells)
 
 
@@ -67,7 +67,7 @@ def test_only_the_wanted_and_complete_base_is_opened(tmp_path: Path) -> None:
 
 def test_a_scan_ends_and_lets_go_of_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages bounded by count and by bytes cover each live key once, and closing after a scan frees the lock."""
-    monkeypatch.setattr(replica_module, "BATCH_RECORDS", 500)
+    monkeypatch.setattr("anew.storage.portions.BATCH_RECORDS", 500)
     memory = NodeMemory()
     replica = Replica.create(tmp_path / "r", memory, [], BASE)
     replica.use(compressor("zstd"), Floors())

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anew.codec.compression import compressor
+from anew.core.arrow import concat
 from anew.core.cell import encode_cell
 from anew.core.feed import FeedPartition, PositionMap
 from anew.core.merge import Cell, expire, merge, merge_all
@@ -20,6 +21,7 @@ from anew.core.rows import ROWS
 from anew.core.stamp import Origin, OriginKind, Stamp, fabric_origin
 from anew.storage.applying import Floors, outcome_of
 from anew.storage.memory import NodeMemory
+from anew.storage.portions import Portion
 from anew.storage.replica import Base, Replica
 
 ZSTD = compressor("zstd")
@@ -133,22 +135,24 @@ def test_any_cut_of_a_history_gives_the_definition(
 def _apply_in_batches(
     replica: Replica, placed: list[tuple[FeedPartition, bytes, Cell]], split: dict[FeedPartition, int], cuts: Any
 ) -> None:
-    """Apply each feed partition from its split in random batches, interleaved, going back now and then."""
+    """Apply feed partitions from their splits in random batches, some together, going back now and then."""
     ends = {at: sum(other == at for other, _, _ in placed) for at in split}
     reached = dict(split)
     replays = 3
     while open_ends := [at for at in ends if reached[at] < ends[at]]:
-        at = cuts.draw(st.sampled_from(open_ends))
-        if replays and cuts.draw(st.booleans()):
-            replays -= 1
-            reached[at] = cuts.draw(st.integers(split[at], reached[at]))
-        upto = cuts.draw(st.integers(reached[at] + 1, ends[at]))
-        batch = [(k, c) for other, k, c in placed if other == at and reached[at] <= c.stamp.offset < upto]
+        portions = []
+        for at in cuts.draw(st.lists(st.sampled_from(open_ends), min_size=1, unique=True)):
+            if replays and cuts.draw(st.booleans()):
+                replays -= 1
+                reached[at] = cuts.draw(st.integers(split[at], reached[at]))
+            upto = cuts.draw(st.integers(reached[at] + 1, ends[at]))
+            records = [(k, c) for other, k, c in placed if other == at and reached[at] <= c.stamp.offset < upto]
+            portions.append(Portion(at, rows_of(records), upto))
+            reached[at] = upto
         if cuts.draw(st.booleans()):
-            _die_between_writes(replica, rows_of(batch), cuts)
-        replica.apply(rows_of(batch), at, upto)
-        assert replica.offset(at) == upto
-        reached[at] = upto
+            _die_between_writes(replica, concat([portion.rows for portion in portions]), cuts)
+        replica.apply(portions)
+        assert {at: replica.offset(at) for at, _, _ in portions} == {at: upto for at, _, upto in portions}
 
 
 def _die_between_writes(replica: Replica, rows: pa.RecordBatch, cuts: Any) -> None:
@@ -169,7 +173,7 @@ def test_a_time_owed_to_the_held_cell_counts_inside_a_batch(tmp_path: Path, memo
     given_time = Record(b"a", 1, 0, 10, False, b"given")
     cells = [stepping[0].cell(0), stepping[1].cell(1), given_time.cell(2)]
     replica = fresh(tmp_path, memory, Floors(), {b"a": cells[0]})
-    replica.apply(rows_of([(b"a", cells[1]), (b"a", cells[2])]), at, 3)
+    replica.apply([Portion(at, rows_of([(b"a", cells[1]), (b"a", cells[2])]), 3)])
     assert replica.cell(b"a") == merge_all(cells)
     assert replica.cell(b"a") == Cell(Stamp(20, cells[0].stamp.origin, True, 1, 0, 1), b"new", 1)
     replica.discard()
@@ -186,7 +190,7 @@ def test_late_records_without_a_cell_are_turned_away(tmp_path: Path, memory: Nod
         (b"ab", Record(b"ab", 1, 0, 7, False, b"x").cell(2)),
     ]
     mixed = [(b"", Record(b"", 1, 0, 7, False, b"y").cell(3)), (b"", Record(b"", 1, 0, 60, False, b"z").cell(4))]
-    applied = replica.apply(rows_of([*late, *mixed]), at, 5)
-    assert applied.rejected == (2,)
+    applied = replica.apply([Portion(at, rows_of([*late, *mixed]), 5)])
+    assert applied.rejected == ((at, 2),)
     assert [replica.get(key) and replica.get(key).body for key in KEYS] == [b"z", b"merged", None]  # type: ignore[union-attr]  # just checked
     replica.discard()

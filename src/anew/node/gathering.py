@@ -1,0 +1,107 @@
+"""What a round has read, sorted out by the replicas that it is for, until they apply it.
+
+A batch costs a replica about the same whether it has one record or a hundred, and most feed partitions have few new
+records at a time. So a replica applies what was read of all its feed partitions at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anew.core.admission import Admitted, first_undecided
+from anew.core.arrow import take
+from anew.core.partition import Partitioner, XxHash64Partitioner, sub_partitions_of
+from anew.log.interface import LogRead
+from anew.node.holding import Holding, ReplicaKey
+from anew.storage.portions import BATCH_BYTES, BATCH_RECORDS, Portion
+
+
+class Gathered:
+    """Portions by replica, in the order in which they were read."""
+
+    def __init__(self) -> None:
+        self._portions: dict[ReplicaKey, tuple[Holding, list[Portion]]] = {}
+        self._records = 0
+        self._bytes = 0
+
+    def note(self, read: LogRead) -> None:
+        """Count what was read, which is kept in memory until it is applied."""
+        self._records += read.records.num_rows
+        self._bytes += read.records.nbytes
+
+    def add(self, holding: Holding, portion: Portion) -> None:
+        """Keep a portion for a replica."""
+        self._portions.setdefault(holding.key, (holding, []))[1].append(portion)
+
+    @property
+    def is_much(self) -> bool:
+        """Whether it is as much as one batch writes: then nothing is won by waiting for more."""
+        return self._records >= BATCH_RECORDS or self._bytes >= BATCH_BYTES
+
+    def taken(self) -> Iterator[tuple[Holding, list[Portion]]]:
+        """All of it, once: what follows is gathered afresh."""
+        portions, self._portions = self._portions, {}
+        self._records = self._bytes = 0
+        yield from portions.values()
+
+
+class SharedRows:
+    """The admitted rows of one read, and whose they are: what several replicas ask is computed once."""
+
+    def __init__(self, admitted: Admitted) -> None:
+        self._admitted = admitted
+        self._placed: dict[tuple[Partitioner, int], _Placed] = {}
+        self._undecided: dict[tuple[int, ...], tuple[int, int] | None] = {}
+
+    def first_undecided(self, holding: Holding) -> tuple[int, int] | None:
+        """As `anew.core.admission.first_undecided`, with the schemas that a replica's store has."""
+        schemas = tuple(holding.store.schemas)
+        if schemas not in self._undecided:
+            self._undecided[schemas] = first_undecided(self._admitted.rows, schemas)
+        return self._undecided[schemas]
+
+    def of(self, holding: Holding, below: int | None) -> pa.RecordBatch:
+        """The rows that a replica keeps, in offset order; those below an offset alone where one is given."""
+        partitioner, factor = holding.partitioner, holding.version.config.amplification_factor
+        if (partitioner, factor) not in self._placed:
+            self._placed[partitioner, factor] = _place(self._admitted, partitioner, factor)
+        rows = self._placed[partitioner, factor].of(holding.key.partition * factor + holding.key.sub_partition)
+        if below is None:
+            return rows
+        return rows.slice(0, int(np.searchsorted(rows.column("offset").to_numpy(), below)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Rows in the order of the places that keep them, and in offset order within each; the places, shape (rows,)."""
+
+    rows: pa.RecordBatch
+    places: npt.NDArray[np.int64]
+
+    def of(self, place: int) -> pa.RecordBatch:
+        """The rows of one place; they are not copied."""
+        first, after = np.searchsorted(self.places, (place, place + 1)).tolist()
+        return self.rows.slice(first, after - first)
+
+
+def _place(admitted: Admitted, partitioner: Partitioner, factor: int) -> _Placed:
+    """Put rows in the order of their places: of partition p and sub-partition s, p × factor + s."""
+    keys: Any = admitted.rows.column("key")
+    if isinstance(partitioner, XxHash64Partitioner):
+        partitions = partitioner.of_hashes(admitted.key_hashes)
+    else:
+        partitions = partitioner.of_all(keys)
+    places = partitions.astype(np.int64)
+    if factor > 1:
+        places = places * factor + sub_partitions_of(keys, factor)
+    if (places == places[:1]).all():
+        # Mostly a feed partition is of one replica alone: then nothing needs to be copied.
+        return _Placed(admitted.rows, places)
+    order = np.argsort(places, kind="stable")
+    return _Placed(take(admitted.rows, order), places[order])
