@@ -17,6 +17,9 @@ _WINDOW_BITS, _LZ4_ACCELERATION = -14, 10
 come compressed by the version's codec, or are not to be: what is left is in the cells' headers. Measured with 96 random
 bytes a value: a quarter less time per cell of a sorted file, 1.4 % more bytes."""
 _WRITE_BUFFER_BYTES = 8 * MIB
+_ARENA_BLOCK_BYTES = 16 * 1024
+"""What a family takes of the write-buffer budget with its first write. RocksDB's own choice is an eighth of its write
+buffer: fifty instances would use the budget up with a record each, and from then on each write would be a flush."""
 _WAL_BYTES = 32 * MIB
 _INFO_LOG_BYTES = MIB
 
@@ -55,6 +58,7 @@ class NodeMemory:
         _compress(options)
         options.set("write_buffer_manager", self._buffers)
         options.set("write_buffer_size", _WRITE_BUFFER_BYTES)
+        options.set("arena_block_size", _ARENA_BLOCK_BYTES)
         options.set("create_if_missing", True)
         options.set("create_missing_column_families", True)
         # Data and positions must reach the disk together even when a power failure cuts the end of the log off (R5).
@@ -69,6 +73,7 @@ class NodeMemory:
         """The options of a column family with a handful of keys."""
         options = Options()
         options.set("write_buffer_size", MIB)
+        options.set("arena_block_size", _ARENA_BLOCK_BYTES)
         return options
 
 
