@@ -15,11 +15,13 @@ from anew.cli.session import Fabrics, cluster
 from anew.core.errors import AnewError
 from anew.demo.stores import run_demo
 from anew.demo.tables import run_demo as run_tables_demo
+from anew.runtime.detached import planned_cluster, start_detached, stop, wait_until_up
 from anew.runtime.home import Home
 from anew.runtime.java import check_java
 from anew.runtime.logs import log_to_file
+from anew.runtime.outside import check_log, check_registry, cluster_deep_store
 from anew.runtime.settings import PROCESS_SETTINGS, ProcessSettings, resolve
-from anew.runtime.supervisor import Supervisor, check_ports, planned_cluster, start_detached, stop, wait_until_up
+from anew.runtime.supervisor import Supervisor, check_ports
 
 _DEGRADED = 6
 _LEAST_FILES = 1_024
@@ -49,8 +51,6 @@ def up(
     json_output: Json = False,
 ) -> None:
     """Start an embedded cluster: controller and nodes as processes. Runs until Ctrl-C unless detached."""
-    from anew.runtime.controlling import check_log, check_registry, cluster_deep_store
-
     flags = {name: value for name, value in (("nodes", nodes), ("port", port), ("bind", bind)) if value is not None}
     settings = resolve(dict(flags))
     home = Home(settings.home)

@@ -8,7 +8,7 @@ from typing import Any
 from anew.codec.avro import AvroSchema
 from anew.codec.sampling import sample_bodies
 from anew.core.errors import InvalidRequest
-from anew.core.partition import is_custom
+from anew.core.partitioners import is_custom
 from anew.core.partitioning import check_partitioner, partitioner_of
 from anew.core.settings import SettingValue
 from anew.core.store import StoreConfig

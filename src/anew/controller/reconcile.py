@@ -31,7 +31,8 @@ from anew.controller.versiontopics import make_version_topics
 from anew.core import lifecycle
 from anew.core.assignment import assign
 from anew.core.errors import AnewError, Refused, Unreachable
-from anew.core.partition import XXHASH64, feed_partitions_read
+from anew.core.partition import feed_partitions_read
+from anew.core.partitioners import XXHASH64
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import SERVABLE, Store, Version, VersionStatus
 from anew.core.tables.rebuild import TableRebuild

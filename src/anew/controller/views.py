@@ -12,7 +12,7 @@ from anew.controller.scheduling import decision_of
 from anew.controller.tables.views import table_problems, table_rebuild_view, table_view
 from anew.core.errors import NotFound
 from anew.core.lifecycle import missing_feeds
-from anew.core.partition import is_custom
+from anew.core.partitioners import is_custom
 from anew.core.plan import Plan
 from anew.core.rebuild import Rebuild
 from anew.core.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest

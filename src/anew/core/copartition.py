@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from anew.core.feed import Feed
-from anew.core.partition import XXHASH64, is_custom
+from anew.core.partitioners import XXHASH64, is_custom
 from anew.core.partitioning import partitioner_identity
 from anew.core.plan import LogSplit
 from anew.core.store import Frozen

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from anew.core.feed import Feed, FeedPartition, PositionMap
-from anew.core.partition import XXHASH64, feed_partitions_read
+from anew.core.partition import feed_partitions_read
+from anew.core.partitioners import XXHASH64
 from anew.core.store import Frozen
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,11 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from anew.core.errors import InvalidRequest
 from anew.core.hashing import SEED, hash_binary, key_hash, key_hashes
 
-XXHASH64 = "xxhash64"
-_CUSTOM_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _SUB_SEED = xxhash.xxh64_intdigest((1).to_bytes(4, "little"), SEED)
 Partitions = npt.NDArray[np.int32]
 
@@ -74,39 +69,6 @@ def sub_partitions_of(keys: pa.BinaryArray, factor: int) -> Partitions:
 def sub_partition_of(key: bytes, factor: int) -> int:
     """The sub-partition of one key; `sub_partitions_of` is the same for many."""
     return 0 if factor == 1 else _signed(xxhash.xxh64_intdigest(key, _SUB_SEED)) % factor
-
-
-def is_custom(name: str) -> bool:
-    """Whether a partitioner's name is one of a user's own, ``module:Class``."""
-    return name != XXHASH64
-
-
-def check_partitioner_name(name: str) -> None:
-    """Raise unless it is ``xxhash64`` or ``module:Class``.
-
-    Raises:
-        InvalidRequest: ``bad_setting``.
-    """
-    if is_custom(name) and not _CUSTOM_NAME.fullmatch(name):
-        raise InvalidRequest(
-            "bad_setting", "partitioner does not accept this value", found=name, expected=f"{XXHASH64} | module:Class"
-        )
-
-
-def check_partitioner_params(text: str) -> None:
-    """Raise unless it is a JSON object, the keyword arguments of a partitioner.
-
-    Raises:
-        InvalidRequest: ``bad_setting``.
-    """
-    try:
-        params = json.loads(text)
-    except ValueError:
-        params = None
-    if not isinstance(params, dict):
-        raise InvalidRequest(
-            "bad_setting", "partitioner_params does not accept this value", found=text, expected="a JSON object"
-        )
 
 
 def feed_partitions_of(partition: int, partition_count: int, feed_partition_count: int) -> range:

@@ -22,7 +22,8 @@ import pyarrow as pa
 from anew.core.arrow import bytes_list
 from anew.core.confighash import value_hash
 from anew.core.errors import AnewError, InvalidRequest
-from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner, is_custom
+from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner
+from anew.core.partitioners import is_custom
 from anew.core.store import Frozen
 
 MAX_SOURCE_BYTES = 64 * 1024

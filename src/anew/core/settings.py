@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from anew.core.condition import parse_condition
 from anew.core.errors import InvalidRequest
-from anew.core.partition import check_partitioner_name, check_partitioner_params
+from anew.core.partitioners import check_partitioner_name, check_partitioner_params
 from anew.core.schedule import parse_schedule
 from anew.core.suggest import did_you_mean
 

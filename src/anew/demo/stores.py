@@ -160,7 +160,7 @@ def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1, k
 
 def _remove_files(uid: str) -> None:
     """Remove what the demo's store left in a deep store that outlives the home."""
-    from anew.runtime.controlling import cluster_deep_store
+    from anew.runtime.outside import cluster_deep_store
 
     settings = resolve({})
     deep_store = cluster_deep_store(settings, Home(settings.home), FABRIC)
@@ -170,7 +170,7 @@ def _remove_files(uid: str) -> None:
 
 def _remove_topic() -> None:
     """Remove the topic of the demo's store from a log that outlives the home."""
-    from anew.runtime.controlling import log_location
+    from anew.runtime.outside import log_location
 
     settings = resolve({})
     log = open_log(log_location(settings, Home(settings.home), FABRIC), clock=now_ms)

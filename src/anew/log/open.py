@@ -6,32 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from anew.core.addresses import names_brokers
 from anew.core.errors import InvalidRequest
 from anew.log.interface import Log
 
 TIMEOUT_SECONDS = 10.0
 BUILD_TIMEOUT_SECONDS = 60.0
 """A task of a build waits longer: brokers may take a while to agree on who leads, and it ends its whole build."""
-_KAFKA = "kafka://"
-
-
-def log_kind_and_address(url: str) -> tuple[str, str]:
-    """What a setting names: ``kafka://HOST:PORT,…``.
-
-    Raises:
-        InvalidRequest: ``bad_log``.
-    """
-    address = url.removeprefix(_KAFKA)
-    if not url.startswith(_KAFKA) or not names_brokers(address):
-        raise InvalidRequest(
-            "bad_log",
-            "this names no log",
-            found=url,
-            expected="kafka://HOST:PORT,HOST:PORT of some of the brokers",
-            hint="leave it out for the embedded log",
-        )
-    return "kafka", address
 
 
 class Location(Protocol):

@@ -6,7 +6,7 @@ from anew.api.http import ControllerClient
 from anew.api.models import LogLocation, SnapshotView
 from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.floors import ttl_impossible
-from anew.core.partition import is_custom
+from anew.core.partitioners import is_custom
 from anew.core.partitioning import check_partitioner, partitioner_of
 from anew.core.plan import Plan
 from anew.core.planning import (

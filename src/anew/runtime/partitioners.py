@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from anew.core.errors import InvalidRequest
-from anew.core.partition import check_partitioner_name, is_custom
+from anew.core.partitioners import check_partitioner_name, is_custom
 
 
 def source_for(settings: Mapping[str, object]) -> str | None:

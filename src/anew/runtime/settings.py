@@ -18,7 +18,7 @@ from anew.core.grants import check_token
 from anew.core.settings import Kind, Setting, SettingValue, Takes
 from anew.core.suggest import did_you_mean
 from anew.deepstore.uri import check_root, shown_root
-from anew.log.open import log_kind_and_address
+from anew.log.url import log_kind_and_address
 from anew.registry.urls import registry_urls
 
 _DAY_SECONDS = 86_400

@@ -13,6 +13,7 @@ import pytest
 from anew.cli.main import run_command
 from anew.core.errors import AnewError, InvalidRequest, Refused
 from anew.core.grants import Right
+from anew.runtime.detached import planned_cluster
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.scheduled import REPUSH, launcher
 from anew.runtime.security import (
@@ -24,7 +25,7 @@ from anew.runtime.security import (
     write_cluster_token,
 )
 from anew.runtime.settings import ProcessSettings, resolve
-from anew.runtime.supervisor import planned_cluster, server_environment
+from anew.runtime.supervisor import server_environment
 from anew.runtime.tokens import list_tokens, make_token, remove_token
 
 SECRET = "anew_very-secret"

@@ -30,3 +30,17 @@ def test_a_process_of_the_cluster_comes_up_without_pandas(module: str) -> None:
         [sys.executable, "-c", _STARTED.format(module=module)], capture_output=True, text=True, check=False
     )
     assert started.stdout.splitlines() == ["False True", "3 [3]"], started.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "left_out"),
+    [
+        ("anew.runtime.supervise", ("pyarrow", "numpy", "httpx", "sqlalchemy")),
+        ("anew.cli.main", ("pandas", "sqlalchemy", "fastapi", "pyspark")),
+    ],
+)
+def test_what_starts_others_does_without_what_they_need(module: str, left_out: tuple[str, ...]) -> None:
+    """A supervisor waits and a command asks: neither spends a start on libraries of controller, node or driver."""
+    program = f"import sys, {module}; print([name for name in {left_out!r} if name in sys.modules])"
+    started = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert started.stdout.strip() == "[]", started.stderr
