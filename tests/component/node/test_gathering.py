@@ -1,0 +1,187 @@
+"""What a round reads of several feed partitions is applied together, and nothing of it is lost when that breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anew.api.models import LogLocation
+from anew.core.errors import Failed, Unreachable
+from anew.log.interface import Log, LogRead, TopicPartition
+from anew.log.open import open_log
+from anew.node.engine import Engine, NodeIdentity, Workshop
+from anew.node.loader import Loader
+from anew.storage.memory import NodeMemory
+from anew.storage.portions import Portion
+from anew.storage.replica import Applied, Replica
+from anew.storage.rocks import Database
+from tests.component.node.harness import World, caught_up, clock, config, value_of, wait_for, world
+
+WORDS = [f"word-{number}" for number in range(40)]
+"""Enough for each of four feed partitions and of a few partitions to have some."""
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Iterator[World]:
+    """A world without a version."""
+    with world(tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def _stepped(words: World, log: Log | None = None) -> Iterator[Engine]:
+    """An engine that has caught up with what there is, and goes on by hand."""
+    own = Loader()
+
+    def opened(location: LogLocation) -> Log:
+        return open_log(location, clock=clock) if log is None else log
+
+    identity = NodeIdentity("n1", "dc-0", "http://x", words.folder / "node", 1)
+    engine = Engine(identity, Workshop(NodeMemory(), own, opened, clock))
+    engine.accept(words.desired())
+    _catch_up(engine, words)
+    try:
+        yield engine
+    finally:
+        own.close()
+        engine.stop()
+
+
+def _catch_up(engine: Engine, words: World) -> None:
+    def arrived() -> bool:
+        while engine.step():
+            pass
+        return caught_up(engine) and all(replica.position == words.ends() for replica in engine.report().replicas)
+
+    wait_for("all that there is", arrived)
+
+
+def _write_all(words: World, value: str) -> None:
+    for word in WORDS:
+        words.write(word, value)
+    assert all(words.ends().values())
+
+
+def _served(engine: Engine) -> set[str | None]:
+    return {value_of(engine, word) for word in WORDS}
+
+
+@pytest.mark.case("rules:R5", "rules:R18")
+@pytest.mark.parametrize("partitions", [1, 3], ids=str)
+def test_a_replica_writes_once_what_a_round_read(
+    words: World, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    """Records of all four feed partitions, and the positions of all, are in one write of each replica."""
+    words.version(1, {}, config=config(partitions=partitions))
+    writes: list[tuple[int, int]] = []
+    write = Database.write
+
+    def counted(database: Database, keys: list[bytes], cells: list[bytes], meta: Any = (), **how: Any) -> None:
+        if keys:
+            writes.append((len(keys), len(meta)))
+        write(database, keys, cells, meta, **how)
+
+    with _stepped(words) as engine:
+        monkeypatch.setattr(Database, "write", counted)
+        _write_all(words, "new")
+        assert engine.step()
+        assert len(writes) == partitions
+        assert sum(keys for keys, _ in writes) == len(WORDS)
+        assert {positions for _, positions in writes} == {4}
+        assert _served(engine) == {"new"}
+        assert {replica.position for replica in engine.report().replicas} == {words.ends()}
+
+
+@pytest.mark.case("rules:R5")
+@pytest.mark.parametrize("most", [1, 7], ids=str)
+def test_much_is_applied_before_more_is_read(words: World, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """However little a batch may have, a round brings everything, each record with its position."""
+    monkeypatch.setattr("anew.storage.portions.BATCH_RECORDS", most)
+    monkeypatch.setattr("anew.node.gathering.BATCH_RECORDS", most)
+    words.version(1, {}, config=config(partitions=3))
+    with _stepped(words) as engine:
+        _write_all(words, "new")
+        assert engine.step()
+        assert _served(engine) == {"new"}
+        assert {replica.position for replica in engine.report().replicas} == {words.ends()}
+
+
+@pytest.mark.case("rules:R5", "rules:R18")
+def test_a_round_that_breaks_is_read_again(words: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one replica has applied stays, and what others were about to is applied by the next round."""
+    words.version(1, {}, config=config(partitions=3))
+    apply, calls = Replica.apply, [0]
+
+    def broken_once(replica: Replica, portions: Iterable[Portion]) -> Applied:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise RuntimeError("the disk went away")
+        return apply(replica, portions)
+
+    with _stepped(words) as engine:
+        _write_all(words, "old")
+        _catch_up(engine, words)
+        monkeypatch.setattr(Replica, "apply", broken_once)
+        calls[0] = 0
+        _write_all(words, "new")
+        with pytest.raises(RuntimeError, match="the disk went away"):
+            engine.step()
+        assert _served(engine) == {"old", "new"}
+        _catch_up(engine, words)
+        assert _served(engine) == {"new"}
+        assert calls[0] == 4
+
+
+def test_a_replica_that_cannot_apply_holds_up_no_other(words: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says why and goes on later, from where it stands; the others have applied what the round read."""
+    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.05, 0.05))
+    words.version(1, {}, config=config(partitions=3))
+    apply, broken = Replica.apply, [True]
+
+    def unable(replica: Replica, portions: Sequence[Portion]) -> Applied:
+        if broken[0] and "/p1-" in str(replica.directory):
+            raise Failed("unknown_cell_format", "a cell was written by another release")
+        return apply(replica, portions)
+
+    with _stepped(words) as engine:
+        _write_all(words, "old")
+        _catch_up(engine, words)
+        monkeypatch.setattr(Replica, "apply", unable)
+        _write_all(words, "new")
+        engine.step()
+        assert _served(engine) == {"old", "new"}
+        errors = {replica.partition: replica.error for replica in engine.report().replicas if replica.error}
+        assert list(errors) == [1]
+        assert "a cell was written by another release" in str(errors[1])
+        broken[0] = False
+        _catch_up(engine, words)
+        assert _served(engine) == {"new"}
+
+
+def test_a_feed_partition_that_does_not_answer_holds_up_no_other(words: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read of the others is applied in the same round; the one is read when it answers again."""
+    words.version(1, {}, config=config(partitions=1))
+    away = [False]
+    with _stepped(words, words.log) as engine:
+        read = words.log.read
+
+        def deaf(at: TopicPartition, *rest: Any) -> LogRead:
+            if away[0] and at.partition == 2:
+                raise Unreachable("log_unreachable", "the log is away")
+            return read(at, *rest)
+
+        monkeypatch.setattr(words.log, "read", deaf)
+        away[0] = True
+        _write_all(words, "new")
+        engine.step()
+        assert _served(engine) == {None, "new"}
+        (replica,) = engine.report().replicas
+        assert "the log does not answer" in str(replica.error)
+        assert {at.partition for at, end in words.ends().items() if replica.position[at] < end} == {2}
+        away[0] = False
+        _catch_up(engine, words)
+        assert _served(engine) == {"new"}
