@@ -33,7 +33,7 @@ class Death:
 
 _ALSO: dict[str | None, set[str]] = {
     "begun": {"building", "failed", "retired", "reclaimed"},
-    "sealed": {"sealed", "loading", "current"},
+    "sealed": {"sealed", "loading", "ready", "current"},
 }
 """What may be seen a moment later, when nobody is needed to go on."""
 DEATHS = (

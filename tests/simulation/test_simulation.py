@@ -77,7 +77,7 @@ def test_a_history_runs_the_same_way_again() -> None:
         Step("delete", (("k1",), None), 1_000),
         Step("reconfigure", (("partitions", 3),), 8_000),
     )
-    history = History(seed=9, trouble=20, settings={"hybrid": True, "skew_limit_seconds": 2}, steps=steps)
+    history = History(seed=7, trouble=20, settings={"hybrid": True, "skew_limit_seconds": 2}, steps=steps)
     first, second = run(history), run(History.from_json(history.to_json()))
     assert first == second
     assert not first.breaches

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -24,7 +24,7 @@ from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.feed import Feed, FeedPartition
 from anew.log.interface import Log, LogRead, TopicPartition, topic_partition
 from anew.node.gathering import Gathered, SharedRows
-from anew.node.holding import DeadLetters, Holding, Lag
+from anew.node.holding import DeadLetters, Holding, Lag, ReplicaKey
 from anew.storage.portions import Portion
 
 READ_RECORDS = 4_000
@@ -125,12 +125,12 @@ class FeedApplier:
                 source.quiet_seconds = source.look_at = self._due_at = 0.0
 
     def _serve_all(self, groups: list[_Group]) -> bool:
+        due = [group for group in groups if _due_at(group) <= self._now()]
+        to_come = Counter(holding.key for group in due for holding in group.holdings)
         busy, gathered = False, Gathered()
         front: dict[FeedPartition, int] = {}
-        for group in groups:
+        for group in due:
             source = group.source
-            if _due_at(group) > self._now():
-                continue
             try:
                 reached = self._serve(group, front.get(source.at), gathered)
             except Unreachable as error:
@@ -141,14 +141,16 @@ class FeedApplier:
                 source.failures, source.retry_at = 0, 0.0
                 front.setdefault(source.at, reached)
                 busy |= reached != group.offset
-            if gathered.is_much:
-                self._apply(gathered)
-        self._apply(gathered)
+            to_come.subtract(holding.key for holding in group.holdings)
+            # A replica for which nothing more comes does not wait for the others': who wrote wants to read.
+            complete = [holding.key for holding in group.holdings if not to_come[holding.key]]
+            self._apply(gathered.take_all() if gathered.is_much else gathered.take(complete))
         return busy
 
     def _groups(self, holdings: list[Holding]) -> list[_Group]:
-        """Who reads what from where; those that keep up come first."""
+        """Who reads what from where; what is of the same replicas together, and of it those first that keep up."""
         groups: dict[tuple[FeedPartition, int], _Group] = {}
+        first: dict[FeedPartition, ReplicaKey] = {}
         used: set[FeedPartition] = set()
         for holding in holdings:
             replica = holding.replica
@@ -169,10 +171,11 @@ class FeedApplier:
                 if holding.hold is not None and offset >= holding.hold.limit(at, offset):
                     continue
                 groups.setdefault((at, offset), _Group(source, offset)).holdings.append(holding)
+                first[at] = min(first.get(at, holding.key), holding.key)
         for at in self._sources.keys() - used:
             del self._sources[at]
         self._topics = frozenset(source.feed.topic for source in self._sources.values())
-        return sorted(groups.values(), key=lambda group: (group.source.at, -group.offset))
+        return sorted(groups.values(), key=lambda group: (first[group.source.at], group.source.at, -group.offset))
 
     def _serve(self, group: _Group, front: int | None, gathered: Gathered) -> int:
         """Read once for the group, up to where others are, for each of its replicas; how far the first of them comes.
@@ -250,9 +253,9 @@ class FeedApplier:
             holding.undecided.pop(at, None)
         return Portion(at, rows.of(holding, reached if reached < next_offset else None), reached)
 
-    def _apply(self, gathered: Gathered) -> None:
+    def _apply(self, gathered: Iterable[tuple[Holding, list[Portion]]]) -> None:
         """Let each replica apply what was read for it."""
-        for holding, portions in gathered.taken():
+        for holding, portions in gathered:
             replica = holding.replica
             if replica is None:
                 continue

@@ -1,12 +1,12 @@
 """What a round has read, sorted out by the replicas that it is for, until they apply it.
 
 A batch costs a replica about the same whether it has one record or a hundred, and most feed partitions have few new
-records at a time. So a replica applies what was read of all its feed partitions at once.
+records at a time. So a replica applies what was read of all its feed partitions at once, as soon as that is complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,11 +44,14 @@ class Gathered:
         """Whether it is as much as one batch writes: then nothing is won by waiting for more."""
         return self._records >= BATCH_RECORDS or self._bytes >= BATCH_BYTES
 
-    def taken(self) -> Iterator[tuple[Holding, list[Portion]]]:
-        """All of it, once: what follows is gathered afresh."""
-        portions, self._portions = self._portions, {}
+    def take(self, replicas: Iterable[ReplicaKey]) -> list[tuple[Holding, list[Portion]]]:
+        """What there is for these replicas, once."""
+        return [self._portions.pop(key) for key in replicas if key in self._portions]
+
+    def take_all(self) -> list[tuple[Holding, list[Portion]]]:
+        """What there is for any replica, once."""
         self._records = self._bytes = 0
-        yield from portions.values()
+        return self.take(list(self._portions))
 
 
 class SharedRows:

@@ -55,7 +55,9 @@ def _catch_up(engine: Engine, words: World) -> None:
     def arrived() -> bool:
         while engine.step():
             pass
-        return caught_up(engine) and all(replica.position == words.ends() for replica in engine.report().replicas)
+        ends = words.ends()
+        positions = [replica.position for replica in engine.report().replicas]
+        return caught_up(engine) and all(ends[at] == offset for found in positions for at, offset in found.items())
 
     wait_for("all that there is", arrived)
 
@@ -94,6 +96,41 @@ def test_a_replica_writes_once_what_a_round_read(
         assert {positions for _, positions in writes} == {4}
         assert _served(engine) == {"new"}
         assert {replica.position for replica in engine.report().replicas} == {words.ends()}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "expected"),
+    [
+        (4, ["read 0", "p0", "read 1", "p1", "read 2", "p2", "read 3", "p3"]),
+        (2, ["read 0", "read 2", "p0", "read 1", "read 3", "p1"]),
+        (3, ["read 0", "read 1", "read 2", "read 3", "p0", "p1", "p2"]),
+    ],
+    ids=["one by one", "two by two", "all of all"],
+)
+def test_a_replica_waits_for_no_feed_partition_that_is_not_its_own(
+    words: World, monkeypatch: pytest.MonkeyPatch, partitions: int, expected: list[str]
+) -> None:
+    """It applies as soon as all is read that it reads: what was written is readable then."""
+    words.version(1, {}, config=config(partitions=partitions))
+    events: list[str] = []
+    apply = Replica.apply
+
+    def noted(replica: Replica, portions: Iterable[Portion]) -> Applied:
+        events.append(replica.directory.parent.name.partition("-")[0])
+        return apply(replica, portions)
+
+    with _stepped(words, words.log) as engine:
+        read = words.log.read
+
+        def noted_read(at: TopicPartition, *rest: Any) -> LogRead:
+            events.append(f"read {at.partition}")
+            return read(at, *rest)
+
+        monkeypatch.setattr(words.log, "read", noted_read)
+        monkeypatch.setattr(Replica, "apply", noted)
+        _write_all(words, "new")
+        assert engine.step()
+        assert events == expected
 
 
 @pytest.mark.case("rules:R5")
