@@ -130,22 +130,29 @@ class FeedApplier:
         busy, gathered = False, Gathered()
         front: dict[FeedPartition, int] = {}
         for group in due:
-            source = group.source
-            try:
-                reached = self._serve(group, front.get(source.at), gathered)
-            except Unreachable as error:
-                self._wait(group, error)
-            except Failed as error:
-                self._fail(group, error)
-            else:
-                source.failures, source.retry_at = 0, 0.0
-                front.setdefault(source.at, reached)
-                busy |= reached != group.offset
+            # Not any more where the log has just not answered those ahead.
+            if _due_at(group) <= self._now():
+                busy |= self._serve_patiently(group, front, gathered)
             to_come.subtract(holding.key for holding in group.holdings)
             # A replica for which nothing more comes does not wait for the others': who wrote wants to read.
             complete = [holding.key for holding in group.holdings if not to_come[holding.key]]
             self._apply(gathered.take_all() if gathered.is_much else gathered.take(complete))
         return busy
+
+    def _serve_patiently(self, group: _Group, front: dict[FeedPartition, int], gathered: Gathered) -> bool:
+        """Serve a group, whose feed partition waits when it cannot be read; whether its offset moves."""
+        source = group.source
+        try:
+            reached = self._serve(group, front.get(source.at), gathered)
+        except Unreachable as error:
+            self._wait(group, error)
+            return False
+        except Failed as error:
+            self._fail(group, error)
+            return False
+        source.failures, source.retry_at = 0, 0.0
+        front.setdefault(source.at, reached)
+        return reached != group.offset
 
     def _groups(self, holdings: list[Holding]) -> list[_Group]:
         """Who reads what from where; what is of the same replicas together, and of it those first that keep up."""
