@@ -222,3 +222,45 @@ def test_a_feed_partition_that_does_not_answer_holds_up_no_other(words: World, m
         away[0] = False
         _catch_up(engine, words)
         assert _served(engine) == {"new"}
+
+
+def test_a_feed_partition_that_does_not_answer_is_asked_once_a_round(
+    words: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two versions that stand at different offsets of it do not wait for it one after the other."""
+    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.05, 0.05))
+    words.version(1, {}, config=config(partitions=1))
+    words.version(2, {}, config=config(partitions=1))
+    apply, read = Replica.apply, words.log.read
+    behind, away, asked = [True], [False], list[int]()
+
+    def second_stays_behind(replica: Replica, portions: Sequence[Portion]) -> Applied:
+        if behind[0] and "/v2/" in str(replica.directory):
+            raise Failed("unknown_cell_format", "a cell was written by another release")
+        return apply(replica, portions)
+
+    def deaf(at: TopicPartition, *rest: Any) -> LogRead:
+        asked.append(at.partition)
+        if away[0] and at.partition == 2:
+            raise Unreachable("log_unreachable", "the log is away")
+        return read(at, *rest)
+
+    with _stepped(words, words.log) as engine:
+        monkeypatch.setattr(Replica, "apply", second_stays_behind)
+        monkeypatch.setattr(words.log, "read", deaf)
+        _write_all(words, "old")
+        engine.step()
+        assert [replica.position == words.ends() for replica in engine.report().replicas] == [True, False]
+        _write_all(words, "new")
+        behind[0], away[0] = False, True
+
+        def both_apply() -> bool:
+            asked.clear()
+            engine.step()
+            assert asked.count(2) <= 1
+            return all(replica.state == "applying" for replica in engine.report().replicas) and 2 in asked
+
+        wait_for("both to ask for what does not answer", both_apply)
+        away[0] = False
+        _catch_up(engine, words)
+        assert _served(engine) == {"new"}
