@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
+
+_SWITCH_PAUSE_SECONDS = 0.01
+_PRIMARY, _BUSY = 0xFF, 5
+"""The part of SQLite's error codes that names the kind of error; and the kind SQLITE_BUSY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ def sqlite_options(timeout_seconds: float) -> Options:
     return Options(
         engine={"connect_args": {"timeout": timeout_seconds}, "pool_size": 8, "max_overflow": 16},
         writes={"anew_writes": True},
-        listeners={"connect": _set_pragmas, "begin": _begin},
+        listeners={"connect": partial(_set_pragmas, timeout_seconds), "begin": _begin},
         take_turn=_has_its_turn,
     )
 
@@ -46,10 +53,25 @@ def _has_its_turn(_connection: sa.Connection) -> None:
     """BEGIN IMMEDIATE has taken it."""
 
 
-def _set_pragmas(connection: Any, _record: Any) -> None:
+def _set_pragmas(timeout_seconds: float, connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver must not begin transactions of its own
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    _use_wal(connection, timeout_seconds)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _use_wal(connection: Any, timeout_seconds: float) -> None:
+    """Several who open a fresh file at once switch it one after another: of all locks SQLite does not wait for that."""
+    deadline, pause = time.monotonic() + timeout_seconds, threading.Event()
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+        except connection.OperationalError as error:
+            if error.sqlite_errorcode & _PRIMARY != _BUSY or time.monotonic() >= deadline:
+                raise
+            pause.wait(_SWITCH_PAUSE_SECONDS)
+        else:
+            return
 
 
 def _begin(connection: sa.Connection) -> None:
