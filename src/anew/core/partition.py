@@ -66,6 +66,11 @@ def sub_partitions_of(keys: pa.BinaryArray, factor: int) -> Partitions:
     return np.asarray(np.mod(hashes.view(np.int64), factor), dtype=np.int32)
 
 
+def units_of(partitions: Partitions, keys: pa.BinaryArray, factor: int) -> Partitions:
+    """Partition and sub-partition of each key as one number, ``partition × factor + sub-partition``, shape (n,)."""
+    return partitions if factor == 1 else partitions * factor + sub_partitions_of(keys, factor)
+
+
 def sub_partition_of(key: bytes, factor: int) -> int:
     """The sub-partition of one key; `sub_partitions_of` is the same for many."""
     return 0 if factor == 1 else _signed(xxhash.xxh64_intdigest(key, _SUB_SEED)) % factor

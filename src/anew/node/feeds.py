@@ -267,12 +267,12 @@ class FeedApplier:
             if replica is None:
                 continue
             try:
-                applied = replica.apply(portions)
+                rejected = replica.apply(portions)
             except Failed as error:
                 self._break(holding, str(error), self._now() + _BACKOFF_SECONDS[1])
                 _log.error("apply_failed", replica=holding.name, error=str(error))  # it says it all
                 continue
-            for at, offset in applied.rejected:
+            for at, offset in rejected:
                 self._dead_letters.add(holding.store.uid, at, offset, MEETS_NOTHING)
             records = sum(portion.rows.num_rows for portion in portions)
             holding.applied += records

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from anew.core.admission import Admitted, first_undecided
 from anew.core.arrow import take
-from anew.core.partition import Partitioner, XxHash64Partitioner, sub_partitions_of
+from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner, units_of
 from anew.log.interface import LogRead
 from anew.node.holding import Holding, ReplicaKey
 from anew.storage.portions import BATCH_BYTES, BATCH_RECORDS, Portion
@@ -31,7 +30,7 @@ class Gathered:
         self._bytes = 0
 
     def note(self, read: LogRead) -> None:
-        """Count what was read, which is kept in memory until it is applied."""
+        """Count what was read: it may stay in memory for as long as any portion waits."""
         self._records += read.records.num_rows
         self._bytes += read.records.nbytes
 
@@ -46,11 +45,13 @@ class Gathered:
 
     def take(self, replicas: Iterable[ReplicaKey]) -> list[tuple[Holding, list[Portion]]]:
         """What there is for these replicas, once."""
-        return [self._portions.pop(key) for key in replicas if key in self._portions]
+        taken = [self._portions.pop(key) for key in replicas if key in self._portions]
+        if not self._portions:
+            self._records = self._bytes = 0
+        return taken
 
     def take_all(self) -> list[tuple[Holding, list[Portion]]]:
         """What there is for any replica, once."""
-        self._records = self._bytes = 0
         return self.take(list(self._portions))
 
 
@@ -82,29 +83,27 @@ class SharedRows:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Rows in the order of the places that keep them, and in offset order within each; the places, shape (rows,)."""
+    """Rows in the order of the units that keep them, and in offset order within each; the units, shape (rows,)."""
 
     rows: pa.RecordBatch
-    places: npt.NDArray[np.int64]
+    units: Partitions
 
-    def of(self, place: int) -> pa.RecordBatch:
-        """The rows of one place; they are not copied."""
-        first, after = np.searchsorted(self.places, (place, place + 1)).tolist()
+    def of(self, unit: int) -> pa.RecordBatch:
+        """The rows of one unit; they are not copied."""
+        first, after = np.searchsorted(self.units, (unit, unit + 1)).tolist()
         return self.rows.slice(first, after - first)
 
 
 def _place(admitted: Admitted, partitioner: Partitioner, factor: int) -> _Placed:
-    """Put rows in the order of their places: of partition p and sub-partition s, p × factor + s."""
+    """Put rows in the order of `anew.core.partition.units_of`."""
     keys: Any = admitted.rows.column("key")
     if isinstance(partitioner, XxHash64Partitioner):
         partitions = partitioner.of_hashes(admitted.key_hashes)
     else:
         partitions = partitioner.of_all(keys)
-    places = partitions.astype(np.int64)
-    if factor > 1:
-        places = places * factor + sub_partitions_of(keys, factor)
-    if (places == places[:1]).all():
+    units = units_of(partitions, keys, factor)
+    if (units == units[:1]).all():
         # Mostly a feed partition is of one replica alone: then nothing needs to be copied.
-        return _Placed(admitted.rows, places)
-    order = np.argsort(places, kind="stable")
-    return _Placed(take(admitted.rows, order), places[order])
+        return _Placed(admitted.rows, units)
+    order = np.argsort(units, kind="stable")
+    return _Placed(take(admitted.rows, order), units[order])

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from anew.api.models import LogLocation
 from anew.core.arrow import take
-from anew.core.partition import sub_partitions_of
+from anew.core.partition import units_of
 from anew.core.partitioning import partitioner_of
 from anew.core.store import Frozen
 from anew.deepstore.open import open_deep_store
@@ -118,7 +118,7 @@ class Outputs:
         elif rows.num_rows:
             keys: Any = rows.column("key")
             factor = self.config.amplification_factor
-            placed = partitioner_of(self.config).of_all(keys) * factor + sub_partitions_of(keys, factor)
+            placed = units_of(partitioner_of(self.config).of_all(keys), keys, factor)
             for (partition, sub), writer in zip(self.units, self._writers, strict=True):
                 writer.write(take(rows, (placed == partition * factor + sub).nonzero()[0]))
 

@@ -18,7 +18,7 @@ from anew.core.arrow import bytes_list
 from anew.core.blocks import BLOCKS, RUN_BYTES, block_bytes, cut, runs_of, unpack
 from anew.core.copartition import Groups
 from anew.core.errors import Failed
-from anew.core.partition import Partitions, sub_partitions_of
+from anew.core.partition import Partitions, sub_partitions_of, units_of
 from anew.core.partitioning import partitioner_of
 from anew.core.rows import SORT_COLUMNS
 from anew.core.store import Frozen
@@ -64,7 +64,7 @@ class Destination:
             return (
                 partitions * self.groups.sub_partitions + sub_partitions_of(keys, factor) % self.groups.sub_partitions
             )
-        return partitions if factor == 1 else partitions * factor + sub_partitions_of(keys, factor)
+        return units_of(partitions, keys, factor)
 
 
 def packed(

@@ -71,14 +71,6 @@ class Page:
     next_after: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What one application did: cells written, and where the records lie that R12 turned away."""
-
-    written: int
-    rejected: tuple[tuple[FeedPartition, int], ...]
-
-
 class Replica:
     """An open replica. Make one with `create` or `open_replica`, and `use` it with its codec before anything else."""
 
@@ -202,11 +194,14 @@ class Replica:
 
     # -- changing --------------------------------------------------------------------------------------------------
 
-    def apply(self, portions: Iterable[Portion]) -> Applied:
+    def apply(self, portions: Iterable[Portion]) -> tuple[tuple[FeedPartition, int], ...]:
         """Merge records into the cells and move the positions on, in bounded write batches.
 
         The portions are of feed partitions that differ. Several go into one batch where they fit: what a batch costs
         hardly depends on how much is in it, and which records win does not on how they were cut (rule R6).
+
+        Returns:
+            Where the records lie, feed partition and offset, that R12 turned away.
         """
         filled = list[Portion]()
         for portion in portions:
@@ -214,13 +209,12 @@ class Replica:
                 filled.append(portion)
             else:
                 self.advance(portion.at, portion.next_offset)
-        written, rejected = 0, list[tuple[FeedPartition, int]]()
+        rejected = list[tuple[FeedPartition, int]]()
         for batch in batches(filled):
             outcome = self._outcome(batch.rows)
             self._write(outcome.keys, outcome.cells, batch.moved)
-            written += len(outcome.keys)
             rejected += [batch.place(row) for row in outcome.rejected]
-        return Applied(written, tuple(rejected))
+        return tuple(rejected)
 
     def advance(self, at: FeedPartition, next_offset: int) -> None:
         """Move a position past records that are not of this replica; it is saved with the next batch."""

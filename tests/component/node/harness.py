@@ -266,16 +266,21 @@ def world(folder: Path) -> Iterator[World]:
         log.close()
 
 
-@contextmanager
-def engine_in(folder: Path, *, log: Log | None = None, loader: Loader | None = None) -> Iterator[Engine]:
-    """A running engine whose node directory is below ``folder``."""
-    own = Loader() if loader is None else loader
+def engine_at(folder: Path, loader: Loader, log: Log | None = None) -> Engine:
+    """An engine that does not run yet, whose node directory is below ``folder``."""
 
     def opened(location: LogLocation) -> Log:
         return open_log(location, clock=clock) if log is None else log
 
     identity = NodeIdentity("n1", "dc-0", "http://x", folder / "node", 1, removal_grace_seconds=0.05)
-    engine = Engine(identity, Workshop(NodeMemory(), own, opened, clock))
+    return Engine(identity, Workshop(NodeMemory(), loader, opened, clock))
+
+
+@contextmanager
+def engine_in(folder: Path, *, log: Log | None = None, loader: Loader | None = None) -> Iterator[Engine]:
+    """A running engine whose node directory is below ``folder``."""
+    own = Loader() if loader is None else loader
+    engine = engine_at(folder, own, log)
     engine.start()
     try:
         yield engine

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anew.api.models import LogLocation
 from anew.core.errors import Failed, Unreachable
+from anew.core.feed import FeedPartition
 from anew.log.interface import Log, LogRead, TopicPartition
-from anew.log.open import open_log
-from anew.node.engine import Engine, NodeIdentity, Workshop
+from anew.node.engine import Engine
 from anew.node.loader import Loader
-from anew.storage.memory import NodeMemory
 from anew.storage.portions import Portion
-from anew.storage.replica import Applied, Replica
+from anew.storage.replica import Replica
 from anew.storage.rocks import Database
-from tests.component.node.harness import World, caught_up, clock, config, value_of, wait_for, world
+from tests.component.node.harness import World, caught_up, config, engine_at, value_of, wait_for, world
 
 WORDS = [f"word-{number}" for number in range(40)]
 """Enough for each of four feed partitions and of a few partitions to have some."""
+_Rejected = tuple[tuple[FeedPartition, int], ...]
 
 
 @pytest.fixture
@@ -32,16 +32,34 @@ def words(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
+@dataclass(slots=True)
+class _Reads:
+    """How the log is read: ``events`` notes it, and it does not answer for the feed partitions that are ``away``."""
+
+    events: list[str] = field(default_factory=list)
+    away: set[int] = field(default_factory=set)
+
+
+@pytest.fixture
+def reads(words: World, monkeypatch: pytest.MonkeyPatch) -> _Reads:
+    """The reads of the world's own log."""
+    reads, read = _Reads(), words.log.read
+
+    def noted(at: TopicPartition, *rest: Any) -> LogRead:
+        reads.events.append(f"read {at.partition}")
+        if at.partition in reads.away:
+            raise Unreachable("log_unreachable", "the log is away")
+        return read(at, *rest)
+
+    monkeypatch.setattr(words.log, "read", noted)
+    return reads
+
+
 @contextmanager
 def _stepped(words: World, log: Log | None = None) -> Iterator[Engine]:
     """An engine that has caught up with what there is, and goes on by hand."""
     own = Loader()
-
-    def opened(location: LogLocation) -> Log:
-        return open_log(location, clock=clock) if log is None else log
-
-    identity = NodeIdentity("n1", "dc-0", "http://x", words.folder / "node", 1)
-    engine = Engine(identity, Workshop(NodeMemory(), own, opened, clock))
+    engine = engine_at(words.folder, own, log)
     engine.accept(words.desired())
     _catch_up(engine, words)
     try:
@@ -108,29 +126,22 @@ def test_a_replica_writes_once_what_a_round_read(
     ids=["one by one", "two by two", "all of all"],
 )
 def test_a_replica_waits_for_no_feed_partition_that_is_not_its_own(
-    words: World, monkeypatch: pytest.MonkeyPatch, partitions: int, expected: list[str]
+    words: World, reads: _Reads, monkeypatch: pytest.MonkeyPatch, partitions: int, expected: list[str]
 ) -> None:
     """It applies as soon as all is read that it reads: what was written is readable then."""
     words.version(1, {}, config=config(partitions=partitions))
-    events: list[str] = []
     apply = Replica.apply
 
-    def noted(replica: Replica, portions: Iterable[Portion]) -> Applied:
-        events.append(replica.directory.parent.name.partition("-")[0])
+    def noted(replica: Replica, portions: Iterable[Portion]) -> _Rejected:
+        reads.events.append(replica.directory.parent.name.partition("-")[0])
         return apply(replica, portions)
 
     with _stepped(words, words.log) as engine:
-        read = words.log.read
-
-        def noted_read(at: TopicPartition, *rest: Any) -> LogRead:
-            events.append(f"read {at.partition}")
-            return read(at, *rest)
-
-        monkeypatch.setattr(words.log, "read", noted_read)
         monkeypatch.setattr(Replica, "apply", noted)
         _write_all(words, "new")
+        reads.events.clear()
         assert engine.step()
-        assert events == expected
+        assert reads.events == expected
 
 
 @pytest.mark.case("rules:R5")
@@ -153,7 +164,7 @@ def test_a_round_that_breaks_is_read_again(words: World, monkeypatch: pytest.Mon
     words.version(1, {}, config=config(partitions=3))
     apply, calls = Replica.apply, [0]
 
-    def broken_once(replica: Replica, portions: Iterable[Portion]) -> Applied:
+    def broken_once(replica: Replica, portions: Iterable[Portion]) -> _Rejected:
         calls[0] += 1
         if calls[0] == 2:
             raise RuntimeError("the disk went away")
@@ -179,7 +190,7 @@ def test_a_replica_that_cannot_apply_holds_up_no_other(words: World, monkeypatch
     words.version(1, {}, config=config(partitions=3))
     apply, broken = Replica.apply, [True]
 
-    def unable(replica: Replica, portions: Sequence[Portion]) -> Applied:
+    def unable(replica: Replica, portions: Sequence[Portion]) -> _Rejected:
         if broken[0] and "/p1-" in str(replica.directory):
             raise Failed("unknown_cell_format", "a cell was written by another release")
         return apply(replica, portions)
@@ -199,68 +210,51 @@ def test_a_replica_that_cannot_apply_holds_up_no_other(words: World, monkeypatch
         assert _served(engine) == {"new"}
 
 
-def test_a_feed_partition_that_does_not_answer_holds_up_no_other(words: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_feed_partition_that_does_not_answer_holds_up_no_other(words: World, reads: _Reads) -> None:
     """What was read of the others is applied in the same round; the one is read when it answers again."""
     words.version(1, {}, config=config(partitions=1))
-    away = [False]
     with _stepped(words, words.log) as engine:
-        read = words.log.read
-
-        def deaf(at: TopicPartition, *rest: Any) -> LogRead:
-            if away[0] and at.partition == 2:
-                raise Unreachable("log_unreachable", "the log is away")
-            return read(at, *rest)
-
-        monkeypatch.setattr(words.log, "read", deaf)
-        away[0] = True
+        reads.away = {2}
         _write_all(words, "new")
         engine.step()
         assert _served(engine) == {None, "new"}
         (replica,) = engine.report().replicas
         assert "the log does not answer" in str(replica.error)
         assert {at.partition for at, end in words.ends().items() if replica.position[at] < end} == {2}
-        away[0] = False
+        reads.away = set()
         _catch_up(engine, words)
         assert _served(engine) == {"new"}
 
 
 def test_a_feed_partition_that_does_not_answer_is_asked_once_a_round(
-    words: World, monkeypatch: pytest.MonkeyPatch
+    words: World, reads: _Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two versions that stand at different offsets of it do not wait for it one after the other."""
     monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.05, 0.05))
     words.version(1, {}, config=config(partitions=1))
     words.version(2, {}, config=config(partitions=1))
-    apply, read = Replica.apply, words.log.read
-    behind, away, asked = [True], [False], list[int]()
+    apply, behind = Replica.apply, [True]
 
-    def second_stays_behind(replica: Replica, portions: Sequence[Portion]) -> Applied:
+    def second_stays_behind(replica: Replica, portions: Sequence[Portion]) -> _Rejected:
         if behind[0] and "/v2/" in str(replica.directory):
             raise Failed("unknown_cell_format", "a cell was written by another release")
         return apply(replica, portions)
 
-    def deaf(at: TopicPartition, *rest: Any) -> LogRead:
-        asked.append(at.partition)
-        if away[0] and at.partition == 2:
-            raise Unreachable("log_unreachable", "the log is away")
-        return read(at, *rest)
-
     with _stepped(words, words.log) as engine:
         monkeypatch.setattr(Replica, "apply", second_stays_behind)
-        monkeypatch.setattr(words.log, "read", deaf)
         _write_all(words, "old")
         engine.step()
         assert [replica.position == words.ends() for replica in engine.report().replicas] == [True, False]
         _write_all(words, "new")
-        behind[0], away[0] = False, True
+        behind[0], reads.away = False, {2}
 
         def both_apply() -> bool:
-            asked.clear()
+            reads.events.clear()
             engine.step()
-            assert asked.count(2) <= 1
-            return all(replica.state == "applying" for replica in engine.report().replicas) and 2 in asked
+            assert reads.events.count("read 2") <= 1
+            return all(replica.state == "applying" for replica in engine.report().replicas) and "read 2" in reads.events
 
         wait_for("both to ask for what does not answer", both_apply)
-        away[0] = False
+        reads.away = set()
         _catch_up(engine, words)
         assert _served(engine) == {"new"}
