@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
@@ -22,6 +23,9 @@ from anew.runtime.settings import ProcessSettings
 _LOG = structlog.get_logger("anew.supervisor")
 STOP_SECONDS = 15.0
 _WATCH_SECONDS = 0.2
+_HELPERS_SECONDS = 2.0
+"""Of processes at the side of controller and nodes: see their pipes end, and end themselves."""
+_GROUP_SECONDS = 0.01
 _BACKOFF_SECONDS = (0.2, 1.0, 5.0, 10.0)
 SOUND_SECONDS = 10.0
 """A process that lived for so long did not die of its start: it is started again at once."""
@@ -128,6 +132,30 @@ class Supervisor:
                 _LOG.warning("process_killed", pid=process.pid)
                 process.kill()
                 process.wait()
+        deadline = time.monotonic() + _HELPERS_SECONDS
+        for process in alive:
+            end_group(process.pid, deadline)
+
+
+def end_group(leader: int, deadline: float) -> None:
+    """Wait for what an ended process had at its side, which ends by itself a moment later; kill what does not.
+
+    Args:
+        leader: The process, which led the group of all that it started.
+        deadline: Until when to wait, in `time.monotonic`'s seconds.
+    """
+    pause = threading.Event()
+    while True:
+        # Orphans become ours where nobody else adopts them: as the first process of a container.
+        with suppress(ChildProcessError):
+            os.waitpid(-leader, os.WNOHANG)
+        try:
+            os.killpg(leader, 0 if time.monotonic() < deadline else signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):  # the second is what some systems say of zombies alone
+            return
+        if time.monotonic() >= deadline:
+            return
+        pause.wait(_GROUP_SECONDS)
 
 
 def check_ports(cluster: ClusterFile) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 from tests.relay import Relay, chunks, ending
 
 _PRODUCE = 0
-_SIZE_BYTES = 4
+SIZE_BYTES = 4
 
 Lost = Literal["requests", "answers"]
 
@@ -46,8 +46,8 @@ class Losing(Relay):
 
         def to_server() -> None:
             with ending(client, server):
-                for frame in _frames(client):
-                    kind, _, number = struct.unpack_from(">hhi", frame, _SIZE_BYTES)
+                for frame in frames(client):
+                    kind, _, number = struct.unpack_from(">hhi", frame, SIZE_BYTES)
                     if kind == _PRODUCE and self._losing == "requests":
                         self.lost += 1
                         continue
@@ -58,8 +58,8 @@ class Losing(Relay):
 
         def to_client() -> None:
             with ending(client, server):
-                for frame in _frames(server):
-                    (number,) = struct.unpack_from(">i", frame, _SIZE_BYTES)
+                for frame in frames(server):
+                    (number,) = struct.unpack_from(">i", frame, SIZE_BYTES)
                     with lock:
                         is_lost = number in unanswered
                         unanswered.discard(number)
@@ -71,14 +71,14 @@ class Losing(Relay):
         return to_server, to_client
 
 
-def _frames(source: socket.socket) -> Iterator[bytes]:
+def frames(source: socket.socket) -> Iterator[bytes]:
     """Whole requests or answers, with their sizes before them."""
     held = b""
     for chunk in chunks(source):
         held += chunk
-        while len(held) >= _SIZE_BYTES:
+        while len(held) >= SIZE_BYTES:
             (size,) = struct.unpack_from(">i", held)
-            if len(held) < _SIZE_BYTES + size:
+            if len(held) < SIZE_BYTES + size:
                 break
-            yield held[: _SIZE_BYTES + size]
-            held = held[_SIZE_BYTES + size :]
+            yield held[: SIZE_BYTES + size]
+            held = held[SIZE_BYTES + size :]

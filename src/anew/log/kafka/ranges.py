@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import DeletedRecords, OffsetSpec
 
 from anew.core.errors import Failed, Refused
@@ -63,7 +63,10 @@ class Ranges:
             found = {}
             for which, future in futures.items():
                 with suppress(KafkaException):
-                    found[asked[which]] = int(future.result(seconds + 1).offset)
+                    end = int(future.result(seconds + 1).offset)
+                    # Of a broker that did not answer librdkafka tells a negative offset, and no error.
+                    if end >= 0:
+                        found[asked[which]] = end
             return found
 
         found = self._connection.ask("see the ends of partitions", see)
@@ -74,15 +77,8 @@ class Ranges:
     def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
         """See `Log.offset_for_time`."""
 
-        def find(seconds: float) -> int:
-            asked = confluent_kafka.TopicPartition(at.topic, at.partition, max(0, appended_ms))
-            (found,) = self._connection.offsets.offsets_for_times([asked], seconds)
-            if found.error is not None:
-                raise KafkaException(found.error)
-            return int(found.offset)
-
         def bounded() -> int:
-            found = self._ask(at, "see", find)
+            found = self._ask(at, "see", lambda seconds: self._found(at, max(0, appended_ms), seconds))
             offsets = self._offsets(at)
             # A negative offset says that no record is so late.
             return offsets.end if found < 0 else max(offsets.begin, min(found, offsets.end))
@@ -106,14 +102,31 @@ class Ranges:
         self._ask(at, "delete records of", delete)
 
     def _offsets(self, at: TopicPartition) -> Offsets:
-        def see(seconds: float) -> Offsets:
-            asked = confluent_kafka.TopicPartition(at.topic, at.partition)
-            found = self._connection.offsets.get_watermark_offsets(asked, seconds)
-            if found is None:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            return Offsets(*found)
+        # One after the other. Asked for both at once (`Consumer.get_watermark_offsets`) librdkafka takes the end for
+        # the begin when a broker that is about to lead refuses the first question and answers the second: whoever
+        # starts there never sees what lies before.
+        return Offsets(self._edge(at, OFFSET_BEGINNING), self._edge(at, OFFSET_END))
 
-        return self._ask(at, "see", see)
+    def _edge(self, at: TopicPartition, which: int) -> int:
+        def find(seconds: float) -> int:
+            found = self._found(at, which, seconds)
+            if found < 0:
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "a broker tells no offset"))
+            return found
+
+        return self._ask(at, "see", find)
+
+    def _found(self, at: TopicPartition, which: int, seconds: float) -> int:
+        """The first offset since a time, or at an edge (`OFFSET_BEGINNING`, `OFFSET_END`); negative when there is none.
+
+        Raises:
+            KafkaException: Brokers refuse, or do not answer.
+        """
+        asked = confluent_kafka.TopicPartition(at.topic, at.partition, which)
+        (found,) = self._connection.offsets.offsets_for_times([asked], seconds)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return int(found.offset)
 
     def _of_topic(self, at: TopicPartition, answer: Callable[[], Answer]) -> Answer:
         """An answer of the topic that was asked for: it was that one afterwards, and ids never come again."""

@@ -1,53 +1,73 @@
-"""What became of records whose acknowledgement was lost is looked up in the log, and said only when it is known."""
+"""Answers that are lost, or that refuse: of records, begins and ends only what is known is said."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from anew.brokers.cluster import start
 from anew.core.errors import OutcomeUnknown
-from anew.log.interface import Appended, Log, TopicSpec
+from anew.log.interface import Appended, Log, Offsets, TopicSpec
 from anew.log.kafka.kafka_log import KafkaLog
 from anew.runtime.clock import now_ms
 from anew.testing.builders import some_records
 from anew.testing.log_contract import keys, partition_of
 from tests.brokers import running_brokers
+from tests.kafka.faults.leading import Wavering
 from tests.kafka.faults.losing import Losing
 
 _TIMEOUT_SECONDS = 3.0
+_LOOKS = 10
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The only way to a broker: through the one, then through the other."""
+
+    wavering: Wavering
+    losing: Losing
+
+    def open(self) -> Log:
+        """A log on the broker."""
+        return KafkaLog(f"127.0.0.1:{self.wavering.port}", clock=now_ms, timeout_seconds=_TIMEOUT_SECONDS)
 
 
 @pytest.fixture(scope="module")
-def way() -> Iterator[Losing]:
-    """A broker to which clients have no other way."""
+def ways() -> Iterator[Ways]:
+    """A broker that these tests share."""
     with running_brokers() as running:
         ports = running.cluster.record.brokers[1]
-        with Losing(ports.client) as way:
+        with Losing(ports.client) as losing, Wavering(losing.port) as wavering:
             # Its ports are known only once it ran.
             running.cluster.stop()
-            seen = f"CLIENT://127.0.0.1:{way.port},BROKER://127.0.0.1:{ports.broker}"
+            seen = f"CLIENT://127.0.0.1:{wavering.port},BROKER://127.0.0.1:{ports.broker}"
             settings = replace(running.cluster.settings, extra={"advertised.listeners": seen})
             running.cluster = start(running.brokers, settings)
-            yield way
+            yield Ways(wavering, losing)
 
 
 @pytest.fixture
-def log(way: Losing) -> Iterator[Log]:
+def way(ways: Ways) -> Losing:
+    """What may lose."""
+    return ways.losing
+
+
+@pytest.fixture
+def log(ways: Ways) -> Iterator[Log]:
     """A log on the broker."""
-    log = _opened(way)
+    log = ways.open()
     yield log
     log.close()
 
 
 @pytest.mark.parametrize("before", [0, 3])
-def test_an_append_whose_answer_was_lost_is_found(way: Losing, log: Log, before: int) -> None:
+def test_an_append_whose_answer_was_lost_is_found(ways: Ways, log: Log, before: int) -> None:
     """The writer gets offsets and time as if it had been answered, also when this is the first that it appends."""
     at = partition_of(log.create_topic(TopicSpec(f"answered_{before}_rt", f"uid-answered-{before}", 1)))
-    somebody = _opened(way)
+    somebody, way = ways.open(), ways.losing
     somebody.append(at, some_records(4, "theirs"))
     if before:
         log.append(at, some_records(before, "before"))
@@ -77,8 +97,17 @@ def test_an_append_that_did_not_arrive_is_unknown(way: Losing, log: Log) -> None
     assert keys(log, at) == [*_named("before", 2), *_named("lost", 3)]
 
 
-def _opened(way: Losing) -> Log:
-    return KafkaLog(f"127.0.0.1:{way.port}", clock=now_ms, timeout_seconds=_TIMEOUT_SECONDS)
+def test_a_begin_is_never_the_end_of_a_partition_that_has_records(ways: Ways, log: Log) -> None:
+    """Also while its broker becomes the leader: whoever started at the end instead would miss what lies before it."""
+    at = partition_of(log.create_topic(TopicSpec("begun_rt", "uid-begun", 1)))
+    log.append(at, some_records(3, "there"))
+    ways.wavering.wavers = True
+    try:
+        seen = {log.offsets(at) for _ in range(_LOOKS)}
+    finally:
+        ways.wavering.wavers = False
+    assert seen == {Offsets(0, 3)}
+    assert ways.wavering.refused >= _LOOKS
 
 
 def _named(name: str, count: int) -> list[bytes]:
