@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from anew.api.models import RestoreCatalog
+from anew.cli.options import RequestId
 from anew.cli.output import Json, err, out, print_json, print_table
-from anew.cli.session import RequestId, cluster
+from anew.cli.session import cluster
 from anew.runtime.home import Home
 from anew.runtime.settings import resolve
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from anew.api.models import RollBack, Swap
+from anew.cli.options import Fabrics
 from anew.cli.output import Json, out, print_json
-from anew.cli.session import Fabrics, cluster
+from anew.cli.session import cluster
 from anew.core.store import parse_version
 
 _PARTLY = 6

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from importlib.metadata import version as release_of
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
-from anew.cli import (
-    catalog,
-    completions,
-    kafka,
-    lifecycle,
-    local,
-    making,
-    reads,
-    rebuilds,
-    stores,
-    tables,
-    tokens,
-    upkeep,
-)
+from anew.cli import completions
 from anew.cli.output import print_error, print_json
 from anew.core.errors import AnewError, InvalidRequest
 from anew.runtime.logs import log_to_stderr
@@ -37,17 +26,25 @@ _CLICK_ERRORS: tuple[type[Exception], ...] = tuple(
 )
 """The root of what the parser raises; Typer brings its own copy of Click and does not name the class."""
 
-app = typer.Typer(
-    name="anew",
-    help="Rebuild derived data from what you already hold, while readers go on reading.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+_COMMANDS: dict[str, tuple[str, ...]] = {
+    "completions": ("completion",),
+    "embedded": ("up", "down"),
+    "local": ("status", "doctor", "history", "node", "settings", "demo"),
+    "stores": ("store",),
+    "making": ("push", "repush"),
+    "rebuilds": ("rebuild",),
+    "lifecycle": ("swap", "rollback"),
+    "reads": ("get", "scan", "write"),
+    "upkeep": ("gc", "pause", "unpause", "node"),
+    "catalog": ("catalog",),
+    "kafka": ("kafka",),
+    "tables": ("table",),
+    "tokens": ("token",),
+}
+"""Module → the commands that it adds. Only the modules of the command that is asked for are imported: all of them take
+half a second, most commands nothing like that."""
 
 
-@app.callback(invoke_without_command=True)
 def main(
     context: typer.Context,
     *,
@@ -67,18 +64,9 @@ def main(
         raise typer.Exit
 
 
-completions.add_to(app)
-local.add_to(app)
-stores.add_to(app)
-making.add_to(app)
-rebuilds.add_to(app)
-lifecycle.add_to(app)
-reads.add_to(app)
-upkeep.add_to(app)
-catalog.add_to(app)
-kafka.add_to(app)
-tables.add_to(app)
-tokens.add_to(app)
+def prepare(arguments: Sequence[str]) -> None:
+    """Import what a command needs; it would be imported when the command runs."""
+    _parser(_asked_for(arguments))
 
 
 def run(arguments: list[str] | None = None) -> None:
@@ -100,7 +88,7 @@ def run_command(arguments: list[str]) -> int:
     completions.prepare()
     log_to_stderr("warning")
     try:
-        result = _parser()(arguments, standalone_mode=False, prog_name="anew")
+        result = _parser(_asked_for(arguments))(arguments, standalone_mode=False, prog_name="anew")
     except AnewError as error:
         print_error(error, as_json=as_json)
         return error.exit_code
@@ -125,9 +113,27 @@ def run_command(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _asked_for(arguments: Sequence[str]) -> str | None:
+    """The command that is named; None where none is, or there is no such command: help and advice know all of them."""
+    named = next((argument for argument in arguments if not argument.startswith("-")), None)
+    return named if any(named in commands for commands in _COMMANDS.values()) else None
+
+
 @cache
-def _parser() -> Any:
-    """All commands and their options; calling the app would gather them again for each command of a process."""
+def _parser(command: str | None) -> Any:
+    """One command and its options, or all; calling an app would gather them again for each command of a process."""
+    app = typer.Typer(
+        name="anew",
+        help="Rebuild derived data from what you already hold, while readers go on reading.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback(invoke_without_command=True)(main)
+    for module, commands in _COMMANDS.items():
+        if command is None or command in commands:
+            import_module(f"anew.cli.{module}").add_to(app)
     return get_command(app)
 
 

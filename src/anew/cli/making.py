@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from anew.cli.options import Conf, Defines, Detach, Jars, Master, Properties, RequestId
 from anew.cli.output import Json, out, print_json, print_table
 from anew.cli.running import Asked, print_outcome, run, spark_choice
-from anew.cli.session import Conf, Defines, Detach, Jars, Master, Properties, RequestId, cluster, comma_list, pairs
+from anew.cli.session import cluster, comma_list, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.plan import Plan
 from anew.core.planning import PushOptions

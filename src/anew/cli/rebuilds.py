@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from anew.cli.display import TerminalObserver, ledger_line
+from anew.cli.options import Conf, Jars, Master
 from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.running import exit_code, print_outcome, spark_choice
-from anew.cli.session import Conf, Jars, Master, cluster
+from anew.cli.session import cluster
 
 rebuilds_app = typer.Typer(help="Rebuilds: the makings of versions.", no_args_is_help=True)
 

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from anew.api.models import CreateStore, UpdateStore
+from anew.cli.options import RequestId, Settings
 from anew.cli.output import Json, out, print_error, print_json, print_table
-from anew.cli.session import RequestId, Settings, cluster, pairs, schema_text
+from anew.cli.session import cluster, pairs, schema_text
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, ReplicaVerdict, Verification
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.feed import PositionMap

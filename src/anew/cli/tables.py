@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from anew.api.query_wire import json_rows
 from anew.api.tables import CreateTable, DropSegments, PlanRefresh, ReloadTable, UpdateTable
+from anew.cli.options import Conf, Detach, Jars, Master, RequestId
 from anew.cli.output import Json, out, print_json, print_table
 from anew.cli.running import Asked, exit_code, print_table_outcome, run, spark_choice
-from anew.cli.session import Conf, Detach, Jars, Master, RequestId, cluster, pairs
+from anew.cli.session import cluster, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.rebuild.inputs import PushRequest

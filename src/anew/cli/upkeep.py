@@ -20,8 +20,6 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
     for command in (gc, pause, unpause):
         app.command()(command)
-    nodes_app.command()(drain)
-    nodes_app.command()(remove)
 
 
 def gc(
@@ -65,6 +63,7 @@ def unpause(*, store: OneStore = None, json_output: Json = False) -> None:
             out().print(f"the cluster is {answer['paused']}: anew unpause", markup=False)
 
 
+@nodes_app.command()
 def drain(
     node: str,
     *,
@@ -82,6 +81,7 @@ def drain(
         out().print(f"{node} still holds {len(answer['holds'])} replicas; when it holds none: anew node remove {node}")
 
 
+@nodes_app.command()
 def remove(node: str, *, json_output: Json = False) -> None:
     """Forget a node that holds nothing any more."""
     with cluster() as connected:

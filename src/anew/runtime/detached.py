@@ -14,7 +14,6 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from anew.api.http import ControllerClient
 from anew.core.errors import AnewError, Failed, Refused
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.security import check_server, cluster_credentials
@@ -76,6 +75,9 @@ def wait_until_up(
     Raises:
         Failed: ``start_failed``, with the end of what the processes printed.
     """
+    # Here alone: it takes longer to import than a cluster takes to end.
+    from anew.api.http import ControllerClient
+
     deadline, pause = time.monotonic() + _READY_SECONDS, threading.Event()
     while time.monotonic() < deadline:
         if starter is not None and starter.poll() is not None:

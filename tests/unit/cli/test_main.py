@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -56,6 +57,20 @@ def test_usage_errors_are_one_document(arguments: list[str], capsys: pytest.Capt
     assert shown.err == ""
 
 
+def test_each_command_is_found_where_it_is_said_to_be() -> None:
+    """A command alone has the words and options that it has among all of them, and no command is left out."""
+    everything = main._parser(None)
+    listed = {command for commands in main._COMMANDS.values() for command in commands}
+    assert set(everything.commands) == listed
+    for command in listed:
+        alone = main._parser(command).commands[command]
+        assert _described(alone) == _described(everything.commands[command])
+
+
+def _described(command: Any) -> str:
+    return str(command.get_help(command.make_context(command.name, [], resilient_parsing=True)))
+
+
 def test_usage_errors_for_people_are_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     """Without ``--json`` stdout stays empty; the message names what is wrong."""
     assert run_command(["repush", "flights", "--no-such-option"]) == 2
@@ -96,7 +111,7 @@ def test_an_interrupt_has_its_own_exit_code(
     def interrupted(*_: object, **__: object) -> None:
         raise ending
 
-    monkeypatch.setattr(main, "_parser", lambda: interrupted)
+    monkeypatch.setattr(main, "_parser", lambda _command: interrupted)
     assert run_command(["status", "--json"]) == 130
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "interrupted"
     assert run_command(["status"]) == 130
