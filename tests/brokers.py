@@ -85,10 +85,15 @@ def broker_home() -> Iterator[BrokerHome]:
 def running_brokers(settings: BrokerSettings = _ONE) -> Iterator[RunningBrokers]:
     """Running brokers: one, unless the settings say otherwise; they end with the block."""
     check_needs()
-    variables = {id: {**ENVIRONMENT, **settings.environment.get(id, {})} for id in range(1, settings.brokers + 1)}
     running = RunningBrokers()
     try:
-        running.cluster = start(running.brokers, replace(settings, environment=variables))
+        running.cluster = start(running.brokers, quickly(settings))
         yield running
     finally:
         running.remove()
+
+
+def quickly(settings: BrokerSettings) -> BrokerSettings:
+    """The same, with `ENVIRONMENT` for each broker."""
+    variables = {id: {**ENVIRONMENT, **settings.environment.get(id, {})} for id in range(1, settings.brokers + 1)}
+    return replace(settings, environment=variables)

@@ -13,7 +13,6 @@ import structlog
 from pyspark.sql import SparkSession
 
 from anew.brokers.cluster import Brokers
-from anew.brokers.configuration import BrokerSettings
 from tests.brokers import running_brokers
 from tests.java import SPARK
 from tests.minio import MinioServer, running_minio
@@ -138,11 +137,4 @@ def minio() -> Iterator[MinioServer]:
 def brokers() -> Iterator[Brokers]:
     """The one Kafka broker of a test run; each test makes topics of its own on it, and leaves it running."""
     with running_brokers() as running:
-        yield running.cluster
-
-
-@pytest.fixture
-def three_brokers() -> Iterator[Brokers]:
-    """Three Kafka brokers of the test's own, which it may kill."""
-    with running_brokers(BrokerSettings(3)) as running:
         yield running.cluster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -12,11 +13,18 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from anew.brokers.cluster import Brokers, start, stop
 from anew.brokers.configuration import BrokerSettings
 from anew.core.errors import Failed, Refused
-from tests.brokers import broker_home, running_brokers
+from tests.brokers import broker_home, quickly, running_brokers
 from tests.cluster.commands import wait_until
 from tests.kafka.topics import QUIET, make_topic, read, write
 
 _VALUES = [b"one", b"two", b"three"]
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Brokers]:
+    """Three brokers that tests of this file share, and have all running again when they end."""
+    with running_brokers(BrokerSettings(3)) as running:
+        yield running.cluster
 
 
 def _serving(cluster: Brokers) -> list[int]:
@@ -31,42 +39,42 @@ def test_one_broker_serves_all_tests_of_a_run(brokers: Brokers) -> None:
     assert read(brokers.bootstrap, "shared", 3) == _VALUES
 
 
-def test_three_brokers_outlast_any_one_of_them(three_brokers: Brokers) -> None:
+def test_three_brokers_outlast_any_one_of_them(kept: Brokers) -> None:
     """With one broker killed acknowledged records are read and others written; it comes back and catches up."""
-    make_topic(three_brokers.bootstrap, "kept", 3)
-    for broker in three_brokers.record.brokers:
-        write(three_brokers.bootstrap, "kept", [str(broker).encode()])
-        three_brokers.kill(broker)
-        status = three_brokers.status()
+    make_topic(kept.bootstrap, "outlasting", 3)
+    for broker in kept.record.brokers:
+        write(kept.bootstrap, "outlasting", [str(broker).encode()])
+        kept.kill(broker)
+        status = kept.status()
         assert [b.id for b in status.brokers if not b.alive] == [broker]
         assert not status.healthy
-        write(three_brokers.bootstrap, "kept", _VALUES)
-        three_brokers.restart(broker)
-        wait_until(lambda: three_brokers.status().healthy, "all to be there again")
+        write(kept.bootstrap, "outlasting", _VALUES)
+        kept.restart(broker)
+        wait_until(lambda: kept.status().healthy, "all to be there again")
     expected = [value for broker in (1, 2, 3) for value in (str(broker).encode(), *_VALUES)]
-    assert read(three_brokers.bootstrap, "kept", len(expected)) == expected
+    assert read(kept.bootstrap, "outlasting", len(expected)) == expected
 
 
-def test_all_three_may_go_at_once(three_brokers: Brokers) -> None:
+def test_all_three_may_go_at_once(kept: Brokers) -> None:
     """After SIGKILL of all of them they are started one by one, and what was acknowledged is there."""
-    make_topic(three_brokers.bootstrap, "kept", 3)
-    write(three_brokers.bootstrap, "kept", _VALUES)
-    for broker in three_brokers.record.brokers:
-        three_brokers.kill(broker)
-    assert _serving(three_brokers) == []
-    for broker in three_brokers.record.brokers:
-        three_brokers.restart(broker)
-    assert three_brokers.status().healthy
-    assert read(three_brokers.bootstrap, "kept", 3) == _VALUES
+    make_topic(kept.bootstrap, "gone_at_once", 3)
+    write(kept.bootstrap, "gone_at_once", _VALUES)
+    for broker in kept.record.brokers:
+        kept.kill(broker)
+    assert _serving(kept) == []
+    for broker in kept.record.brokers:
+        kept.restart(broker)
+    assert kept.status().healthy
+    assert read(kept.bootstrap, "gone_at_once", 3) == _VALUES
 
 
-def test_a_broker_can_stand_still_and_go_on(three_brokers: Brokers) -> None:
+def test_a_broker_can_stand_still_and_go_on(kept: Brokers) -> None:
     """SIGSTOP: it lives, does not answer, and is missed by the others; SIGCONT: it is back by itself."""
-    three_brokers.kill(2, signal.SIGSTOP)
-    wait_until(lambda: _serving(three_brokers) == [], "the others to miss it")
-    assert [broker.alive for broker in three_brokers.status().brokers] == [True, True, True]
-    three_brokers.kill(2, signal.SIGCONT)
-    wait_until(lambda: three_brokers.status().healthy, "all to be there again")
+    kept.kill(2, signal.SIGSTOP)
+    wait_until(lambda: _serving(kept) == [], "the others to miss it")
+    assert [broker.alive for broker in kept.status().brokers] == [True, True, True]
+    kept.kill(2, signal.SIGCONT)
+    wait_until(lambda: kept.status().healthy, "all to be there again")
 
 
 def test_a_broker_is_started_with_a_test_s_own_settings() -> None:
@@ -89,20 +97,20 @@ def test_brokers_that_cannot_start_say_why() -> None:
         cluster = running.cluster
         cluster.stop()
         with pytest.raises(Failed, match=r"ClassNotFoundException: no\.such\.Authorizer") as caught:
-            start(running.brokers, BrokerSettings(1, {"authorizer.class.name": "no.such.Authorizer"}))
+            start(running.brokers, quickly(BrokerSettings(1, {"authorizer.class.name": "no.such.Authorizer"})))
         assert caught.value.code == "start_failed"
         assert cluster.pid(1) is None
-        assert start(running.brokers).status().healthy
+        assert start(running.brokers, quickly(BrokerSettings(1))).status().healthy
 
 
 def test_a_cluster_that_cannot_be_formatted_says_why() -> None:
     """The reason is that of Kafka's own tool; nothing half made counts, and other settings put it right."""
     with broker_home() as home:
         with pytest.raises(Failed, match=r"num\.io\.threads") as caught:
-            start(home.brokers, BrokerSettings(3, {"num.io.threads": "many"}))
+            start(home.brokers, quickly(BrokerSettings(3, {"num.io.threads": "many"})))
         assert caught.value.code == "format_failed"
         assert stop(home.brokers) is False
-        assert start(home.brokers, BrokerSettings(3)).status().healthy
+        assert start(home.brokers, quickly(BrokerSettings(3))).status().healthy
         assert list(home.brokers.rglob("formatting.*")) == []
 
 
