@@ -12,18 +12,27 @@ import pytest
 from anew.core.errors import AnewError, Unreachable
 from anew.spark.session import SparkSession
 from bench.__main__ import BENCHES, main
+from bench.brokers import check_brokers, check_connector
 from bench.measuring import Claim, exponent
+from tests import brokers
 from tests.needs import missing
 
 
 @pytest.mark.timeout(300)  # some start servers and processes of their own
 @pytest.mark.parametrize("name", BENCHES)
 def test_a_bench_ends_with_its_outcome(
-    spark_started: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+    spark_started: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
 ) -> None:
     """With ``--json`` the last line holds the machine, versions, date, seed, repetitions, each size's figures, how they
     grow, and each claim with its target; nothing is left behind."""
     assert spark_started is not None  # the benches use the session that runs
+    if BENCHES[name].check in (check_brokers, check_connector):
+        for variable, value in brokers.ENVIRONMENT.items():
+            monkeypatch.setenv(variable, value)
     try:
         BENCHES[name].check()
     except AnewError as error:

@@ -38,6 +38,8 @@ from anew.sql.query import Limits
 from anew.storage.memory import MIB, NodeMemory
 
 REPORT_SECONDS = 0.5
+_STILL_MS = 2_000
+"""How long a report that says nothing new is not repeated; a controller misses a node after three times as long."""
 _POLL_ANSWER_SECONDS = 5.0
 _AWAY_SECONDS = 0.5
 _SWITCH_SECONDS = 0.0005
@@ -104,6 +106,8 @@ class Liaison:
         self._controller, self._engine, self._settings = controller, engine, settings
         self._segments = segments
         self._kept = settings.directory / "desired.json"
+        self._told: NodeReport | None = None
+        self._told_at_ms = 0
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=self._poll, name="desired", daemon=True),
@@ -134,7 +138,7 @@ class Liaison:
             save_desired(self._kept, desired)
 
     def tell(self) -> None:
-        """Report once; dead letters that a report carried are not told again.
+        """Report, unless the controller heard the same a moment ago; dead letters are told once.
 
         Raises:
             AnewError: As `poll`.
@@ -142,7 +146,13 @@ class Liaison:
         report = self._engine.report()
         if self._segments is not None:
             report = report.model_copy(update={"segments": self._segments.report()})
+        now_ms = self._settings.clock()
+        if report == self._told and 0 <= now_ms - self._told_at_ms < _STILL_MS:
+            return
+        # Of a report that fails nobody knows whether it was heard.
+        self._told = None
         self._controller.report(report)
+        self._told, self._told_at_ms = report, now_ms
         self._engine.dead_letters.told(report.dead_letters)
 
     def stop(self) -> None:
