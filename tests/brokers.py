@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from anew.brokers.cluster import Brokers, start
 from anew.brokers.configuration import BrokerSettings
 from anew.brokers.java import broker_java
-from anew.core.errors import AnewError
+from anew.core.errors import AnewError, Refused
 from tests import broker_keeper
 from tests.cluster.commands import wait_until
 from tests.guarded import Guarded
@@ -97,3 +98,13 @@ def quickly(settings: BrokerSettings) -> BrokerSettings:
     """The same, with `ENVIRONMENT` for each broker."""
     variables = {id: {**ENVIRONMENT, **settings.environment.get(id, {})} for id in range(1, settings.brokers + 1)}
     return replace(settings, environment=variables)
+
+
+def heal(cluster: Brokers) -> None:
+    """Have all brokers run again, and know one another, whatever a test did to them."""
+    for broker in cluster.record.brokers:
+        with suppress(Refused):
+            cluster.kill(broker, signal.SIGCONT)
+        if cluster.pid(broker) is None:
+            cluster.restart(broker)
+    wait_until(lambda: cluster.status().healthy, "all brokers to be there again")

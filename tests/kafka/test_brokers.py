@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from anew.brokers.cluster import Brokers, start, stop
 from anew.brokers.configuration import BrokerSettings
 from anew.core.errors import Failed, Refused
-from tests.brokers import broker_home, quickly, running_brokers
+from tests.brokers import broker_home, heal, quickly, running_brokers
 from tests.cluster.commands import wait_until
 from tests.kafka.topics import QUIET, make_topic, read, write
 
@@ -21,10 +21,17 @@ _VALUES = [b"one", b"two", b"three"]
 
 
 @pytest.fixture(scope="module")
-def kept() -> Iterator[Brokers]:
-    """Three brokers that tests of this file share, and have all running again when they end."""
+def three() -> Iterator[Brokers]:
+    """Three brokers that tests of this file share."""
     with running_brokers(BrokerSettings(3)) as running:
         yield running.cluster
+
+
+@pytest.fixture
+def kept(three: Brokers) -> Iterator[Brokers]:
+    """The same; they all run before the next test."""
+    yield three
+    heal(three)
 
 
 def _serving(cluster: Brokers) -> list[int]:

@@ -145,15 +145,16 @@ def end_group(leader: int, deadline: float) -> None:
         deadline: Until when to wait, in `time.monotonic`'s seconds.
     """
     pause = threading.Event()
-    while True:
+    is_over = False
+    while not is_over:
         # Orphans become ours where nobody else adopts them: as the first process of a container.
         with suppress(ChildProcessError):
             os.waitpid(-leader, os.WNOHANG)
+        # Looked at once: what is found to be over is killed, and not only asked whether it lives.
+        is_over = time.monotonic() >= deadline
         try:
-            os.killpg(leader, 0 if time.monotonic() < deadline else signal.SIGKILL)
+            os.killpg(leader, signal.SIGKILL if is_over else 0)
         except (ProcessLookupError, PermissionError):  # the second is what some systems say of zombies alone
-            return
-        if time.monotonic() >= deadline:
             return
         pause.wait(_GROUP_SECONDS)
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 from pyspark.sql import SparkSession
 
 from anew.brokers.cluster import Brokers
 from anew.brokers.configuration import BrokerSettings
-from anew.core.errors import Refused
-from tests.brokers import running_brokers
-from tests.cluster.commands import wait_until
+from tests.brokers import heal, running_brokers
 
 
 @pytest.fixture(scope="package")
@@ -27,12 +23,7 @@ def three() -> Iterator[Brokers]:
 def cluster(three: Brokers) -> Iterator[Brokers]:
     """The same; whatever a test did to them, they all run, and know one another, before the next."""
     yield three
-    for broker in three.record.brokers:
-        with suppress(Refused):
-            three.kill(broker, signal.SIGCONT)
-        if three.pid(broker) is None:
-            three.restart(broker)
-    wait_until(lambda: three.status().healthy, "all brokers to be there again")
+    heal(three)
 
 
 @pytest.fixture(scope="session", autouse=True)
