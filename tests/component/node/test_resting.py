@@ -20,6 +20,7 @@ from tests.component.node.harness import World, caught_up, engine_in, value_of, 
 _NEVER_SECONDS = 3_600.0
 _A_ROUND = 10
 _ROUNDS = 20
+_UNDER_WAY = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,9 @@ def test_a_round_that_caught_up_is_rested_after(words: World, tmp_path: Path, ro
     with engine_in(tmp_path) as engine:
         _serve(engine, words)
         rounds.clear()
+        # The round that caught up may be of a step that did other things too, which the next follows at once.
+        wait_for("a round after the one that may be under way", lambda: len(rounds) >= _UNDER_WAY + 1)
+        del rounds[:_UNDER_WAY]
         number = 0
         while sum(round.busy and not round.behind for round in rounds) < _ROUNDS:
             number += 1
