@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,21 @@ def test_a_bench_that_the_machine_lacks_something_for_says_so(
     assert said.out == ""
     assert said.err.startswith("kafka-scan: skipped, because something is missing: there is no Maven;")
     assert len(said.err.splitlines()) == 1
+
+
+def test_each_of_several_benches_runs_by_itself(tmp_path: Path) -> None:
+    """Each has a process of its own, and its outcome comes in its turn; one that fails leaves the others alone."""
+    bench = [sys.executable, "-m", "bench"]
+    several = subprocess.run([*bench, "plan", "load", "--quick", "--json"], capture_output=True, text=True, check=True)
+    outcomes = [json.loads(line) for line in several.stdout.splitlines() if line.startswith("{")]
+    assert [outcome["bench"] for outcome in outcomes] == ["plan", "load"]
+    nowhere = ["--folder", str(tmp_path / "nowhere")]
+    failed = subprocess.run([*bench, "plan", "load", "--quick", *nowhere], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1
+    assert [line for line in failed.stderr.splitlines() if "failed, exit code" in line] == [
+        "plan: failed, exit code 1",
+        "load: failed, exit code 1",
+    ]
 
 
 def test_benches_are_listed_with_their_targets(capsys: pytest.CaptureFixture[str]) -> None:
