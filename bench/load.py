@@ -1,7 +1,8 @@
 """From the base files of a version to a replica that serves: sorted files and ingest beside record-by-record writes.
 
-Both sides read the same verified base files of one partition after another, on one core. Record by record means what a
-user of RocksDB does without sorted files: the same cells, one put each.
+One partition after another, on one core. Sorted: the job of a node's loader, whole, and the opening by the node. Record
+by record means what a user of RocksDB does without sorted files: the same verified base file, the same cells, one put
+each.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import shutil
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,13 +23,14 @@ from anew.codec.compression import compressor
 from anew.core.arrow import bytes_list
 from anew.core.cell import encode_cells
 from anew.core.feed import NOWHERE
+from anew.deepstore.failures import check_sum
 from anew.deepstore.open import open_deep_store
+from anew.node.loadjob import LoadJob
 from anew.segments.basefile import read_rows
 from anew.segments.manifest import BaseFile
 from anew.storage.applying import Floors
 from anew.storage.memory import MIB, NodeMemory
-from anew.storage.replica import Base, Replica
-from anew.storage.sst import Promised, build_sst
+from anew.storage.replica import Replica
 from bench.measuring import Bench, Claim, Measured, Repeats, take_turns, timed, times_as_fast
 from bench.synthetic import KEY_BYTES, SEED, VALUE_BYTES, BenchStore, make_bench_store, partitions_for
 
@@ -47,13 +51,13 @@ def _measure(folder: Path, records: int, repeats: Repeats) -> Measured:
 
     def load_sorted() -> float:
         before = time.process_time()
-        took = _each_file(bench, folder / "sorted", memory, _sorted)
+        took = _each_partition(bench, folder / "sorted", partial(_sorted, memory))
         processor.append(time.process_time() - before)
         return took
 
     sides: dict[str, Callable[[], float]] = {
         "sorted": load_sorted,
-        "records": lambda: _each_file(bench, folder / "records", memory, _record_by_record),
+        "records": lambda: _each_partition(bench, folder / "records", _record_by_record),
     }
     seconds = take_turns(sides, repeats)
     shutil.rmtree(folder)
@@ -62,45 +66,41 @@ def _measure(folder: Path, records: int, repeats: Repeats) -> Measured:
     return Measured(records, seconds, values, figures)
 
 
-Load = Callable[[Iterator[pa.RecordBatch], BaseFile, Path, NodeMemory], None]
+Load = Callable[[BenchStore, BaseFile, int, Path], None]
 
 
-def _each_file(bench: BenchStore, target: Path, memory: NodeMemory, load: Load) -> float:
-    """The seconds to download, verify and load all base files; what was made goes afterwards, unmeasured."""
+def _each_partition(bench: BenchStore, target: Path, load: Load) -> float:
+    """The seconds to load all partitions, one file each; what was made goes afterwards, unmeasured."""
     target.mkdir()
-    store = open_deep_store(bench.deep_store)
 
     def work() -> None:
         for number, file in enumerate(bench.manifest.files):
-            copy = target / f"{number}.parquet"
-            store.download(file.path, copy, file.checksum)
-            load(read_rows(str(copy)), file, target / str(number), memory)
+            load(bench, file, number, target / str(number))
 
     took = timed(work)
     shutil.rmtree(target)
     return took
 
 
-def _sorted(rows: Iterator[pa.RecordBatch], file: BaseFile, target: Path, memory: NodeMemory) -> None:
-    promised = Promised(file.path, file.rows, file.tombstones, file.fingerprint)
-    sst = build_sst(target.with_suffix(".sst"), rows, promised)
-    if sst is None:
-        raise AssertionError("a bench's partition holds rows")
-    # As the loader's process and then the node do it.
-    Replica.create(target, memory, [[sst.path]], Base("bench", file.rows, 0, NOWHERE)).close()
-    replica = Replica.open_existing(target, memory, "bench")
+def _sorted(memory: NodeMemory, bench: BenchStore, file: BaseFile, partition: int, target: Path) -> None:
+    """What a node's loader does, and then the node."""
+    ref = bench.store.versions[0].manifest
+    assert ref is not None
+    folder = str(target.with_suffix(".loading"))
+    LoadJob(bench.deep_store, bench.log, ref, partition, 0, NOWHERE, folder, str(target)).run()
+    replica = Replica.open_existing(target, memory, ref.checksum)
     if replica is None:
         raise AssertionError("what was just made is not there")
-    _serve(replica, file)
-
-
-def _serve(replica: Replica, file: BaseFile) -> None:
-    """Answer the first and the last key, then close: a load counts once it serves."""
     replica.use(compressor("none"), Floors())
-    for key in (file.smallest_key, file.largest_key):
-        if replica.get(bytes.fromhex(key)) is None:
-            raise AssertionError("the load lost a key")
+    _check_served(file, replica.get)
     replica.close()
+
+
+def _check_served(file: BaseFile, get: Callable[[bytes], object]) -> None:
+    """Read the first and the last key: a load counts once it serves."""
+    for key in (file.smallest_key, file.largest_key):
+        if get(bytes.fromhex(key)) is None:
+            raise AssertionError("the load lost a key")
 
 
 def rocksdict_options() -> Options:
@@ -116,15 +116,15 @@ def rocksdict_options() -> Options:
     return options
 
 
-def _record_by_record(rows: Iterator[pa.RecordBatch], file: BaseFile, target: Path, _memory: NodeMemory) -> None:
+def _record_by_record(bench: BenchStore, file: BaseFile, _partition: int, target: Path) -> None:
+    content = open_deep_store(bench.deep_store).get(file.path)
+    check_sum(file.path, sha256(content).hexdigest(), file.checksum)
     database = Rdict(str(target), rocksdict_options())
-    for batch in rows:
+    for batch in read_rows(pa.BufferReader(content)):
         # The loop runs in C, so that what is compared is RocksDB's own work.
         deque(map(database.__setitem__, bytes_list(batch.column("key")), bytes_list(encode_cells(batch))), maxlen=0)
     database.flush()
-    for key in (file.smallest_key, file.largest_key):
-        if database.get(bytes.fromhex(key)) is None:
-            raise AssertionError("the load lost a key")
+    _check_served(file, database.get)
     database.close()
 
 
