@@ -145,6 +145,7 @@ def _read_alone(store: ServedStore, records: int) -> float:
 
 def _log_batches(store: ServedStore) -> Iterator[tuple[int, pa.RecordBatch]]:
     with contextlib.closing(store.open_log()) as log:
+        log.fetch_ahead({store.topic(partition): 0 for partition in range(store.feed.partitions)})
         for partition in range(store.feed.partitions):
             at, offset = store.topic(partition), 0
             end = log.offsets(at).end

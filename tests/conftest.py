@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from anew.brokers.cluster import Brokers
+from tests import run_guard
 from tests.brokers import running_brokers
 from tests.java import SPARK
 from tests.minio import MinioServer, running_minio
@@ -48,6 +51,7 @@ _LONG = (
 )
 """Files of minutes, first of their turn: a worker takes whole files, and one that began last would be waited for."""
 _HERE = Path(__file__).parent
+_GUARD = pytest.StashKey["subprocess.Popen[bytes]"]()
 
 
 def _tier(item: pytest.Item) -> str:
@@ -83,9 +87,21 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_unconfigure() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Whatever this run starts carries its mark, and ends with it should it be killed."""
+    if not hasattr(config, "workerinput"):
+        mark = os.environ[run_guard.VARIABLE] = uuid.uuid4().hex
+        guard = [sys.executable, "-I", run_guard.__file__, str(os.getpid()), mark]
+        config.stash[_GUARD] = subprocess.Popen(guard, env={}, stdin=subprocess.DEVNULL)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
     """Let go of what was set aside: DuckDB's binding complains, for pages, of what outlives its process."""
     gc.unfreeze()
+    if (guard := config.stash.get(_GUARD, None)) is not None:
+        guard.terminate()
+        guard.wait()
 
 
 @pytest.fixture(autouse=True)

@@ -79,6 +79,10 @@ class FarLog:
         """See `Log.read`."""
         return self._network.outside(_LOG_READ, lambda: self._log.read(at, offset, max_records, end))
 
+    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+        """See `Log.fetch_ahead`."""
+        self._log.fetch_ahead(places)
+
     def touched(self, topics: Collection[str]) -> Collection[str] | None:
         """See `Log.touched`; a hint may fail to come."""
         told = self._log.touched(topics)

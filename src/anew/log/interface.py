@@ -7,7 +7,7 @@ partition is a sequence of records addressed by offsets that only grow. Reads ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
@@ -196,6 +196,12 @@ class Log(Protocol):
         Raises:
             Failed: Code ``offset_out_of_range``: ``offset`` is below begin (truncated) or beyond the end (the log
                 lost its tail); found and expected say which.
+        """
+
+    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+        """Begin to fetch what will be read soon, each partition from an offset: for who reads several in turn.
+
+        A hint, which asks nobody and waits for nothing; what is wrong with a place is told by the read that follows.
         """
 
     def touched(self, topics: Collection[str]) -> Collection[str] | None:

@@ -51,6 +51,7 @@ class _Source:
     failures: int = 0
     quiet_seconds: float = 0.0
     look_at: float = 0.0
+    is_fetched: bool = False
 
     @property
     def topic(self) -> TopicPartition:
@@ -129,6 +130,7 @@ class FeedApplier:
         to_come = Counter(holding.key for group in due for holding in group.holdings)
         busy, gathered = False, Gathered()
         front: dict[FeedPartition, int] = {}
+        self._fetch_ahead(due)
         for group in due:
             # Not any more where the log has just not answered those ahead.
             if _due_at(group) <= self._now():
@@ -138,6 +140,16 @@ class FeedApplier:
             complete = [holding.key for holding in group.holdings if not to_come[holding.key]]
             self._apply(gathered.take_all() if gathered.is_much else gathered.take(complete))
         return busy
+
+    def _fetch_ahead(self, groups: Iterable[_Group]) -> None:
+        """Let the log begin with all feed partitions at once that are read for the first time."""
+        places: dict[TopicPartition, int] = {}
+        for group in groups:
+            if not group.source.is_fetched:
+                group.source.is_fetched = True
+                places[group.source.topic] = group.offset
+        if places:
+            self._log.fetch_ahead(places)
 
     def _serve_patiently(self, group: _Group, front: dict[FeedPartition, int], gathered: Gathered) -> bool:
         """Serve a group, whose feed partition waits when it cannot be read; whether its offset moves."""

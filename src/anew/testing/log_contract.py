@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anew.core.errors import Failed, InvalidRequest, Refused
+from anew.core.errors import AnewError, Failed, InvalidRequest, Refused
 from anew.log.interface import LOG_RECORDS, Flaw, Log, Offsets, SetAside, TopicPartition, TopicSpec
 from anew.testing.builders import ORIGIN, append_records, some_records
 from anew.testing.clock import ManualClock
@@ -283,6 +283,34 @@ class LogContract(ABC):
             expected = [b"key-0", b"key-1", b"key-2"]
             assert keys_below(log, at, 3 * number, end - 1) == expected[:2]
             assert keys_below(log, at, end - 1, end) == expected[2:]
+
+    def test_what_is_fetched_ahead_reads_as_it_would_have(self, log: Log, topic: TopicSpec, at: TopicPartition) -> None:
+        """A hint changes nothing: the read tells of records, of the end, and of what is wrong with a place."""
+        second, nowhere = partition_of(topic, 1), partition_of(topic, 7)
+        log.append(at, some_records(20))
+        log.append(second, some_records(3))
+        log.fetch_ahead({at: 5, second: 3, nowhere: 0})
+        log.fetch_ahead({at: 5})
+        assert keys(log, at, 5) == [f"key-{number}".encode() for number in range(5, 20)]
+        assert log.read(second, 3, 10).next_offset == 3
+        log.fetch_ahead({second: 4})
+        with pytest.raises(Failed) as beyond:
+            log.read(second, 4, 1)
+        assert (beyond.value.code, beyond.value.found) == ("offset_out_of_range", 4)
+        with pytest.raises(AnewError) as unknown:
+            log.read(nowhere, 0, 1)
+        assert unknown.value.code == "unknown_partition"
+
+    @pytest.mark.case("rules:R3")
+    def test_what_was_fetched_ahead_of_a_topic_that_is_gone_is_lost(self, log: Log, at: TopicPartition) -> None:
+        """Records of a topic that was made again do not pass for those that a hint was given for."""
+        log.append(at, some_records(3, "old"))
+        log.fetch_ahead({at: 0})
+        log.delete_topic("flights_rt", "uid-1")
+        log.append(partition_of(log.create_topic(AGAIN)), some_records(9, "new"))
+        with pytest.raises(Failed) as caught:
+            log.read(at, 0, 10)
+        assert caught.value.code == "topic_lost"
 
     @pytest.mark.case("rules:R3")
     def test_a_position_beyond_the_end_is_an_error(self, log: Log, at: TopicPartition) -> None:

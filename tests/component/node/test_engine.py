@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -255,6 +255,26 @@ def test_a_laggard_reads_on_its_own(words: World, tmp_path: Path) -> None:
         words.write("shared", "once")
         wait_for("both", lambda: value_of(engine, "shared", "1") == value_of(engine, "shared", "2") == "once")
         assert len(log.delivered) == 1
+
+
+def test_all_feed_partitions_are_begun_at_once(words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a node reads the first of them the log hears of all, from where each is applied, and never again."""
+    heard: list[dict[int, int]] = []
+
+    def fetch_ahead(_log: EmbeddedLog, places: Mapping[TopicPartition, int]) -> None:
+        heard.append({at.partition: offset for at, offset in places.items()})
+
+    monkeypatch.setattr(EmbeddedLog, "fetch_ahead", fetch_ahead)
+    for number in range(20):
+        words.write(f"k{number}", "before")
+    starts = {at.partition: 1 for at in words.feed.feed_partitions()}
+    words.version(1, {}, start=PositionMap(dict.fromkeys(words.feed.feed_partitions(), 1)))
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the version", lambda: caught_up(engine))
+        words.write("k0", "after")
+        wait_for("the write", lambda: value_of(engine, "k0") == "after")
+    assert heard == [starts]
 
 
 def test_an_append_that_nobody_told_of_is_applied_all_the_same(

@@ -88,6 +88,10 @@ class KafkaLog:
         with self._connection.operation():
             return self._reader.read(at, offset, max_records, end)
 
+    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+        """See `Log.fetch_ahead`."""
+        self._reader.fetch_ahead(places)
+
     def touched(self, topics: Collection[str]) -> Collection[str]:
         """See `Log.touched`. What is read on is fetched ahead."""
         return self._reader.touched(topics)

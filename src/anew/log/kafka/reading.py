@@ -8,9 +8,11 @@ deleted and made again has other records at the same offsets.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -19,7 +21,7 @@ from anew.core.errors import InvalidRequest, Unreachable
 from anew.log.interface import LogRead, TopicPartition
 from anew.log.kafka.connection import Connection
 from anew.log.kafka.failures import LOST, OUT_OF_RANGE, refusal, unreachable
-from anew.log.kafka.native import Client, Cursor, Taken, waiting, words_of
+from anew.log.kafka.native import Client, Cursor, KafkaError, Taken, waiting, words_of
 from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
 from anew.log.packing import NO_RECORDS
@@ -117,6 +119,21 @@ class Reader:
                 if read is not None:
                     return read
                 self._forget(place)
+
+    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+        """Begin to fetch at places, unless they are fetched already, or their partitions at as many as may be.
+
+        Whoever begins with a second partition once the first is read to its end waits for the fetch that waits there.
+        """
+        now = time.monotonic()
+        for at, offset in places.items():
+            with self._lock:
+                same = self._of_name(at)
+                if len(same) >= _MOST_CONNECTIONS or any(place.offset == offset for place in same):
+                    continue
+                with suppress(KafkaError):
+                    # Not proved: nobody has said yet that the offset is one that the partition has.
+                    self._begin(at, offset, now, proved_at=-math.inf)
 
     def touched(self, topics: Collection[str]) -> set[str]:
         """Of which topics something was fetched that nobody has read; also those of which nothing is fetched yet."""
@@ -300,15 +317,24 @@ class Reader:
             raise out_of_range(at, offset, offsets.begin, offsets.end)
         self._make_room(at, now)
         with self._lock:
-            taken = [p.fetching for p in self._of_name(at)]
-            fetching = next((f for f in self._fetching if not f.is_over and f not in taken), None)
-            if fetching is None:
-                fetching = _Fetching(Client(self._connection.settings(_SETTINGS), is_producer=False), now)
-                self._fetching.append(fetching)
-            cursor = fetching.client.start(at.topic, at.partition, offset, at.key_schema_id)
-            cursor.at_end = offset == offsets.end
-            place = _Place(at, fetching, cursor, offset, proved_at=now, used_at=now)
-            self._places.setdefault(at, []).append(place)
+            place = self._begin(at, offset, now, proved_at=now)
+            place.cursor.at_end = offset == offsets.end
+        return place
+
+    def _begin(self, at: TopicPartition, offset: int, now: float, proved_at: float) -> _Place:
+        """A new place, under the lock.
+
+        Raises:
+            KafkaError: No topic can have this name.
+        """
+        taken = [place.fetching for place in self._of_name(at)]
+        fetching = next((f for f in self._fetching if not f.is_over and f not in taken), None)
+        if fetching is None:
+            fetching = _Fetching(Client(self._connection.settings(_SETTINGS), is_producer=False), now)
+            self._fetching.append(fetching)
+        cursor = fetching.client.start(at.topic, at.partition, offset, at.key_schema_id)
+        place = _Place(at, fetching, cursor, offset, proved_at, used_at=now)
+        self._places.setdefault(at, []).append(place)
         return place
 
     def _make_room(self, at: TopicPartition, now: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -153,6 +153,9 @@ class MemoryLog:
             rows = partition.rows[offset : offset + max_records]
         read = LogRead(_batch(offset, rows), offset + len(rows))
         return read if end is None else read.below(max(offset, end))
+
+    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+        """See `Log.fetch_ahead`."""
 
     def touched(self, topics: Collection[str]) -> Collection[str]:
         """See `Log.touched`."""
