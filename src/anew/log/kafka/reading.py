@@ -45,7 +45,8 @@ _SETTINGS: dict[str, str | int | bool] = {
     "queued.min.messages": 100_000,
     # By default a whole second, once enough is waiting.
     "fetch.queue.backoff.ms": 2,
-    "queued.max.messages.kbytes": 32_768,
+    # Of each partition: a node follows hundreds, and may be behind in all of them.
+    "queued.max.messages.kbytes": 8_192,
     "fetch.message.max.bytes": 4 << 20,
     "fetch.max.bytes": 32 << 20,
 }
