@@ -11,7 +11,6 @@ import ctypes
 import os
 import signal
 import sys
-import time
 from contextlib import suppress
 
 VARIABLE = "TESTS_RUN"
@@ -31,7 +30,7 @@ def main(starter: int, mark: str) -> None:
         for pid in marked(mark):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(_PAUSE_SECONDS)
+        signal.sigtimedwait({_END}, _PAUSE_SECONDS)
         if not marked(mark):
             return
 

@@ -16,7 +16,7 @@ from anew.log.kafka.kafka_log import KafkaLog
 from anew.log.open import open_log
 from anew.runtime.clock import now_ms
 from anew.testing.builders import some_records
-from anew.testing.log_contract import partition_of
+from anew.testing.log_reading import partition_of
 from tests.cluster.commands import Anew
 from tests.ports import port_of
 

@@ -12,7 +12,7 @@ from anew.log.interface import Log, Offsets, TopicPartition, TopicSpec
 from anew.log.kafka.kafka_log import KafkaLog
 from anew.runtime.clock import now_ms
 from anew.testing.builders import some_records
-from anew.testing.log_contract import keys, keys_below, partition_of
+from anew.testing.log_reading import keys, keys_below, partition_of
 from tests.cluster.commands import wait_until
 
 _TOPIC = TopicSpec("transacted_rt", "uid-transacted", 1)

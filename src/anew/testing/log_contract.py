@@ -22,42 +22,12 @@ from anew.core.errors import AnewError, Failed, InvalidRequest, Refused
 from anew.log.interface import LOG_RECORDS, Flaw, Log, Offsets, SetAside, TopicPartition, TopicSpec
 from anew.testing.builders import ORIGIN, append_records, some_records
 from anew.testing.clock import ManualClock
+from anew.testing.log_reading import keys, keys_below, partition_of, rows
 
 TOPIC = TopicSpec("flights_rt", "uid-1", 2)
 AGAIN = TopicSpec("flights_rt", "uid-2", 2)
 SKEW_LIMIT_MS = 60_000
 _NOTICED_SECONDS = 10.0
-
-
-def partition_of(topic: TopicSpec, partition: int = 0) -> TopicPartition:
-    """A partition of a topic that was made."""
-    return TopicPartition(topic.name, topic.uid, partition)
-
-
-def rows(log: Log, at: TopicPartition, offset: int = 0) -> list[dict[str, Any]]:
-    """All records from an offset on, up to the end of now."""
-    return _rows_below(log, at, offset, log.offsets(at).end, 7)
-
-
-def keys(log: Log, at: TopicPartition, offset: int = 0) -> list[bytes]:
-    """The keys of all records from an offset on, up to the end of now."""
-    return [row["key"] for row in rows(log, at, offset)]
-
-
-def keys_below(log: Log, at: TopicPartition, offset: int, end: int) -> list[bytes]:
-    """The keys of all records from an offset to a known end."""
-    return [row["key"] for row in _rows_below(log, at, offset, end, 100)]
-
-
-def _rows_below(log: Log, at: TopicPartition, offset: int, end: int, step: int) -> list[dict[str, Any]]:
-    """Read with the end, because a log may learn a moment late of what was just appended."""
-    found: list[dict[str, Any]] = []
-    while offset < end:
-        read = log.read(at, offset, step, end)
-        assert offset < read.next_offset <= end
-        found += read.records.to_pylist()
-        offset = read.next_offset
-    return found
 
 
 class LogContract(ABC):

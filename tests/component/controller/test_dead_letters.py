@@ -13,7 +13,7 @@ from anew.controller.deadletters import set_aside
 from anew.core.errors import OutcomeUnknown
 from anew.core.store import Store
 from anew.log.interface import TopicSpec, topic_partition
-from anew.testing.log_contract import partition_of, rows
+from anew.testing.log_reading import partition_of, rows
 from tests.component.controller.harness import Cluster, node_report
 
 _TOPIC = "flights_dead_letters"

@@ -19,7 +19,7 @@ from anew.log.interface import Offsets, TopicPartition, TopicSpec
 from anew.log.open import open_log
 from anew.testing.builders import some_records
 from anew.testing.clock import ManualClock
-from anew.testing.log_contract import keys
+from anew.testing.log_reading import keys
 from tests.disks import filled, small_disk
 
 TOPIC = TopicSpec("flights_rt", "uid-1", 1)

@@ -15,7 +15,7 @@ from anew.log.embedded import EmbeddedLog
 from anew.log.interface import Offsets, TopicPartition, TopicSpec
 from anew.testing.builders import some_records
 from anew.testing.clock import ManualClock
-from anew.testing.log_contract import keys
+from anew.testing.log_reading import keys
 
 TOPIC = TopicSpec("flights_rt", "uid-1", 1)
 AT = TopicPartition("flights_rt", "uid-1", 0)

@@ -16,7 +16,7 @@ from anew.log.partition_file import Opening, PartitionFile
 from anew.log.stillness import Stillness
 from anew.testing.builders import some_records
 from anew.testing.clock import NOON_MS, ManualClock
-from anew.testing.log_contract import keys
+from anew.testing.log_reading import keys
 from anew.testing.telling_contract import check_appends_are_told_of
 
 _MANY = TopicSpec("flights_rt", "uid-1", 100)

@@ -13,7 +13,7 @@ from anew.log.interface import Log, TopicPartition, TopicSpec
 from anew.log.kafka.kafka_log import KafkaLog
 from anew.runtime.clock import now_ms
 from anew.testing.builders import some_records
-from anew.testing.log_contract import keys_below
+from anew.testing.log_reading import keys_below
 from tests.cluster.commands import wait_until
 
 TIMEOUT_SECONDS = 3.0

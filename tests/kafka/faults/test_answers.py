@@ -14,7 +14,7 @@ from anew.log.interface import Appended, Log, Offsets, TopicSpec
 from anew.log.kafka.kafka_log import KafkaLog
 from anew.runtime.clock import now_ms
 from anew.testing.builders import some_records
-from anew.testing.log_contract import keys, partition_of
+from anew.testing.log_reading import keys, partition_of
 from tests.brokers import running_brokers
 from tests.kafka.faults.leading import Wavering
 from tests.kafka.faults.losing import Losing

@@ -15,7 +15,7 @@ from anew.log.interface import Offsets, TopicPartition, TopicSpec
 from anew.log.kafka.kafka_log import KafkaLog
 from anew.runtime.clock import now_ms
 from anew.testing.builders import some_records
-from anew.testing.log_contract import keys, partition_of
+from anew.testing.log_reading import keys, partition_of
 from tests.cluster.commands import wait_until
 from tests.kafka.topics import QUIET
 

@@ -7,7 +7,7 @@ from anew.log.interface import TopicSpec
 from anew.log.kafka.kafka_log import KafkaLog
 from anew.runtime.clock import now_ms
 from anew.testing.builders import some_records
-from anew.testing.log_contract import partition_of
+from anew.testing.log_reading import partition_of
 
 _TOPICS = 20
 
