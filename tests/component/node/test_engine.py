@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -258,7 +259,7 @@ def test_a_laggard_reads_on_its_own(words: World, tmp_path: Path) -> None:
 
 
 def test_all_feed_partitions_are_begun_at_once(words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a node reads the first of them the log hears of all, from where each is applied, and never again."""
+    """Before a node reads for a replica the log hears of all that this one reads, once, from where each is applied."""
     heard: list[dict[int, int]] = []
 
     def fetch_ahead(_log: EmbeddedLog, places: Mapping[TopicPartition, int]) -> None:
@@ -274,7 +275,10 @@ def test_all_feed_partitions_are_begun_at_once(words: World, tmp_path: Path, mon
         wait_for("the version", lambda: caught_up(engine))
         words.write("k0", "after")
         wait_for("the write", lambda: value_of(engine, "k0") == "after")
-    assert heard == [starts]
+    assert dict(ChainMap(*heard)) == starts
+    assert sum(map(len, heard)) == len(starts)
+    # A replica may be loaded one round before the other.
+    assert len(heard) <= PARTITIONS < len(starts)
 
 
 def test_an_append_that_nobody_told_of_is_applied_all_the_same(
