@@ -56,8 +56,6 @@ _MODULES = (
     query,
 )
 BENCHES: dict[str, Bench] = {bench.name: bench for module in _MODULES for bench in module.BENCHES}
-
-
 _END_SECONDS = 60.0
 
 

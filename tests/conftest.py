@@ -97,7 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Let go of what was set aside: DuckDB's binding complains, for pages, of what outlives its process."""
+    """Let the guard go, and what was set aside: DuckDB's binding complains, for pages, of what outlives its process."""
     gc.unfreeze()
     if (guard := config.stash.get(_GUARD, None)) is not None:
         guard.terminate()

@@ -27,12 +27,13 @@ def main(starter: int, mark: str) -> None:
     if os.getppid() == starter and signal.sigwait({_STARTER_IS_GONE, _END}) == _END:
         return
     for _ in range(_ROUNDS):
-        for pid in marked(mark):
+        left = marked(mark)
+        if not left:
+            return
+        for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         signal.sigtimedwait({_END}, _PAUSE_SECONDS)
-        if not marked(mark):
-            return
 
 
 def marked(mark: str) -> list[int]:
