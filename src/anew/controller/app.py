@@ -1,4 +1,7 @@
-"""The controller's HTTP face. Handlers are thin: parse, call, shape; FastAPI runs them in threads."""
+"""The controller's HTTP face. Handlers are thin: parse, call, shape.
+
+FastAPI runs them in its few dozen threads, except those that wait for something: they keep none meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from fastapi import FastAPI, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from anew.api.gate import Gate
@@ -49,6 +53,7 @@ from anew.core.rebuild import Rebuild
 from anew.core.tables.rebuild import TableRebuild
 
 Actor = Annotated[str, Header(alias="anew-actor")]
+_MOST_WAIT_SECONDS = 30.0
 
 
 def make_app(context: Context, watch: Watch, security: ServerSecurity = OPEN_SERVER) -> FastAPI:
@@ -197,11 +202,15 @@ def _add_nodes(app: FastAPI, context: Context, watch: Watch) -> None:
         response_model=DesiredState,
         responses={204: {"description": "Nothing is newer."}},
     )
-    def desired(node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> Any:
+    async def desired(node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> Response:
         """What a node should hold; 204 when nothing is newer than ``after`` within the wait."""
-        if not watch.wait_beyond(after, min(wait_seconds, 30.0)):
+        if not await watch.wait_beyond(after, min(wait_seconds, _MOST_WAIT_SECONDS)):
             return Response(status_code=204)
-        return desired_state(context, node, stores.fabric_named(context, fabric))
+
+        def text() -> str:
+            return desired_state(context, node, stores.fabric_named(context, fabric)).model_dump_json()
+
+        return Response(await run_in_threadpool(text), media_type="application/json")
 
     @app.post("/v1/nodes/{node}/report", status_code=204, tags=["nodes"])
     def report(node: str, request: NodeReport) -> None:

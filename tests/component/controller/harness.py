@@ -90,6 +90,7 @@ class Cluster:
     clock: ManualClock
     client: ControllerClient
     app: FastAPI
+    watch: Watch
     reconciler: Reconciler
     log: EmbeddedLog
     deep: DeepStore
@@ -401,10 +402,11 @@ def opened_cluster(
         lambda store, request_id: launched.append((store, request_id)),
         registry=registry,
     )
-    with served(context, Watch(catalog.revision), security) as app:
+    watch = Watch(catalog.revision)
+    with served(context, watch, security) as app:
         own = NOBODY if security.tokens is None else Credentials(security.tokens.cluster)
         client = ControllerClient("http://controller", actor="tester", transport=AppTransport(app), credentials=own)
-        cluster = Cluster(context, clock, client, app, Reconciler(context), log, deep, launched=launched)
+        cluster = Cluster(context, clock, client, app, watch, Reconciler(context), log, deep, launched=launched)
         for node in cluster.nodes:
             client.report(node_report(node))
         yield cluster

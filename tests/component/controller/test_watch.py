@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from anew.api.models import DesiredState
 from anew.controller.watch import Watch
 from anew.core.errors import Unreachable
+from anew.testing.builders import FABRIC
+from tests.component.controller.harness import Cluster
+
+
+def _waited(watch: Watch, revision: int, seconds: float = 30.0) -> bool:
+    """What becomes of a wait in an event loop of its own."""
+    return asyncio.run(watch.wait_beyond(revision, seconds))
 
 
 def test_who_waits_is_woken_by_a_change() -> None:
@@ -16,7 +26,7 @@ def test_who_waits_is_woken_by_a_change() -> None:
     revision = [1]
     watch = Watch(lambda: revision[0])
     answers: list[bool] = []
-    waiting = [threading.Thread(target=lambda: answers.append(watch.wait_beyond(1, 30.0))) for _ in range(3)]
+    waiting = [threading.Thread(target=lambda: answers.append(_waited(watch, 1))) for _ in range(3)]
     for thread in waiting:
         thread.start()
     revision[0] = 2
@@ -25,8 +35,42 @@ def test_who_waits_is_woken_by_a_change() -> None:
         thread.join(timeout=10)
     assert answers == [True, True, True]
     watch.close()
-    assert not watch.wait_beyond(2, 30.0)
+    assert not _waited(watch, 2)
     assert watch.closed
+
+
+def test_a_wait_ends_when_its_seconds_are_over() -> None:
+    """Also while others wait on, whom a change reaches afterwards."""
+    revision = [1]
+    watch = Watch(lambda: revision[0])
+
+    async def both() -> list[bool]:
+        longer = asyncio.create_task(watch.wait_beyond(1, 30.0))
+        brief = await watch.wait_beyond(1, 0.05)
+        revision[0] = 2
+        watch.notify()
+        return [brief, await longer]
+
+    assert asyncio.run(both()) == [False, True]
+
+
+def test_nodes_that_wait_keep_no_thread_of_the_controller(cluster: Cluster) -> None:
+    """More nodes than a server has threads: whoever asks meanwhile is answered, and a change reaches them all."""
+    nodes, revision = 60, cluster.context.catalog.revision()
+
+    def desired(number: int) -> DesiredState | None:
+        return cluster.client.desired(f"node-{number}", FABRIC, revision, 30.0)
+
+    with ThreadPoolExecutor(nodes) as pool:
+        began = time.monotonic()
+        waiting = [pool.submit(desired, number) for number in range(nodes)]
+        _until(lambda: cluster.watch.waiting == nodes)
+        assert len(cluster.client.nodes()) == 2
+        assert not any(each.done() for each in waiting)
+        cluster.create()
+        found = [each.result(timeout=20) for each in waiting]
+        assert time.monotonic() - began < 20
+    assert all(state is not None and state.revision > revision for state in found)
 
 
 class _Counted:
@@ -52,7 +96,7 @@ class _Counted:
 
         def wait() -> None:
             try:
-                outcomes.append(watch.wait_beyond(1, 30.0))
+                outcomes.append(_waited(watch, 1))
             except Unreachable as error:
                 outcomes.append(error.code)
 
@@ -136,7 +180,7 @@ def test_what_moves_the_catalog_is_done_again_at_once() -> None:
     assert watch.repeat(lambda: move_until(3), 6) == 1
     assert watch.repeat(lambda: move_until(99), 6) == 6
     heard: list[bool] = []
-    waiting = threading.Thread(target=lambda: heard.append(watch.wait_beyond(revision[0], 30.0)))
+    waiting = threading.Thread(target=lambda: heard.append(_waited(watch, revision[0])))
     waiting.start()
     watch.repeat(lambda: move_until(99), 1)
     waiting.join(timeout=10)
