@@ -17,7 +17,7 @@ import pyarrow as pa
 from hypothesis.strategies import SearchStrategy
 
 from anew.client.store import Store
-from anew.controller import rebuilds, reconcile
+from anew.controller import readiness, rebuilds
 from anew.controller import reclaim as reclaiming
 from anew.controller.reconcile import next_assignment
 from anew.core import admission, floors, lifecycle, planning, reduce, retention
@@ -246,7 +246,7 @@ def _numbers_again() -> AbstractContextManager[Any]:
 
 @bug("R17: ready is what is loaded", "ready before the swap", among=histories(often="repush_unheard"))
 def _ready_early() -> AbstractContextManager[Any]:
-    return rebinding({reconcile._replica_ready: lambda *_: True})
+    return rebinding({readiness._replica_ready: lambda *_: True})
 
 
 @bug("R18: what a replica holds takes no part in the merge", "replicas", seed=2)

@@ -249,9 +249,9 @@ class SimulatedClient(ControllerClient):
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: rebuilds.begin(c, request, self._actor))
 
-    def rebuild(self, rebuild_id: str) -> dict[str, Any]:
-        """See `ControllerClient`."""
-        return self._ask(_ASKED, lambda c: views.rebuild_view(rebuilds.rebuild_of(c, rebuild_id)))
+    def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> dict[str, Any]:
+        """See `ControllerClient`; nothing is waited for."""
+        return self._ask(_ASKED, lambda c: views.rebuild_view(c, rebuilds.rebuild_of(c, rebuild_id)))
 
     def heartbeat(self, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
         """See `ControllerClient`."""
@@ -259,15 +259,15 @@ class SimulatedClient(ControllerClient):
 
     def seal(self, rebuild_id: str, request: Seal) -> dict[str, Any]:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: views.rebuild_view(rebuilds.seal(c, rebuild_id, request)))
+        return self._ask(_TOLD, lambda c: views.rebuild_view(c, rebuilds.seal(c, rebuild_id, request)))
 
     def fail_rebuild(self, rebuild_id: str, request: EndRebuild) -> dict[str, Any]:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: views.rebuild_view(rebuilds.fail(c, rebuild_id, request)))
+        return self._ask(_TOLD, lambda c: views.rebuild_view(c, rebuilds.fail(c, rebuild_id, request)))
 
     def kill_rebuild(self, rebuild_id: str) -> dict[str, Any]:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: views.rebuild_view(rebuilds.kill(c, rebuild_id, self._actor)))
+        return self._ask(_TOLD, lambda c: views.rebuild_view(c, rebuilds.kill(c, rebuild_id, self._actor)))
 
     def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild) -> Rebuild:
         """See `ControllerClient`."""

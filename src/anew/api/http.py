@@ -53,7 +53,7 @@ from anew.api.tables import (
     UpdateTable,
 )
 from anew.core.feed import PositionMap
-from anew.core.rebuild import Rebuild
+from anew.core.rebuild import Rebuild, Stage
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.plan import TablePlan
 from anew.core.tables.rebuild import Done, TableRebuild
@@ -255,9 +255,13 @@ class ControllerClient:
         """The views of rebuilds, newest first."""
         return self._rows(_Call("GET", "/v1/rebuilds", query={"store": store, "table": table, "running": running}))
 
-    def rebuild(self, rebuild_id: str) -> _Row:
-        """The view of one rebuild."""
-        return self._row(_Call("GET", _path("rebuilds", rebuild_id)))
+    def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> _Row:
+        """The view of one rebuild, as soon as it is in another stage than ``after`` or has ended, or the wait is over.
+
+        A wait is of 30 s at most.
+        """
+        query = {} if after is None else {"after": after.value, "wait_seconds": wait_seconds}
+        return self._row(_Call("GET", _path("rebuilds", rebuild_id), query=query, extra_seconds=wait_seconds))
 
     def heartbeat(self, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
         """A driver's sign of life; repeating it is harmless. Several fit into the shortest lease."""

@@ -24,6 +24,8 @@ _WHAT = {
     Stage.DONE: "done",
 }
 
+_MEASURED = (Stage.BUILD, Stage.LOAD)
+"""The stages that take long."""
 _MB = 1_000_000
 
 _LEFT = ("superseded", "deleted", "expired", "filtered", "skipped", "written")
@@ -97,7 +99,7 @@ class TerminalObserver:
 
     def progress(self, stage: Stage, progress: Measure) -> None:
         """See `Observer.progress`."""
-        if stage is not Stage.BUILD or progress.total == 0:
+        if stage not in _MEASURED or progress.total == 0:
             return
         detail = f"{progress.done}/{progress.total} {progress.unit}"
         if progress.total_bytes:

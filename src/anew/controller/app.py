@@ -5,9 +5,10 @@ FastAPI runs them in its few dozen threads, except those that wait for something
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Request, Response
+from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -49,11 +50,11 @@ from anew.controller.tables.routes import add_table_rebuilds, add_tables
 from anew.controller.watch import Watch
 from anew.core.errors import AnewError, InvalidRequest, Unreachable
 from anew.core.grants import Unauthorized
-from anew.core.rebuild import Rebuild
+from anew.core.rebuild import Rebuild, Stage
 from anew.core.tables.rebuild import TableRebuild
 
 Actor = Annotated[str, Header(alias="anew-actor")]
-_MOST_WAIT_SECONDS = 30.0
+WaitSeconds = Annotated[float, Query(ge=0, le=30, allow_inf_nan=False)]
 
 
 def make_app(context: Context, watch: Watch, security: ServerSecurity = OPEN_SERVER) -> FastAPI:
@@ -158,9 +159,17 @@ def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
         return rebuilding.listed(context, store, table, running_only=running)
 
     @app.get("/v1/rebuilds/{rebuild_id}", tags=["rebuilds"])
-    def show(rebuild_id: str) -> dict[str, Any]:
-        """One rebuild."""
-        return rebuilding.view(context, rebuild_id)
+    async def show(rebuild_id: str, after: Stage | None = None, wait_seconds: WaitSeconds = 0.0) -> dict[str, Any]:
+        """One rebuild; as soon as it is in another stage than ``after``, or has ended, or the wait is over."""
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            # Before the record is read: what becomes of it afterwards ends the wait.
+            revision = await run_in_threadpool(context.catalog.revision)
+            view = await run_in_threadpool(rebuilding.view, context, rebuild_id)
+            left_seconds = deadline - time.monotonic()
+            if view["stage"] != after or view["ended_at_ms"] is not None or left_seconds <= 0:
+                return view
+            await watch.wait_beyond(revision, left_seconds)
 
     @app.post("/v1/rebuilds/{rebuild_id}/heartbeat", tags=["rebuilds"])
     def heartbeat(rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
@@ -172,7 +181,7 @@ def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
         """Commit the base of a version."""
         sealed = rebuilds.seal(context, rebuild_id, request)
         watch.notify()
-        return views.rebuild_view(sealed)
+        return views.rebuild_view(context, sealed)
 
     @app.post("/v1/rebuilds/{rebuild_id}/fail", tags=["rebuilds"])
     def fail(rebuild_id: str, request: EndRebuild) -> dict[str, Any]:
@@ -202,9 +211,9 @@ def _add_nodes(app: FastAPI, context: Context, watch: Watch) -> None:
         response_model=DesiredState,
         responses={204: {"description": "Nothing is newer."}},
     )
-    async def desired(node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> Response:
+    async def desired(node: str, fabric: str, after: int = -1, wait_seconds: WaitSeconds = 0.0) -> Response:
         """What a node should hold; 204 when nothing is newer than ``after`` within the wait."""
-        if not await watch.wait_beyond(after, min(wait_seconds, _MOST_WAIT_SECONDS)):
+        if not await watch.wait_beyond(after, wait_seconds):
             return Response(status_code=204)
 
         def text() -> str:

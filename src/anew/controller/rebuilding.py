@@ -37,7 +37,7 @@ def listed(context: Context, store: str | None, table: str | None, *, running_on
     if table is None:
         uid = None if store is None else store_named(context, store).uid
         found = context.catalog.rebuilds(store_uid=uid, running_only=running_only)
-        shown += [views.rebuild_view(rebuild) for rebuild in found]
+        shown += [views.rebuild_view(context, rebuild) for rebuild in found]
     if store is None:
         table_uid = None if table is None else table_named(context, table).uid
         of_tables = context.catalog.table_rebuilds(table_uid=table_uid, running_only=running_only)
@@ -91,5 +91,5 @@ def resume(context: Context, rebuild_id: str, request: ResumeRebuild, actor: str
 
 def _shown(context: Context, rebuild: Rebuild | TableRebuild) -> dict[str, Any]:
     if isinstance(rebuild, Rebuild):
-        return views.rebuild_view(rebuild)
+        return views.rebuild_view(context, rebuild)
     return table_rebuild_view(context, rebuild)

@@ -178,12 +178,18 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
                 "file_missing", f"the manifest is not in the deep store of {fabric}", found=request.manifest.path
             )
     account = {"ledger": request.ledger, "fingerprint": request.fingerprint, "records_per_s": request.records_per_s}
+    written = request.ledger.written.count
 
     def change(present: Store) -> tuple[Store, tuple[Put, ...]]:
         # Signs of life go on beside the seal, so that the record is looked at again at each try.
         newest = rebuild_of(context, rebuild_id)
         _check_epoch(newest, request.epoch)
-        sealed = advance(advance(newest, Stage.SEAL, now_ms), Stage.LOAD, now_ms).model_copy(update=account)
+        # The driver's last sign of life may be from before its last tasks.
+        done = newest.progress.model_copy(
+            update={"done": newest.progress.total, "bytes": newest.progress.total_bytes, "records": written}
+        )
+        advanced = advance(advance(newest, Stage.SEAL, now_ms), Stage.LOAD, now_ms)
+        sealed = advanced.model_copy(update={**account, "progress": done})
         after = lifecycle.seal(present, rebuild.version, request.manifest, start, now_ms)
         orphans = (PutReclaim(orphans_of(context, present, version, fabric)) for fabric in version.statuses)
         return after, (PutRebuild(sealed, newest.revision), *orphans)

@@ -22,6 +22,7 @@ from anew.controller.deadletters import set_aside
 from anew.controller.feeds import ends_of, ensure_feeds, look_at_partitions, open_and_close, to_be_told
 from anew.controller.nodes import live_reports, replicas_of, usable_nodes
 from anew.controller.pausing import pause_among
+from anew.controller.readiness import judge
 from anew.controller.rebuilds import end_rebuild, expire
 from anew.controller.reclaim import collect, move_low_water, reclaim_due
 from anew.controller.remembering import Memory
@@ -31,8 +32,6 @@ from anew.controller.versiontopics import make_version_topics
 from anew.core import lifecycle
 from anew.core.assignment import assign
 from anew.core.errors import AnewError, Refused, Unreachable
-from anew.core.partition import feed_partitions_read
-from anew.core.partitioners import XXHASH64
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import SERVABLE, Store, Version, VersionStatus
 from anew.core.tables.rebuild import TableRebuild
@@ -322,56 +321,6 @@ def _if_still(judged: Store, change: lifecycle.Change) -> lifecycle.Change:
         return change(present) if present.revision == judged.revision else present
 
     return changed
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """How far the replicas of a version are.
-
-    Attributes:
-        loaded: Every replica holds the whole base.
-        caught_up: Every replica is at or past the target and within the lag limits (rule R17).
-        errors: Replicas that gave up, with the reason.
-        why: What is still missing, with rates.
-    """
-
-    loaded: bool
-    caught_up: bool
-    errors: tuple[str, ...]
-    why: str
-
-
-def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> Readiness:
-    """How far a version is in one fabric, by the last reports of its live nodes."""
-    found = replicas_of(reports, store, version)
-    missing, waiting, errors = [], [], []
-    for partition, nodes in version.assignment.get(fabric, {}).items():
-        for node in nodes:
-            replica = found.get((node, partition))
-            name = f"{node}/{partition}"
-            if replica is None or replica.state in (ReplicaState.PENDING, ReplicaState.LOADING):
-                missing.append(name)
-            elif replica.state is ReplicaState.ERROR:
-                errors.append(f"{name}: {replica.error}")
-            elif not _replica_ready(store, version, partition, replica):
-                waiting.append(f"{name}: {replica.lag_records} records behind at {replica.records_per_s:.0f} records/s")
-    loaded = not missing and not errors
-    caught_up = loaded and not waiting and version.ready_target is not None
-    why = f"{len(missing)} replicas not loaded, {len(waiting)} behind: {'; '.join((missing + waiting)[:5])}"
-    return Readiness(loaded, caught_up, tuple(errors), why)
-
-
-def _replica_ready(store: Store, version: Version, partition: int, replica: ReplicaReport) -> bool:
-    if version.ready_target is None:
-        return False
-    for feed in store.feeds_of(version):
-        alike = feed.partitioner == version.config.partitioner == XXHASH64
-        needed = set(feed_partitions_read(partition, version.config.partitions, feed.partitions, alike=alike))
-        for at in feed.feed_partitions():
-            if at.partition in needed and replica.position.get(at, -1) < version.ready_target.get(at, 0):
-                return False
-    within_records = replica.lag_records <= version.config.lag_limit_records
-    return within_records and replica.lag_ms <= version.config.lag_limit_seconds * 1000
 
 
 def next_assignment(

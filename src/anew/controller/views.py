@@ -8,6 +8,7 @@ from typing import Any
 from anew.api.models import NodeReport, NodeView, Problem, ReplicaState, StatusView
 from anew.controller.context import Context
 from anew.controller.nodes import live_reports, node_views, replicas_of
+from anew.controller.readiness import load_progress
 from anew.controller.scheduling import decision_of
 from anew.controller.tables.views import table_problems, table_rebuild_view, table_view
 from anew.core.errors import NotFound
@@ -54,7 +55,7 @@ def store_views(context: Context) -> list[dict[str, Any]]:
     return [_store_view(store, reports, letters.get(store.uid, 0), None) for store in context.catalog.stores()]
 
 
-def rebuild_view(rebuild: Rebuild) -> dict[str, Any]:
+def rebuild_view(context: Context, rebuild: Rebuild) -> dict[str, Any]:
     """The ``rebuild`` shape."""
     fingerprint = rebuild.fingerprint
     return {
@@ -73,7 +74,7 @@ def rebuild_view(rebuild: Rebuild) -> dict[str, Any]:
         "records_per_s": rebuild.records_per_s,
         "error": rebuild.error,
         "epoch": rebuild.epoch,
-        "progress": rebuild.progress.model_dump(),
+        "progress": load_progress(context, rebuild).model_dump(),
         "created_at_ms": rebuild.created_at_ms,
         "ended_at_ms": rebuild.ended_at_ms,
     }
@@ -97,7 +98,10 @@ def status_view(context: Context) -> StatusView:
         nodes=nodes,
         stores=tuple(_store_view(store, reports, letters.get(store.uid, 0), None) for store in stores),
         tables=tuple(table_view(context, table) for table in context.catalog.tables()),
-        rebuilds=(*map(rebuild_view, running), *(table_rebuild_view(context, one) for one in of_tables)),
+        rebuilds=(
+            *(rebuild_view(context, one) for one in running),
+            *(table_rebuild_view(context, one) for one in of_tables),
+        ),
     )
 
 

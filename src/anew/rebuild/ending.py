@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,10 @@ from anew.core.rebuild import Progress, RebuildRecord, Stage
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 
+_LISTEN_SECONDS = 1.0
+"""So often progress is told of a stage that goes on."""
 _POLL_SECONDS, _MOST_POLLS = 0.1, 5
-"""A stage that goes on is looked at less and less often: by a fifth each time, down to every five of these."""
+"""Whoever does not wait is asked less and less often: by a fifth each time, down to every five of these."""
 _TURNED_AWAY = frozenset({"rebuild_ended", "epoch_outdated"})
 _MOST_CHARACTERS = 4_000
 
@@ -43,26 +46,36 @@ def raise_as_failed(error: BaseException) -> None:
         raise Failed(error.code, error.message, found=error.found, expected=error.expected, hint=error.hint) from error
 
 
-def followed(look: Callable[[], dict[str, Any]], observer: Observer, pause: Callable[[float], None]) -> dict[str, Any]:
+def followed(
+    look: Callable[[Stage | None, float], dict[str, Any]],
+    observer: Observer,
+    pause: Callable[[float], None],
+    clock_seconds: Callable[[], float] = time.monotonic,
+) -> dict[str, Any]:
     """Follow a rebuild until it has ended, whoever works on it; returns its ``rebuild`` shape.
 
     Args:
-        look: Asks for the shape as it is.
+        look: Asks for the shape, which is answered when the rebuild is in another stage than this, or after so many
+            seconds. Whoever answers may also answer at once; then it is asked less and less often.
         observer: Is told of stages and progress.
         pause: Waits for so many seconds.
+        clock_seconds: A monotonic clock.
     """
     stage, seconds = None, _POLL_SECONDS
     while True:
-        view = look()
+        asked_at = clock_seconds()
+        view = look(stage, _LISTEN_SECONDS)
         if view["status"] != "running":
             observer.ended(view)
             return view
-        if view["stage"] != stage:
-            stage, seconds = view["stage"], _POLL_SECONDS
-            observer.stage(Stage(stage))
+        goes_on = view["stage"] == stage
+        if not goes_on:
+            stage, seconds = Stage(view["stage"]), _POLL_SECONDS
+            observer.stage(stage)
         observer.progress(Stage(view["stage"]), Progress.model_validate(view["progress"]))
-        pause(seconds)
-        seconds = min(1.2 * seconds, _MOST_POLLS * _POLL_SECONDS)
+        if goes_on and clock_seconds() - asked_at < _LISTEN_SECONDS / 2:
+            pause(seconds)
+            seconds = min(1.2 * seconds, _MOST_POLLS * _POLL_SECONDS)
 
 
 def check_ended_well(view: dict[str, Any], what: str, expected: str, hint: str) -> None:

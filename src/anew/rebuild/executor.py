@@ -111,7 +111,11 @@ def wait_for_end(run: Run, rebuild_id: str) -> dict[str, Any]:
         Failed: ``rebuild_failed``, ``rebuild_killed``.
         Unreachable: The controller does not answer; the rebuild goes on without us once it is sealed.
     """
-    view = followed(lambda: _patiently(run, lambda: run.controller.rebuild(rebuild_id)), run.observer, run.pause)
+
+    def look(after: Stage | None, seconds: float) -> dict[str, Any]:
+        return _patiently(run, lambda: run.controller.rebuild(rebuild_id, after=after, wait_seconds=seconds))
+
+    view = followed(look, run.observer, run.pause, run.clock_seconds)
     hint = "the version before goes on serving"
     check_ended_well(view, "the rebuild", expected="a version that serves", hint=hint)
     return view

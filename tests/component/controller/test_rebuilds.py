@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from anew.api.models import UpdateStore
+from anew.api.models import Heartbeat, ReplicaReport, UpdateStore
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import InvalidRequest, Refused, Unreachable
+from anew.core.feed import PositionMap
 from anew.core.plan import Plan
 from anew.core.planning import RepushRequest
+from anew.core.rebuild import Progress, Rebuild, Stage
 from anew.core.store import Store
 from anew.log.interface import Offsets, TopicPartition, TopicSpec
+from tests.cluster.commands import wait_until
 from tests.component.controller.harness import Cluster, refused
 
 
@@ -38,6 +42,65 @@ def test_a_rebuild_goes_from_plan_to_serving(cluster: Cluster) -> None:
     assert set(view["timings"]) >= {"begin", "load", "swap"}
     assert (view["ledger"]["read"], view["fingerprint"]["source"]) == (1, view["fingerprint"]["target"])
     assert (cluster.status(1), cluster.status(2), cluster.store().current) == ("backup", "current", {"dc-0": 2})
+
+
+def test_a_load_is_measured_in_replicas(cluster: Cluster) -> None:
+    """The build is done with the seal, whatever its driver told last; then replicas load, and then they catch up."""
+    store = cluster.create(replicas=2)
+    rebuild = cluster.begin(cluster.push_plan())
+    told = Progress(done=3, total=8, records=4, bytes=5, total_bytes=9)
+    cluster.client.heartbeat(rebuild.id, Heartbeat(epoch=rebuild.epoch, stage=Stage.BUILD, progress=told))
+    assert cluster.client.rebuild(rebuild.id)["progress"] == told.model_dump()
+    cluster.seal(rebuild)
+    assert _progress(cluster, rebuild) == (0, 4, "replicas loaded")
+    cluster.report("node-1", _behind)
+    assert _progress(cluster, rebuild) == (2, 4, "replicas loaded")
+    assert cluster.client.rebuilds("flights")[0]["progress"]["done"] == 2
+    cluster.write(store.feeds[0], 20)
+    cluster.report("node-2", _behind)
+    cluster.round()
+    assert _progress(cluster, rebuild) == (0, 4, "replicas caught up")
+    cluster.report("node-1")
+    assert _progress(cluster, rebuild) == (2, 4, "replicas caught up")
+    cluster.settle()
+    whole = Progress(done=8, total=8, records=1, bytes=9, total_bytes=9)
+    view = cluster.client.rebuild(rebuild.id)
+    assert (view["status"], view["progress"]) == ("succeeded", whole.model_dump())
+
+
+def _behind(replica: ReplicaReport) -> ReplicaReport:
+    """It has loaded the base and applied nothing."""
+    return replica.model_copy(update={"position": PositionMap(dict.fromkeys(replica.position, 0))})
+
+
+def _progress(cluster: Cluster, rebuild: Rebuild) -> tuple[int, int, str]:
+    found = cluster.client.rebuild(rebuild.id)["progress"]
+    return found["done"], found["total"], found["unit"]
+
+
+def test_who_waits_for_a_stage_to_end_is_answered_when_it_does(cluster: Cluster) -> None:
+    """A stage that is over, or an end, is told at once, and so is the present stage when the wait is over."""
+    cluster.create()
+    rebuild = cluster.begin(cluster.push_plan())
+
+    def seconds_until(after: Stage, wait_seconds: float) -> tuple[str, float]:
+        began = time.monotonic()
+        view = cluster.client.rebuild(rebuild.id, after=after, wait_seconds=wait_seconds)
+        return view["stage"], time.monotonic() - began
+
+    stage, seconds = seconds_until(Stage.BEGIN, 0.2)
+    assert (stage, seconds >= 0.2) == ("begin", True)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(seconds_until, Stage.BEGIN, 30.0)
+        wait_until(lambda: cluster.watch.waiting == 1, "the wait")
+        cluster.seal(rebuild)
+        stage, seconds = waiting.result(timeout=20)
+        assert (stage, seconds < 20) == ("load", True)
+        waiting = pool.submit(seconds_until, Stage.LOAD, 30.0)
+        wait_until(lambda: cluster.watch.waiting == 1, "the wait")
+        cluster.client.kill_rebuild(rebuild.id)
+        assert waiting.result(timeout=20)[1] < 20
+    assert seconds_until(Stage(cluster.client.rebuild(rebuild.id)["stage"]), 30.0)[1] < 20
 
 
 @pytest.mark.case("stores:H1", "rules:R22")

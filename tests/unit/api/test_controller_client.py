@@ -68,6 +68,11 @@ _ROUTES: list[tuple[Call, str, Any]] = [
     (lambda c: c.rebuilds(), "GET /v1/rebuilds?running=false", []),
     (lambda c: c.rebuilds("flights", running=True), "GET /v1/rebuilds?store=flights&running=true", []),
     (lambda c: c.rebuild("r-1"), "GET /v1/rebuilds/r-1", {}),
+    (
+        lambda c: c.rebuild("r-1", after=Stage.LOAD, wait_seconds=2.5),
+        "GET /v1/rebuilds/r-1?after=load&wait_seconds=2.5",
+        {},
+    ),
     (lambda c: c.seal("r-1", _SEAL), "POST /v1/rebuilds/r-1/seal", {}),
     (lambda c: c.fail_rebuild("r-1", EndRebuild(epoch=1, error="e")), "POST /v1/rebuilds/r-1/fail", {}),
     (lambda c: c.kill_rebuild("r-1"), "POST /v1/rebuilds/r-1/kill", {}),

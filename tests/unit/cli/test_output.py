@@ -103,7 +103,9 @@ def test_elsewhere_there_is_one_line_per_change() -> None:
         for done in (1, 1, 2, 2, 2):
             observer.progress(Stage.BUILD, Progress(done=done, total=4))
         observer.stage(Stage.LOAD)
-        observer.progress(Stage.LOAD, Progress(done=1, total=4))
+        observer.progress(Stage.LOAD, Progress(done=1, total=4, unit="replicas loaded"))
+        observer.stage(Stage.SWAP)
+        observer.progress(Stage.SWAP, Progress(done=4, total=4, unit="replicas loaded"))
         observer.stage(Stage.DONE)
         observer.ended({})
     text = written.getvalue()
@@ -115,6 +117,8 @@ def test_elsewhere_there_is_one_line_per_change() -> None:
         "1/4 tasks",
         "2/4 tasks",
         "load: nodes ingest and catch up",
+        "1/4 replicas loaded",
+        "swap: put into service",
         "done",
     ]
 

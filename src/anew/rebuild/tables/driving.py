@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from anew.api.http import ControllerClient
@@ -125,8 +124,10 @@ def _drive(rebuild: TableRebuild, run: TableRun, work: Work) -> dict[str, Any]:
 
 
 def _followed(rebuild: TableRebuild, run: TableRun) -> dict[str, Any]:
-    look = partial(run.controller.rebuild, rebuild.id)
-    return _checked(followed(lambda: run.patiently(look), run.observer, wait_seconds))
+    def look(after: Stage | None, seconds: float) -> dict[str, Any]:
+        return run.patiently(lambda: run.controller.rebuild(rebuild.id, after=after, wait_seconds=seconds))
+
+    return _checked(followed(look, run.observer, wait_seconds))
 
 
 def _checked(view: dict[str, Any]) -> dict[str, Any]:
