@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,8 @@ def test_a_detached_repush_goes_on_without_its_terminal(anew: Anew, people: Path
     watched = anew.run_here("rebuild", "watch", begun["id"])
     assert watched.code == 0
     assert json.loads(watched.out.splitlines()[-1])["status"] == "succeeded"
+    said, _ = anew.start("rebuild", "watch", begun["id"]).communicate(timeout=60)
+    assert re.fullmatch(r"succeeded done( (\d+)/\2 tasks)?", said.strip())
     assert _current(anew, "detached") == 2
 
 

@@ -101,9 +101,7 @@ class TerminalObserver:
         """See `Observer.progress`."""
         if stage not in _MEASURED or progress.total == 0:
             return
-        detail = f"{progress.done}/{progress.total} {progress.unit}"
-        if progress.total_bytes:
-            detail += f", {progress.bytes / _MB:.1f}/{progress.total_bytes / _MB:.1f} MB"
+        detail = measure_line(progress)
         if self._live is not None:
             self._live.update(self._task, completed=progress.done, total=progress.total, detail=detail)
         elif (stage, detail) != self._last:
@@ -112,6 +110,16 @@ class TerminalObserver:
 
     def ended(self, rebuild: dict[str, Any]) -> None:
         """See `Observer.ended`."""
+
+
+def measure_line(progress: Measure) -> str:
+    """How much of a stage is done, in one line; empty where nobody has said."""
+    if progress.total == 0:
+        return ""
+    line = f"{progress.done}/{progress.total} {progress.unit}"
+    if progress.total_bytes:
+        line += f", {progress.bytes / _MB:.1f}/{progress.total_bytes / _MB:.1f} MB"
+    return line
 
 
 def ledger_line(view: dict[str, Any]) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Annotated, Any
 
 import typer
 
-from anew.cli.display import TerminalObserver, ledger_line
+from anew.cli.display import TerminalObserver, ledger_line, measure_line
 from anew.cli.options import Conf, Jars, Master
 from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.running import exit_code, print_outcome, spark_choice
 from anew.cli.session import cluster
+from anew.core.rebuild import Progress, Stage
+
+_WATCH_SECONDS = 0.5
+"""So often it is looked how far a stage is."""
 
 rebuilds_app = typer.Typer(help="Rebuilds: the makings of versions.", no_args_is_help=True)
 
@@ -55,17 +58,20 @@ def show(rebuild: str, *, json_output: Json = False) -> None:
 @rebuilds_app.command()
 def watch(rebuild: str, *, json_output: Json = False) -> int:
     """Follow a rebuild until it ends."""
-    pause, last = threading.Event(), None
+    last, stage = None, None
     with cluster() as connected:
         while True:
-            view = connected.controller.rebuild(rebuild)
+            view = connected.controller.rebuild(rebuild, after=stage, wait_seconds=_WATCH_SECONDS)
+            stage = Stage(view["stage"])
             line = {"status": view["status"], "stage": view["stage"], "progress": view["progress"]}
             if line != last:
                 last = line
-                print_line(line) if json_output else out().print(f"{line['status']} {line['stage']} {line['progress']}")
+                measured = measure_line(Progress.model_validate(view["progress"]))
+                print_line(line) if json_output else out().print(
+                    f"{view['status']} {view['stage']} {measured}".rstrip()
+                )
             if view["status"] != "running":
                 return exit_code(view)
-            pause.wait(0.5)
 
 
 @rebuilds_app.command()

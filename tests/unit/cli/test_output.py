@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from anew.cli.display import TerminalObserver, ledger_line
+from anew.cli.display import TerminalObserver, ledger_line, measure_line
 from anew.cli.output import print_error, print_json, print_line, print_table
 from anew.core.errors import Refused
 from anew.core.plan import Change, Estimate, PushInput, Source
@@ -92,6 +92,12 @@ def test_progress_is_told_in_counts_and_bytes() -> None:
             observer.progress(Stage.BUILD, measure)
     lines = [line.split("]")[-1].strip() for line in written.getvalue().splitlines()]
     assert lines == ["0/2 segments, 0.0/4.1 MB", "1/2 segments, 2.1/4.1 MB", "2/2 segments, 4.1/4.1 MB"]
+
+
+def test_what_nobody_has_measured_is_said_by_nothing() -> None:
+    """A stage of which no measure is known has no line for it."""
+    assert measure_line(Progress()) == ""
+    assert measure_line(Progress(done=3, total=8, unit="replicas loaded")) == "3/8 replicas loaded"
 
 
 def test_elsewhere_there_is_one_line_per_change() -> None:
