@@ -158,8 +158,8 @@ def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
         """Rebuilds of a store, of a table, or all, newest first."""
         return rebuilding.listed(context, store, table, running_only=running)
 
-    @app.get("/v1/rebuilds/{rebuild_id}", tags=["rebuilds"])
-    async def show(rebuild_id: str, after: Stage | None = None, wait_seconds: WaitSeconds = 0.0) -> dict[str, Any]:
+    @app.get("/v1/rebuilds/{rebuild_id}", tags=["rebuilds"], response_model=dict[str, Any])
+    async def show(rebuild_id: str, after: Stage | None = None, wait_seconds: WaitSeconds = 0.0) -> Response:
         """One rebuild; as soon as it is in another stage than ``after``, or has ended, or the wait is over."""
         deadline = time.monotonic() + wait_seconds
         while True:
@@ -168,7 +168,7 @@ def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
             view = await run_in_threadpool(rebuilding.view, context, rebuild_id)
             left_seconds = deadline - time.monotonic()
             if view["stage"] != after or view["ended_at_ms"] is not None or left_seconds <= 0:
-                return view
+                return await run_in_threadpool(JSONResponse, view)
             await watch.wait_beyond(revision, left_seconds)
 
     @app.post("/v1/rebuilds/{rebuild_id}/heartbeat", tags=["rebuilds"])

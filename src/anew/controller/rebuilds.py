@@ -141,8 +141,9 @@ def heartbeat(context: Context, rebuild_id: str, request: Heartbeat) -> Heartbea
         check_driven(request.stage)
         now_ms = context.clock()
         lease_ms = now_ms + int(context.limits.lease_seconds * 1000)
-        renewed = rebuild if rebuild.stage not in DRIVEN_STAGES else advance(rebuild, request.stage, now_ms)
-        renewed = renewed.model_copy(update={"lease_until_ms": lease_ms, "progress": request.progress})
+        renewed = rebuild.model_copy(update={"lease_until_ms": lease_ms})
+        if rebuild.stage in DRIVEN_STAGES:
+            renewed = advance(renewed, request.stage, now_ms).model_copy(update={"progress": request.progress})
         try:
             context.catalog.put_rebuild(renewed, rebuild.revision)
         except Refused as error:
