@@ -144,11 +144,14 @@ def test_what_retention_took_is_said_and_never_skipped(handled: Handled) -> None
         handled.append(store, {f"lost{n}": {"name": "lost", "age": n} for n in range(20)})
         begin = handled.delete_all("retained_rt", partitions=2)
         handled.append(store, {"after": {"name": "after", "age": 1}})
-    wait_until(lambda: bool(handled.errors(store)), "the loss to be said")
+
+    def is_said_of_both() -> bool:
+        shown = " ".join(handled.errors(store))
+        return all(f"expected: {offset} to" in shown for offset in begin)
+
+    wait_until(is_said_of_both, "the loss to be said of both partitions")
     repush = anew.run_here("repush", store)
     assert (repush.code, repush.error["code"]) == (3, "truncated_above_start"), repush.out
-    shown = " ".join(handled.errors(store))
-    assert all(str(offset) in shown for offset in begin), shown
     # What they had applied before is not in the log any more: they are the only ones that have it.
     found = anew.scan(store)
     assert found == _people(), found
