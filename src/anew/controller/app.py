@@ -161,15 +161,15 @@ def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
     @app.get("/v1/rebuilds/{rebuild_id}", tags=["rebuilds"], response_model=dict[str, Any])
     async def show(rebuild_id: str, after: Stage | None = None, wait_seconds: WaitSeconds = 0.0) -> Response:
         """One rebuild; as soon as it is in another stage than ``after``, or has ended, or the wait is over."""
-        deadline = time.monotonic() + wait_seconds
+        deadline, waits = time.monotonic() + wait_seconds, True
         while True:
             # Before the record is read: what becomes of it afterwards ends the wait.
             revision = await run_in_threadpool(context.catalog.revision)
             view = await run_in_threadpool(rebuilding.view, context, rebuild_id)
-            left_seconds = deadline - time.monotonic()
-            if view["stage"] != after or view["ended_at_ms"] is not None or left_seconds <= 0:
+            if view["stage"] != after or view["ended_at_ms"] is not None or not waits:
                 return await run_in_threadpool(JSONResponse, view)
-            await watch.wait_beyond(revision, left_seconds)
+            # Progress moves without the catalog's revision, so that the record is read once more in the end.
+            waits = await watch.wait_beyond(revision, deadline - time.monotonic())
 
     @app.post("/v1/rebuilds/{rebuild_id}/heartbeat", tags=["rebuilds"])
     def heartbeat(rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:

@@ -18,7 +18,6 @@ class Readiness:
     """How far the replicas of a version are.
 
     Attributes:
-        loaded: Every replica holds the whole base.
         caught_up: Every replica is at or past the target and within the lag limits (rule R17).
         errors: Replicas that gave up, with the reason.
         why: What is still missing, with rates.
@@ -27,13 +26,17 @@ class Readiness:
         behind: How many hold it and are not at the target, or at none while there is none.
     """
 
-    loaded: bool
     caught_up: bool
     errors: tuple[str, ...]
     why: str
     replicas: int
     to_load: int
     behind: int
+
+    @property
+    def loaded(self) -> bool:
+        """Every replica holds the whole base."""
+        return self.to_load == 0
 
 
 def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> Readiness:
@@ -50,11 +53,11 @@ def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]
                 errors.append(f"{name}: {replica.error}")
             elif not _replica_ready(store, version, partition, replica):
                 waiting.append(f"{name}: {replica.lag_records} records behind at {replica.records_per_s:.0f} records/s")
-    loaded = not missing and not errors
-    caught_up = loaded and not waiting and version.ready_target is not None
+    to_load = len(missing) + len(errors)
+    caught_up = not to_load and not waiting and version.ready_target is not None
     why = f"{len(missing)} replicas not loaded, {len(waiting)} behind: {'; '.join((missing + waiting)[:5])}"
     replicas = sum(map(len, version.assignment.get(fabric, {}).values()))
-    return Readiness(loaded, caught_up, tuple(errors), why, replicas, len(missing) + len(errors), len(waiting))
+    return Readiness(caught_up, tuple(errors), why, replicas, to_load, len(waiting))
 
 
 def _replica_ready(store: Store, version: Version, partition: int, replica: ReplicaReport) -> bool:
@@ -72,9 +75,12 @@ def _replica_ready(store: Store, version: Version, partition: int, replica: Repl
 
 def load_progress(context: Context, rebuild: Rebuild) -> Progress:
     """How far a rebuild is: once its base is sealed, how many replicas have loaded it, then how many have caught up."""
+    # First, without a look at the catalog: most rebuilds of a list have ended.
+    if rebuild.ended or rebuild.stage not in (Stage.LOAD, Stage.SWAP):
+        return rebuild.progress
     store = context.catalog.store_by_uid(rebuild.store_uid)
     version = None if store is None else store.version(rebuild.version)
-    if store is None or version is None or rebuild.ended or rebuild.stage not in (Stage.LOAD, Stage.SWAP):
+    if store is None or version is None:
         return rebuild.progress
     reports = live_reports(context, version.statuses)
     found = [judge(store, version, fabric, reports[fabric]) for fabric in version.statuses]

@@ -105,6 +105,19 @@ def test_who_waits_for_a_stage_to_end_is_answered_when_it_does(cluster: Cluster)
     assert seconds_until(Stage(cluster.client.rebuild(rebuild.id)["stage"]), 30.0)[1] < 20
 
 
+def test_a_controller_that_stops_lets_followers_go(cluster: Cluster) -> None:
+    """They are told of the present stage at once, and the rest of their wait is nobody's work."""
+    cluster.create()
+    rebuild = cluster.begin(cluster.push_plan())
+    with ThreadPoolExecutor() as pool:
+        began = time.monotonic()
+        waiting = pool.submit(cluster.client.rebuild, rebuild.id, after=Stage.BEGIN, wait_seconds=30.0)
+        wait_until(lambda: cluster.watch.waiting == 1, "the wait")
+        cluster.watch.close()
+        assert waiting.result(timeout=60)["stage"] == "begin"
+        assert time.monotonic() - began < 20
+
+
 @pytest.mark.case("stores:H1", "rules:R22")
 def test_the_same_request_is_the_same_rebuild(cluster: Cluster) -> None:
     """Asking twice with one request id, even after the end, gives one version; another plan under it is refused."""
