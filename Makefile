@@ -18,11 +18,11 @@ help: ## this list
 setup: $(STAMP) ## make .venv with anew in it; again only when the pins have changed
 
 # What is compiled lies among the sources: a tree that was cleaned needs it again, however new the environment is.
-ifneq (2,$(words $(wildcard src/anew/storage/_rocks.so src/anew/log/kafka/_kafka.so)))
+ifneq (3,$(words $(wildcard src/anew/core/_hashing.so src/anew/storage/_rocks.so src/anew/log/kafka/_kafka.so)))
 .PHONY: $(STAMP)
 endif
 
-$(STAMP): pyproject.toml constraints.txt build-constraints.txt hatch_build.py src/anew/storage/rocks.c src/anew/log/kafka/kafka.c
+$(STAMP): pyproject.toml constraints.txt build-constraints.txt hatch_build.py src/anew/core/hashing.c src/anew/storage/rocks.c src/anew/log/kafka/kafka.c
 	@set -eu; \
 	if ! $(BIN)/python -c '$(PYTHON_FITS)' 2>/dev/null; then \
 	  found=; \

@@ -12,6 +12,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _BUILT_OF = {
+    "src/anew/core/_hashing.so": "src/anew/core/hashing.c",
     "src/anew/storage/_rocks.so": "src/anew/storage/rocks.c",
     "src/anew/log/kafka/_kafka.so": "src/anew/log/kafka/kafka.c",
 }

@@ -16,10 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
+from anew.codec.compression import compressor
 from anew.core.rows import ROWS
 from anew.deepstore.open import open_deep_store
 from anew.deepstore.s3client import s3_client
-from anew.segments.basefile import BaseFileWriter, read_rows
+from anew.segments.basefile import BaseFileWriter
+from anew.segments.manifest import BaseFile
+from anew.segments.provenfile import read_proven
 from anew.spark.frames import spark_schema
 from anew.spark.session import session_for_queries, spark_session
 from bench.measuring import Bench, Claim, Measured, Repeats, take_turns, timed, times_as_fast
@@ -74,15 +77,15 @@ def _measure(folder: Path, records: int, repeats: Repeats, at: tuple[SparkSessio
     partitions = partitions_for(records)
     bench = make_bench_store(folder, records, updates_share=0.0, partitions=partitions)
     local, remote = open_deep_store(bench.deep_store), f"s3://{server.new_bucket()}/base"
-    paths = [file.path for file in bench.manifest.files]
-    for path in paths:
+    files = bench.manifest.files
+    for path in (file.path for file in files):
         open_deep_store(remote).put(path, local.get(path))
     sides: dict[str, Callable[[], float]] = {
-        "read, local": lambda: _counted(_ours(spark, bench.deep_store, paths, {}), records),
-        "read, S3": lambda: _counted(_ours(spark, remote, paths, server.environment()), records),
+        "read, local": lambda: _counted(_ours(spark, bench.deep_store, files, {}), records),
+        "read, S3": lambda: _counted(_ours(spark, remote, files, server.environment()), records),
     }
     if has_s3a:
-        schema, s3a = spark_schema(ROWS), [f"s3a{remote.removeprefix('s3')}/{path}" for path in paths]
+        schema, s3a = spark_schema(ROWS), [f"s3a{remote.removeprefix('s3')}/{file.path}" for file in files]
         sides["read, s3a"] = lambda: _counted(spark.read.schema(schema).parquet(*s3a), records)
     sides |= {"write, local": lambda: _written(bench, bench.deep_store), "write, S3": lambda: _written(bench, remote)}
     seconds = take_turns(sides, repeats)
@@ -91,7 +94,7 @@ def _measure(folder: Path, records: int, repeats: Repeats, at: tuple[SparkSessio
     return Measured(records, seconds, figures=figures)
 
 
-def _ours(spark: SparkSession, root: str, paths: Sequence[str], environment: Mapping[str, str]) -> DataFrame:
+def _ours(spark: SparkSession, root: str, files: Sequence[BaseFile], environment: Mapping[str, str]) -> DataFrame:
     """The rows of base files as tasks of ours read them."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,10 +105,9 @@ def _ours(spark: SparkSession, root: str, paths: Sequence[str], environment: Map
         store = open_deep_store(root)
         for batch in batches:
             for number in batch.column("id"):
-                with store.open(paths[int(number.as_py())]) as opened:
-                    yield from read_rows(opened)
+                yield from read_proven(store, files[int(number.as_py())])
 
-    return spark.range(len(paths), numPartitions=len(paths)).mapInArrow(read, spark_schema(ROWS))
+    return spark.range(len(files), numPartitions=len(files)).mapInArrow(read, spark_schema(ROWS))
 
 
 def _counted(rows: DataFrame, expected: int) -> float:
@@ -121,14 +123,11 @@ def _counted(rows: DataFrame, expected: int) -> float:
 def _written(bench: BenchStore, root: str) -> float:
     """Seconds to write, read back and check all base files, one after another."""
     source, target = open_deep_store(bench.deep_store), open_deep_store(root)
-    batches = []
-    for file in bench.manifest.files:
-        with source.open(file.path) as opened:
-            batches.append(list(read_rows(opened)))
+    batches = [list(read_proven(source, file)) for file in bench.manifest.files]
 
     def write() -> None:
         for number, rows in enumerate(batches):
-            writer = BaseFileWriter.open(target, f"written/{number}")
+            writer = BaseFileWriter.open(target, f"written/{number}", compressor("none"))
             for batch in rows:
                 writer.write(batch)
             writer.close()

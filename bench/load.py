@@ -13,21 +13,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 
-import pyarrow as pa
 from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict
 
 from anew.codec.compression import compressor
 from anew.core.arrow import bytes_list
 from anew.core.cell import encode_cells
 from anew.core.feed import NOWHERE
-from anew.deepstore.failures import check_sum
 from anew.deepstore.open import open_deep_store
 from anew.node.loadjob import LoadJob
-from anew.segments.basefile import read_rows
 from anew.segments.manifest import BaseFile
+from anew.segments.provenfile import read_proven
 from anew.storage.applying import Floors
 from anew.storage.memory import MIB, NodeMemory
 from anew.storage.replica import Replica
@@ -117,10 +114,8 @@ def rocksdict_options() -> Options:
 
 
 def _record_by_record(bench: BenchStore, file: BaseFile, _partition: int, target: Path) -> None:
-    content = open_deep_store(bench.deep_store).get(file.path)
-    check_sum(file.path, sha256(content).hexdigest(), file.checksum)
     database = Rdict(str(target), rocksdict_options())
-    for batch in read_rows(pa.BufferReader(content)):
+    for batch in read_proven(open_deep_store(bench.deep_store), file):
         # The loop runs in C, so that what is compared is RocksDB's own work.
         deque(map(database.__setitem__, bytes_list(batch.column("key")), bytes_list(encode_cells(batch))), maxlen=0)
     database.flush()

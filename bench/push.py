@@ -28,8 +28,8 @@ from anew.core.planning import Snapshot, plan_push
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.columns import encode_task
 from anew.rebuild.inputs import PushRequest, find_input
-from anew.segments.basefile import read_rows
 from anew.segments.manifest import SubPartition
+from anew.segments.provenfile import read_proven
 from anew.spark.build import Codecs, Place, build_push
 from anew.spark.outputs import BaseTarget
 from anew.spark.pushscan import input_columns
@@ -104,7 +104,7 @@ class _Sides:
         store, schema = open_deep_store(deep_store), parse_schema(json.dumps(_VALUE_SCHEMA))
         count = amounts = 0
         for file in (file for part in parts for file in part.files):
-            for rows in read_rows(store.absolute(file.path)):
+            for rows in read_proven(store, file):
                 count += rows.num_rows
                 values: Any = rows.column("value")
                 amounts += int(pc.sum(decode_table(schema, values).column("amount")).as_py())

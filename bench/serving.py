@@ -36,9 +36,9 @@ from anew.log.interface import APPEND_RECORDS, Log, TopicPartition, TopicSpec
 from anew.log.open import open_log
 from anew.node.process import NodeSettings, run_node
 from anew.runtime.clock import new_id
-from anew.segments.basefile import read_rows
 from anew.segments.layout import manifest_path
 from anew.segments.manifest import Manifest
+from anew.segments.provenfile import read_proven
 from anew.testing.builders import FABRIC, ORIGIN, a_feed
 from bench.synthetic import (
     KEY_BYTES,
@@ -152,7 +152,7 @@ def make_served_store(folder: Path, records: int, log: LogLocation | None = None
         made = opened.create_topic(TopicSpec(f"{STORE}-{new_id()}_rt", new_id(), partitions))
     feed = a_feed(STORE, partitions=partitions, topic=made.name, topic_uid=made.uid)
     rows = pa.Table.from_batches(
-        batch.select(["key", "value"]) for file in manifest.files for batch in read_rows(f"{folder}/deep/{file.path}")
+        batch.select(["key", "value"]) for file in manifest.files for batch in read_proven(deep_store, file)
     ).combine_chunks()
     columns: list[Any] = [rows.column(name).chunk(0) for name in ("key", "value")]
     return ServedStore(folder, location, manifest, feed, *columns)

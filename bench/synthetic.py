@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anew.api.models import LogLocation
+from anew.codec.compression import compressor
 from anew.core.admission import admit, with_hashes
 from anew.core.arrow import bytes_list, replaced
 from anew.core.feed import Feed, Feeds, PositionMap
@@ -131,7 +132,7 @@ def write_base(store: DeepStore, keys: pa.BinaryArray, random: np.random.Generat
     for partition in range(config.partitions):
         mine = taken(keys, (partitions == partition).nonzero()[0])
         rows = sort_rows(batch_rows(mine, random_bytes(random, len(mine), VALUE_BYTES)))
-        writer = BaseFileWriter.open(store, attempt_path("v1", partition, 0, "bench"))
+        writer = BaseFileWriter.open(store, attempt_path("v1", partition, 0, "bench"), compressor("none"))
         for first in range(0, rows.num_rows, _STEP_RECORDS):
             writer.write(rows.slice(first, _STEP_RECORDS))
         file = writer.close()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from anew.brokers.cluster import Brokers
+from anew.codec.compression import compressor
 from anew.core.arrow import replaced
 from anew.core.errors import InvalidRequest
 from anew.log.interface import Log, TopicPartition
@@ -34,5 +35,5 @@ class TestKafkaRanges(RangeContract):
         rows = some_rows(1)
         large = replaced(rows, "value", pa.array([b"x" * (2 * TOPIC.max_record_bytes)], pa.binary()))
         with pytest.raises(InvalidRequest) as caught:
-            BaseRangeWriter(log, at, "r-e1-t1", b"{}").write(large)
+            BaseRangeWriter(log, at, "r-e1-t1", b"{}", compressor("none")).write(large)
         assert caught.value.code == "record_too_large"

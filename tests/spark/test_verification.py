@@ -14,6 +14,7 @@ import pytest
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame
 
+from anew.codec.compression import compressor
 from anew.core.arrow import concat
 from anew.core.blocks import unpack
 from anew.core.copartition import groups_of
@@ -23,7 +24,8 @@ from anew.core.partition import XxHash64Partitioner
 from anew.core.plan import Plan
 from anew.core.stamp import BATCH, Stamp
 from anew.deepstore.open import open_deep_store
-from anew.segments.basefile import BaseFileWriter, read_rows
+from anew.segments.basefile import BaseFileWriter
+from anew.segments.provenfile import read_proven
 from anew.spark import build, shuffle
 from anew.spark.frames import Kind, report_row
 from anew.spark.shuffle import Destination, packed
@@ -114,9 +116,9 @@ def test_a_base_file_that_lost_rows_fails_a_copartitioned_rebuild(make_world: Ca
     plan = world.repush_plan(path="copartitioned")
     file = world.manifests[1].files[0]
     path = open_deep_store(world.deep_store).absolute(file.path)
-    rows = concat(list(read_rows(path)))
+    rows = concat(list(read_proven(open_deep_store(world.deep_store), file)))
     Path(path).unlink()
-    writer = BaseFileWriter.open(open_deep_store(world.deep_store), file.path)
+    writer = BaseFileWriter.open(open_deep_store(world.deep_store), file.path, compressor("none"))
     writer.write(rows.slice(1))
     writer.close()
     with pytest.raises(Failed) as caught:

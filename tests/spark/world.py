@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from anew.api.http import ControllerClient
 from anew.api.models import ClusterInfo, LogLocation
+from anew.codec.compression import Compressor, compressor
 from anew.core.admission import admit, with_hashes
 from anew.core.arrow import replaced
 from anew.core.feed import NOWHERE, FeedPartition, Feeds, PositionMap
@@ -31,13 +32,12 @@ from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import TopicPartition, TopicSpec
 from anew.rebuild.build import Building, build
-from anew.rebuild.codecs import write_dictionary
 from anew.rebuild.inputs import PushRequest, find_input
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import LogObserver
 from anew.segments.base import BaseReader
 from anew.segments.basefile import BaseFileWriter
-from anew.segments.dictionary import codec_of
+from anew.segments.dictionary import codec_of, store_dictionary
 from anew.segments.layout import attempt_path, manifest_path
 from anew.segments.manifest import BaseFile, Manifest, SubPartition
 from anew.spark.build import Built, Place
@@ -198,16 +198,16 @@ class World:
         directory, config = f"d{next(self._directories)}", self.store.config.frozen
         keys = list(cells)
         partitions = XxHash64Partitioner(config.partitions).of_all(pa.array(keys, pa.binary()))
-        parts = []
+        parts, codec = [], compressor("none") if plain is None else compressor(config.compression, dictionary)
         for partition in range(config.partitions):
             mine = {keys[index]: cells[keys[index]] for index in np.flatnonzero(partitions == partition)}
-            file = self._write_file(attempt_path(directory, partition, 0, "t0"), mine, plain)
+            file = self._write_file(attempt_path(directory, partition, 0, "t0"), mine, plain, codec)
             parts.append(SubPartition(partition=partition, sub_partition=0, runs=() if file is None else ((file,),)))
         count = Entry(count=len(cells))
         plan = plan_repush_free(self.store, PositionMap({**dict.fromkeys(self.ends(), 0), **start}))
         path = None
         if dictionary is not None:
-            path = write_dictionary(open_deep_store(self.deep_store), directory, dictionary)
+            path = store_dictionary(open_deep_store(self.deep_store), directory, dictionary)
         built = Built(tuple(parts), Ledger(read=count, written=count), dictionary=path)
         return self.seal(plan, built, directory)
 
@@ -225,7 +225,8 @@ class World:
             schemas=self.store.schemas,
             config=plan.target.config,
             config_hash=plan.target.config.hash,
-            dictionary=built.dictionary,
+            dictionary=None if built.dictionary is None else built.dictionary.path,
+            dictionary_checksum=None if built.dictionary is None else built.dictionary.checksum,
             feeds=self.store.feeds,
             start=plan.target.start,
             ttl_floor_ms=plan.target.ttl_floor_ms,
@@ -296,9 +297,9 @@ class World:
         return [file.path for file in open_deep_store(self.deep_store).list(directory)]
 
     def _write_file(
-        self, path: str, cells: Mapping[bytes, Cell], plain: Mapping[bytes, Cell] | None
+        self, path: str, cells: Mapping[bytes, Cell], plain: Mapping[bytes, Cell] | None, codec: Compressor
     ) -> BaseFile | None:
-        writer = BaseFileWriter.open(open_deep_store(self.deep_store), path)
+        writer = BaseFileWriter.open(open_deep_store(self.deep_store), path, codec)
         if cells:
             rows = rows_of(cells)
             if plain is not None:

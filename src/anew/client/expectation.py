@@ -2,12 +2,14 @@
 
 The merge is `anew.core.sortedruns`, the floors are the node's: a winner that meets no base row and is older than the
 tombstone floor is not there (rule R12), an expired one is a tombstone with its own stamp (rule R11), and nothing else
-goes. Base rows bring the hashes that they were written with, so that their values need not be decoded.
+goes. Base rows bring the hashes that they were written with. Here each is computed again from the row's content: a
+proof that believes a number which was carried along proves nothing (rule R19).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +36,7 @@ from anew.core.store import Version
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log, topic_partition
 from anew.segments.base import BaseReader
+from anew.segments.content import check_content
 from anew.segments.dictionary import codec_of
 from anew.segments.manifest import BasePart, Manifest, parse_manifest
 
@@ -41,6 +44,8 @@ Place = tuple[int, int]
 """A (partition, sub-partition)."""
 
 _READ_RECORDS = 10_000
+_DAMAGE = frozenset({"checksum_mismatch", "file_missing", "rows_altered", "corrupt_value", "foreign_records"})
+_REPAIR = "the base is damaged, replicas may be whole: anew store repair NAME"
 _PACKED = "packed"
 _FLAGS: list[Any] = [pa.field(HELD, pa.bool_(), nullable=False), pa.field(_PACKED, pa.bool_(), nullable=False)]
 _MERGED = pa.schema([*ROWS, *_FLAGS])
@@ -131,17 +136,19 @@ class Expectation:
         base = BaseReader(self._deep_store, lambda: self._log)
         for part in run:
             count = fingerprint = 0
-            for rows in base.rows(part):
-                count += rows.num_rows
-                fingerprint = (fingerprint + total(rows.column("hash").to_numpy())) % MODULUS
-                yield rows
+            with _told_as_mismatch(part):
+                for rows in base.rows(part):
+                    check_content(rows, self._codec, part.path)
+                    count += rows.num_rows
+                    fingerprint = (fingerprint + total(rows.column("hash").to_numpy())) % MODULUS
+                    yield rows
             if (count, fingerprint) != (part.rows + part.tombstones, part.fingerprint):
                 raise Failed(
                     "fingerprint_mismatch",
                     f"{part.path} does not hold what its manifest says",
                     found=f"{count} rows, fingerprint {fingerprint:016x}",
                     expected=f"{part.rows + part.tombstones} rows, fingerprint {part.fingerprint:016x}",
-                    hint="the version must be made again",
+                    hint=_REPAIR,
                 )
 
     def _fed(self, partition: int) -> list[pa.RecordBatch]:
@@ -198,6 +205,23 @@ def expectation_of(
     manifest = parse_manifest(deep_store.get(version.manifest.path), version.manifest)
     codec = codec_of(deep_store, manifest)
     return Expectation(version, feeds, position, manifest, codec, deep_store, log)
+
+
+@contextmanager
+def _told_as_mismatch(part: BasePart) -> Iterator[None]:
+    """What is wrong with a part of a base, as what it means: it is not what its manifest says."""
+    try:
+        yield
+    except Failed as error:
+        if error.code not in _DAMAGE:
+            raise
+        raise Failed(
+            "fingerprint_mismatch",
+            f"{part.path} does not hold what its manifest says: {error.message}",
+            found=error.found,
+            expected=error.expected,
+            hint=_REPAIR,
+        ) from error
 
 
 def _marked(batches: Iterator[pa.RecordBatch], *, is_base: bool) -> Iterator[pa.RecordBatch]:

@@ -7,15 +7,16 @@ that it tells of (rule R3): an emptied partition goes on counting, and a file th
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from anew.core.errors import Failed, OutcomeUnknown
-from anew.log.packing import Packed, Row, unpacked
+from anew.log.packing import Packed, Row, row_checksum, unpacked
 from anew.log.sqlite_errors import from_sqlite, translated
 
 _TABLES = """
@@ -30,15 +31,25 @@ CREATE TABLE batches (
     keys BLOB NOT NULL, schema_ids BLOB NOT NULL, value_lengths BLOB NOT NULL, value_bytes BLOB NOT NULL
 ) STRICT;
 """
+_CHECKED = (
+    "ALTER TABLE meta ADD COLUMN checksum BLOB",
+    "ALTER TABLE batches ADD COLUMN checksum BLOB",
+    "PRAGMA user_version = 1",
+)
+"""Format 1: SQLite notices damage to its own structures alone, so that each row carries a checksum of what it holds
+(`anew.log.packing.row_checksum`). A file of format 0 becomes one of format 1 with the next append; rows from before
+have no checksum, and are believed."""
 _READ = """
-SELECT * FROM batches WHERE first_offset < ?2
+SELECT {checksum}, first_offset, record_count, appended_ms, written_ms, origin_lengths, origins, key_lengths, keys,
+schema_ids, value_lengths, value_bytes FROM batches WHERE first_offset < ?2
 AND first_offset >= (SELECT max(first_offset) FROM batches WHERE first_offset <= ?1) ORDER BY first_offset
 """
 _APPENDED = """
 SELECT appended_ms, first_offset + record_count FROM batches WHERE first_offset <= ? ORDER BY first_offset DESC LIMIT 1
 """
-_INSERT = "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_META = "SELECT begin_offset, next_offset, last_ms, is_open, open_epoch FROM meta"
+_INSERT = "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_META = "SELECT {checksum}, begin_offset, next_offset, last_ms, is_open, open_epoch FROM meta"
+_SET_META = "UPDATE meta SET checksum = ?, begin_offset = ?, next_offset = ?, last_ms = ?, is_open = ?, open_epoch = ?"
 _WAL_LIMIT_BYTES = 64 << 20
 _READ_BYTES = 64 << 20
 """A read ends after the row with which it has taken so much."""
@@ -62,6 +73,11 @@ class Meta:
     is_open: bool
     open_epoch: int
 
+    @property
+    def columns(self) -> tuple[int, int, int, int, int]:
+        """As they lie in the file."""
+        return self.begin, self.next_offset, self.last_ms, int(self.is_open), self.open_epoch
+
 
 @dataclass(frozen=True, slots=True)
 class Opening:
@@ -83,6 +99,8 @@ def make_partition_file(path: Path, uid: str, partition: int) -> None:
             connection.execute("PRAGMA synchronous=OFF")
             connection.executescript(_TABLES)
             connection.execute("INSERT INTO meta VALUES (1, ?, ?, 0, 0, 0, 1, -1)", (uid, partition))
+            for statement in _CHECKED:
+                connection.execute(statement)
         finally:
             connection.close()
 
@@ -101,6 +119,7 @@ class PartitionFile:
         self._path = opening.path
         self._inode = opening.path.stat().st_ino
         self._end_seen = -1, -1
+        self._held: Meta | None = None
         with translated(self._path):
             self._connection = sqlite3.connect(
                 f"{self._path.absolute().as_uri()}?mode=rw",
@@ -109,9 +128,12 @@ class PartitionFile:
                 isolation_level=None,
                 check_same_thread=False,
             )
+            # A damaged row may say that a blob is text, which need not be UTF-8.
+            self._connection.text_factory = lambda text: text.decode(errors="replace")
             self._connection.execute(f"PRAGMA synchronous={'FULL' if opening.durable else 'NORMAL'}")
             self._connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
             found = self._connection.execute("SELECT uid, partition_number FROM meta").fetchone()
+            self._checked = self._is_checked()
         if found != (opening.uid, opening.partition):
             self.close()
             raise Failed(
@@ -159,18 +181,25 @@ class PartitionFile:
             OutcomeUnknown: ``append_unknown``: the commit itself failed, and not for want of room.
         """
         with translated(self._path), self._transaction("BEGIN IMMEDIATE"):
-            yield self._meta()
+            if not self._checked and not self._is_checked():
+                for statement in _CHECKED:
+                    self._connection.execute(statement)
+            self._checked = True
+            self._held = self._meta()
+            yield self._held
 
     def records(self, begin: int, end: int) -> pa.RecordBatch:
         """The records from ``begin`` on, which must be there: up to ``end``, or fewer when these are large.
 
         Raises:
-            Failed: ``log_corrupt``: some are missing, or a row does not hold what it says.
+            Failed: ``log_corrupt``: some are missing, or a row does not hold what was appended.
         """
         rows: list[Row] = []
         size_bytes = 0
-        with closing(self._connection.execute(_READ, (begin, end))) as cursor:
-            for row in cursor:
+        with closing(self._connection.execute(self._with_checksum(_READ), (begin, end))) as cursor:
+            for checksum, *columns in cursor:
+                row: Any = tuple(columns)
+                self._check(checksum, row, f"records from {row[0]} on")
                 rows.append(row)
                 size_bytes += sum(map(len, row[3:]))
                 if size_bytes >= _READ_BYTES:
@@ -193,28 +222,34 @@ class PartitionFile:
         return int(row[0])
 
     def _corrupt(self, found: str, expected: str) -> Failed:
-        message = "a partition of the embedded log does not hold what its meta row says"
-        return Failed("log_corrupt", message, found=f"{self._path}: {found}", expected=expected)
+        return Failed(
+            "log_corrupt",
+            "a partition of the embedded log does not hold what was appended",
+            found=f"{self._path}: {found}",
+            expected=expected,
+            hint="restore the file, or delete the topic and let its feed begin again",
+        )
 
     def insert(self, first_offset: int, appended_ms: int, portions: Iterable[Packed]) -> None:
         """Insert records with one append time; part of a transaction that also moves the meta row."""
         for packed in portions:
-            self._connection.execute(_INSERT, (first_offset, packed.count, appended_ms, *packed.columns))
+            row: Row = (first_offset, packed.count, appended_ms, *packed.columns)
+            self._connection.execute(_INSERT, (*row, row_checksum(row)))
             first_offset += packed.count
 
     def move_end(self, next_offset: int, last_ms: int) -> None:
         """Note the end and the last time; part of the append's transaction (rule R3)."""
-        self._connection.execute("UPDATE meta SET next_offset = ?, last_ms = ?", (next_offset, last_ms))
+        self._set_meta(next_offset=next_offset, last_ms=last_ms)
 
     def set_open(self, *, is_open: bool, epoch: int) -> None:
         """Note whether appends are accepted; part of a transaction."""
-        self._connection.execute("UPDATE meta SET is_open = ?, open_epoch = ?", (int(is_open), epoch))
+        self._set_meta(is_open=is_open, open_epoch=epoch)
 
     def move_begin(self, begin: int) -> None:
         """Forget the records below ``begin``; part of a transaction. A row goes with its last record."""
         gone = "DELETE FROM batches WHERE first_offset < ? AND first_offset + record_count <= ?"
         self._connection.execute(gone, (begin, begin))
-        self._connection.execute("UPDATE meta SET begin_offset = ?", (begin,))
+        self._set_meta(begin=begin)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -226,8 +261,32 @@ class PartitionFile:
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def _meta(self) -> Meta:
-        begin, next_offset, last_ms, is_open, epoch = self._connection.execute(_META).fetchone()
+        checksum, *columns = self._connection.execute(self._with_checksum(_META)).fetchone() or [b"", None]
+        self._check(checksum, columns, "its meta row")
+        begin, next_offset, last_ms, is_open, epoch = columns
         return Meta(begin, next_offset, last_ms, bool(is_open), epoch)
+
+    def _set_meta(self, **changes: Any) -> None:
+        assert self._held is not None, "the meta row changes inside of `writing`"
+        self._held = replace(self._held, **changes)
+        columns = self._held.columns
+        self._connection.execute(_SET_META, (row_checksum(columns), *columns))
+
+    def _is_checked(self) -> bool:
+        return bool(self._connection.execute("PRAGMA user_version").fetchone()[0] >= 1)
+
+    def _with_checksum(self, query: str) -> str:
+        return query.format(checksum="checksum" if self._checked else "NULL")
+
+    def _check(self, checksum: bytes | None, columns: Sequence[Any], what: str) -> None:
+        """Raise unless a row is as it was written, as far as its file knows.
+
+        Raises:
+            Failed: ``log_corrupt``.
+        """
+        found = row_checksum(columns)
+        if (checksum is not None and checksum != found) or not all(isinstance(value, int | bytes) for value in columns):
+            raise self._corrupt(f"the checksum {found.hex()} of {what}", f"{checksum!r}")
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:

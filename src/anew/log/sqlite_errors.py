@@ -12,6 +12,8 @@ from anew.core.errors import AnewError, Failed, Unreachable
 
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _CORRUPT = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_NOT_OURS = frozenset({"SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_FORMAT", "SQLITE_MISMATCH", "SQLITE_TOOBIG"})
+"""What a statement of ours comes to only where the tables are not those that were made."""
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -29,23 +31,30 @@ def translated(path: Path) -> Iterator[None]:
         raise from_sqlite(error, path) from error
     except OSError as error:
         raise _from_system(error, path) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes the statements that made the tables, which are damaged.
+        raise _corrupt(path, str(error)) from error
 
 
 def from_sqlite(error: sqlite3.Error, path: Path) -> AnewError:
     """What an SQLite error about a partition's file means."""
     name = str(getattr(error, "sqlite_errorname", ""))
-    if name.startswith(_CORRUPT):
-        return Failed(
-            "log_corrupt",
-            "a partition of the embedded log is damaged",
-            found=f"{path}: {error}",
-            expected="an intact SQLite file",
-            hint="restore the file, or delete the topic and let its feed begin again",
-        )
+    if name.startswith(_CORRUPT) or name in _NOT_OURS:
+        return _corrupt(path, str(error))
     if name.startswith("SQLITE_FULL"):
         return _full(path, str(error))
     hint = "another program holds the file's lock for too long" if name.startswith(_LOCKED) else None
     return Unreachable("log_unreachable", "the embedded log does not answer", found=f"{path}: {error}", hint=hint)
+
+
+def _corrupt(path: Path, found: str) -> Failed:
+    return Failed(
+        "log_corrupt",
+        "a partition of the embedded log is damaged",
+        found=f"{path}: {found}",
+        expected="an intact SQLite file",
+        hint="restore the file, or delete the topic and let its feed begin again",
+    )
 
 
 def _from_system(error: OSError, path: Path) -> AnewError:

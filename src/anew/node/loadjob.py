@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,9 +17,7 @@ import pyarrow as pa
 from anew.api.models import LogLocation
 from anew.core.feed import PositionMap
 from anew.core.store import Frozen, ManifestRef
-from anew.deepstore.failures import check_sum
 from anew.segments.base import BaseReader, open_base
-from anew.segments.basefile import read_rows
 from anew.segments.baserange import read_range, start_of_push
 from anew.segments.dictionary import read_dictionary
 from anew.segments.manifest import BasePart, BaseRange, parse_manifest
@@ -28,8 +25,6 @@ from anew.storage.memory import MIB, NodeMemory
 from anew.storage.replica import Base, Replica
 from anew.storage.sst import Promised, SstFile, build_sst
 
-_HELD_BYTES = 64 * MIB
-"""A base file up to this size is read into memory: a copy on disk costs half as much as all the rest of a load."""
 _CACHE_BYTES, _WRITE_BUFFER_BYTES = 8 * MIB, 8 * MIB
 
 
@@ -125,23 +120,13 @@ class _Fetch:
         for index, part in enumerate(parts):
             promised = Promised(part.path, part.rows, part.tombstones, part.fingerprint)
             after = built[-1].last_key if built else None
-            name = f"r{number}-{index}"
-            sst = build_sst(self.folder / f"{name}.sst", self._rows(part, name), promised, after)
+            sst = build_sst(self.folder / f"r{number}-{index}.sst", self._rows(part), promised, after)
             if sst is not None:
                 built.append(sst)
         return built
 
-    def _rows(self, part: BasePart, name: str) -> Iterator[pa.RecordBatch]:
+    def _rows(self, part: BasePart) -> Iterator[pa.RecordBatch]:
         if isinstance(part, BaseRange):
             yield from read_range(self.base.log, part, start_of_push(self.config, self.dictionary, part.attempt))
             return
-        store = self.base.deep_store
-        if part.bytes <= _HELD_BYTES:
-            content = store.get(part.path)
-            check_sum(part.path, sha256(content).hexdigest(), part.checksum)
-            yield from read_rows(pa.BufferReader(content))
-            return
-        copy = self.folder / f"{name}.parquet"
-        store.download(part.path, copy, part.checksum)
-        yield from read_rows(str(copy))
-        copy.unlink()
+        yield from self.base.rows(part)

@@ -27,13 +27,12 @@ from anew.rebuild.codecs import (
     sample_version,
     target_codec,
     trained,
-    write_dictionary,
 )
 from anew.rebuild.columns import encode_task
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.segments.base import open_base
-from anew.segments.dictionary import ZSTD_DICT, codec_of
+from anew.segments.dictionary import ZSTD_DICT, codec_of, store_dictionary
 from anew.segments.manifest import Manifest, parse_manifest
 from anew.spark.build import Built, Codecs, Place, build_empty, build_push, build_repush
 from anew.spark.executors import Sights, check_executors, check_files_seen
@@ -187,7 +186,7 @@ def _with_dictionary(built: Built, building: Building, dictionary: bytes | None)
     if dictionary is None:
         return built
     store = open_deep_store(building.target.deep_store)
-    return replace(built, dictionary=write_dictionary(store, building.directory, dictionary))
+    return replace(built, dictionary=store_dictionary(store, building.directory, dictionary))
 
 
 def _push(spark: SparkSession, building: Building) -> Built:

@@ -14,7 +14,6 @@ from anew.deepstore.interface import DeepStore
 from anew.log.interface import topic_partition
 from anew.segments.base import BaseReader
 from anew.segments.dictionary import ZSTD_DICT, read_dictionary
-from anew.segments.layout import dictionary_path
 from anew.segments.manifest import Manifest
 
 DICTIONARY_BYTES = 112_640
@@ -25,13 +24,6 @@ _SAMPLED_PARTS = 64
 _LOG_RECORDS = 10_000
 
 _LOG = structlog.get_logger("anew.rebuild")
-
-
-def write_dictionary(store: DeepStore, directory: str, dictionary: bytes) -> str:
-    """Put a dictionary beside a version's base; returns its path."""
-    path = dictionary_path(directory)
-    store.put(path, dictionary)
-    return path
 
 
 def trained(samples: Iterable[bytes]) -> bytes:

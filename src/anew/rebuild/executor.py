@@ -180,7 +180,7 @@ def _built(building: Building, lease: Lease, run: Run) -> BuildOutcome:
 
 def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run) -> None:
     plan, store = building.plan, building.store
-    start = _start(building, run)
+    start, dictionary = _start(building, run), outcome.built.dictionary
     manifest = Manifest(
         store=store.name,
         store_uid=store.uid,
@@ -193,7 +193,8 @@ def _seal(rebuild: Rebuild, building: Building, outcome: BuildOutcome, run: Run)
         schemas=store.schemas,
         config=plan.target.config,
         config_hash=plan.target.config.hash,
-        dictionary=outcome.built.dictionary,
+        dictionary=None if dictionary is None else dictionary.path,
+        dictionary_checksum=None if dictionary is None else dictionary.checksum,
         feeds=store.feeds_with_schemas(plan.target.feeds).feeds,
         start=start,
         stop=plan.target.stop,

@@ -14,9 +14,9 @@ from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log
 from anew.log.open import TIMEOUT_SECONDS, Location, no_clock, open_log
-from anew.segments.basefile import read_rows
 from anew.segments.baserange import read_range
 from anew.segments.manifest import BaseFile, BasePart, Manifest
+from anew.segments.provenfile import read_proven
 
 _SAMPLED_PARTS, _SAMPLED_KEYS = 16, 500
 
@@ -59,12 +59,11 @@ class BaseReader:
         With ``slices``: of about so many equal parts only one, in order, so that all together are the whole.
 
         Raises:
-            Failed: What `anew.segments.baserange.read_range` and the deep store raise.
+            Failed: What `anew.segments.provenfile.read_proven` and `anew.segments.baserange.read_range` raise.
             Unreachable: Deep store or log does not answer.
         """
         if isinstance(part, BaseFile):
-            with self.deep_store.open(part.path) as opened:
-                yield from read_rows(opened, slice_, slices)
+            yield from read_proven(self.deep_store, part, slice_, slices)
         else:
             yield from read_range(self.log, part, None, slice_, slices)
 

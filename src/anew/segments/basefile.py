@@ -10,19 +10,27 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
+from anew.codec.compression import Compressor
+from anew.core.arrow import in_portions
 from anew.core.errors import Failed
 from anew.core.hashing import total
-from anew.core.ledger import MODULUS, Entry
+from anew.core.ledger import Entry
 from anew.core.rows import ROWS
 from anew.deepstore.interface import DeepStore
 from anew.segments.ascending import check_ascending
+from anew.segments.content import check_content
 from anew.segments.manifest import BaseFile
+from anew.segments.proof import FileProof, ProvingSink
+from anew.segments.provenfile import READ_BATCH_ROWS, ProvenFile
 
 ROW_GROUP_ROWS = 65_536
+_ROW_GROUP_BYTES = 64 << 20
+"""Keys and values of a row group are no more than that, or one row: who reads one holds all of it."""
 _DICTIONARY_COLUMNS: Any = ["schema_id", "origin", "incarnation", "feed_partition"]
 _COMPRESSION: Any = {name: "none" if name in ("key", "value", "hash") else "zstd" for name in ROWS.names}
-_READ_BATCH_ROWS = 32_768
+_COUNTED = ["key", "schema_id", "hash"]
 
 
 @dataclass(slots=True)
@@ -31,21 +39,25 @@ class BaseFileWriter:
 
     store: DeepStore
     path: str
+    codec: Compressor
     _stack: contextlib.ExitStack
+    _sink: ProvingSink
     _writer: pq.ParquetWriter
     _pending: list[pa.RecordBatch]
     _pending_rows: int = 0
+    _pending_bytes: int = 0
     _smallest: bytes | None = None
     _largest: bytes | None = None
 
     @classmethod
-    def open(cls, store: DeepStore, path: str) -> BaseFileWriter:
-        """Start a file."""
+    def open(cls, store: DeepStore, path: str, codec: Compressor) -> BaseFileWriter:
+        """Start a file whose values are compressed by a codec."""
         stack = contextlib.ExitStack()
-        sink = stack.enter_context(store.write(path))
+        sink = ProvingSink(stack.enter_context(store.write(path)))
+        target: Any = sink
         sorting = pq.SortingColumn(ROWS.get_field_index("key"))
         writer = pq.ParquetWriter(
-            sink,
+            target,
             ROWS,
             compression=_COMPRESSION,
             use_dictionary=_DICTIONARY_COLUMNS,
@@ -53,7 +65,7 @@ class BaseFileWriter:
             sorting_columns=[sorting],
             store_schema=False,
         )
-        return cls(store, path, stack, writer, [])
+        return cls(store, path, codec, stack, sink, writer, [])
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add rows that come after all before them."""
@@ -64,38 +76,44 @@ class BaseFileWriter:
         self._largest = rows.column("key")[rows.num_rows - 1].as_py()
         wanted, first = rows.select(ROWS.names), 0
         while first < rows.num_rows:
-            piece = wanted.slice(first, ROW_GROUP_ROWS - self._pending_rows)
+            room = wanted.slice(first, ROW_GROUP_ROWS - self._pending_rows)
+            piece = next(in_portions(room, ROW_GROUP_ROWS, max(1, _ROW_GROUP_BYTES - self._pending_bytes)))
             self._pending.append(piece)
             self._pending_rows += piece.num_rows
+            self._pending_bytes += piece.nbytes
             first += piece.num_rows
-            if self._pending_rows == ROW_GROUP_ROWS:
+            if self._pending_rows == ROW_GROUP_ROWS or self._pending_bytes >= _ROW_GROUP_BYTES:
                 self._flush()
 
     def close(self) -> BaseFile | None:
         """Finish the file, read it back, and say what it holds; None (and no file) when there was no row.
 
         Raises:
-            Failed: ``unsorted_base_file``: what was written does not read back as strictly ascending keys.
+            Failed: ``checksum_mismatch``: the deep store does not hold what was written; ``unsorted_base_file``: its
+                keys are not strictly ascending; ``rows_altered``: its content is not that of the rows that were read.
         """
         self._flush()
         self._writer.close()
         if self._smallest is None or self._largest is None:
             self.abort()
             return None
+        self._sink.end_piece()
         self._stack.close()
+        proof = self._sink.proof()
         stored = self.store.stat(self.path)
         if stored is None:
             raise Failed("file_missing", "a base file is gone right after it was written", found=self.path)
-        account = read_account(self.store, self.path)
+        account = read_back(self.store, self.path, proof, self.codec)
         return BaseFile(
             path=self.path,
             rows=account.live.count,
             tombstones=account.tombstones.count,
             bytes=stored.size_bytes,
-            checksum=self.store.checksum(self.path),
+            checksum=self._sink.checksum,
             smallest_key=self._smallest.hex(),
             largest_key=self._largest.hex(),
             fingerprint=(account.live + account.tombstones).hash,
+            proof=proof,
         )
 
     def abort(self) -> None:
@@ -106,7 +124,8 @@ class BaseFileWriter:
     def _flush(self) -> None:
         if self._pending:
             self._writer.write_table(pa.Table.from_batches(self._pending, schema=ROWS))
-            self._pending, self._pending_rows = [], 0
+            self._sink.end_piece()
+            self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
 
 class _Abandoned(Exception):
@@ -121,36 +140,33 @@ class Account:
     tombstones: Entry
 
 
-def read_account(store: DeepStore, path: str) -> Account:
-    """Count and sum a file's rows as they lie on disk, and check that its keys ascend strictly.
+def read_back(store: DeepStore, path: str, proof: FileProof, codec: Compressor) -> Account:
+    """Prove a file's bytes, count and sum its rows as they lie in the store, and check that its keys ascend strictly.
+
+    The rows of one row group, which the path chooses, are hashed again from their content. All others carry the hashes
+    that they were read with: a gather that pairs keys with values of their neighbours does so in every row group.
 
     Raises:
-        Failed: ``unsorted_base_file``, naming the file and the key.
+        Failed: ``checksum_mismatch``, ``unsorted_base_file``, ``rows_altered``, each naming the file.
     """
     live = dead = Entry()
     last: bytes | None = None
+    groups = range(proof.row_groups)
+    hashed = xxhash.xxh3_64_intdigest(path.encode()) % proof.row_groups
     with store.open(path) as source:
-        for batch in pq.ParquetFile(source).iter_batches(_READ_BATCH_ROWS, columns=["key", "schema_id", "hash"]):
-            last = check_ascending(batch.column("key"), last, path)
-            # A tombstone has schema id 0 and no live row has, so that the values need not be read.
-            alive = batch.column("schema_id").to_numpy() != 0
-            hashes = batch.column("hash").to_numpy()
-            count = int(alive.sum())
-            live += Entry(count=count, hash=total(np.ascontiguousarray(hashes[alive])))
-            dead += Entry(count=batch.num_rows - count, hash=total(np.ascontiguousarray(hashes[~alive])) % MODULUS)
+        file = ProvenFile(path, source, proof)
+        for group in groups:
+            for batch in file.rows([group], None if group == hashed else _COUNTED):
+                if group == hashed:
+                    check_content(batch, codec, path)
+                last = check_ascending(batch.column("key"), last, path)
+                # A tombstone has schema id 0 and no live row has, so that the values need not be read.
+                alive = batch.column("schema_id").to_numpy() != 0
+                hashes = batch.column("hash").to_numpy()
+                count = int(alive.sum())
+                live += Entry(count=count, hash=total(np.ascontiguousarray(hashes[alive])))
+                dead += Entry(count=batch.num_rows - count, hash=total(np.ascontiguousarray(hashes[~alive])))
     return Account(live, dead)
-
-
-def read_rows(source: Any, part: int = 0, parts: int = 1) -> Iterator[pa.RecordBatch]:
-    """The rows of a base file (a local path or an open file), batch by batch, columns ``ROWS``.
-
-    With ``parts``: of its row groups only those of one part, in order, so that all parts together are the file.
-    """
-    with pq.ParquetFile(source, memory_map=isinstance(source, str)) as file:
-        count = file.num_row_groups
-        groups = list(range(count * part // parts, count * (part + 1) // parts))
-        for batch in file.iter_batches(_READ_BATCH_ROWS, row_groups=groups) if groups else ():
-            yield batch.cast(ROWS) if batch.schema != ROWS else batch
 
 
 def parquet_columns(path: str) -> list[str]:
@@ -166,4 +182,4 @@ def parquet_columns(path: str) -> list[str]:
 def iter_columns(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Some columns of any Parquet file, batch by batch."""
     with pq.ParquetFile(path, memory_map=True) as file:
-        yield from file.iter_batches(_READ_BATCH_ROWS, columns=columns)
+        yield from file.iter_batches(READ_BATCH_ROWS, columns=columns)

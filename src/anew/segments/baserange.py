@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anew.codec.compression import Compressor
 from anew.core.arrow import binary_lengths, in_portions, join_binary, split_binary, take
 from anew.core.errors import Failed
 from anew.core.hashing import total
@@ -30,10 +31,13 @@ from anew.core.store import Frozen
 from anew.log.interface import APPEND_RECORDS, Log, TopicPartition
 from anew.log.through import read_through
 from anew.segments.ascending import check_ascending
+from anew.segments.content import check_content
 from anew.segments.manifest import BaseRange
 
 _APPENDED_RECORDS = 20_000
 _APPENDED_BYTES = 4 << 20
+_HASHED_ROWS = 65_536
+"""So many of a range's first rows are hashed again from their content when it is read back."""
 _FORMAT = 1
 
 
@@ -89,12 +93,14 @@ class BaseRangeWriter:
         at: The partition of the version topic.
         attempt: Who appends; no other attempt of any driver has this name.
         start: What SOP says (`start_of_push`).
+        codec: What the values are compressed by.
     """
 
     log: Log
     at: TopicPartition
     attempt: str
     start: bytes
+    codec: Compressor
     _account: _Account = field(init=False, default_factory=lambda: _Account())
     _begin: int | None = field(init=False, default=None)
 
@@ -115,7 +121,8 @@ class BaseRangeWriter:
         """End the range, read it back, and say what it holds; None where there was no row.
 
         Raises:
-            Failed: ``rows_lost``: what was appended does not read back; ``unsorted_base_file``.
+            Failed: ``rows_lost``: what was appended does not read back; ``unsorted_base_file``; ``rows_altered``: the
+                first rows are not what was read.
         """
         if self._begin is None:
             return None
@@ -154,6 +161,8 @@ class BaseRangeWriter:
         for read in read_through(self.log, self.at, begin, end):
             offsets, rows = _own(read.records, self.attempt)
             own.append(offsets)
+            if found.rows + found.tombstones < _HASHED_ROWS:
+                check_content(rows, self.codec, self.at.topic)
             found.add(rows, self.at.topic)
         return _pieces(np.concatenate(own)), found
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from anew.core.errors import Failed
 from anew.core.feed import NOWHERE, Feed, Position
 from anew.core.ledger import MODULUS, Ledger
 from anew.core.store import Frozen, ManifestRef, RebuildKind
 from anew.log.interface import TopicPartition
+from anew.segments.proof import FileProof
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Format 1 has no proofs of files and no checksum of the dictionary; it is read, and no longer written."""
 
 
 class _Value(BaseModel):
@@ -33,6 +35,7 @@ class BaseFile(_Value):
         checksum: SHA-256 of the bytes, hex.
         smallest_key: Hex, as ``largest_key``.
         fingerprint: Sum of the row hashes modulo 2**64.
+        proof: The hashes of its pieces; None in format 1, where the checksum is all there is.
     """
 
     path: str
@@ -43,6 +46,7 @@ class BaseFile(_Value):
     smallest_key: str
     largest_key: str
     fingerprint: int
+    proof: FileProof | None = None
 
 
 class BaseRange(_Value):
@@ -104,9 +108,14 @@ class SubPartition(_Value):
 
 
 class Manifest(_Value):
-    """Everything about a sealed version that is not in its rows."""
+    """Everything about a sealed version that is not in its rows.
 
-    format: int = FORMAT_VERSION
+    Attributes:
+        dictionary: The path of the compression dictionary, and ``dictionary_checksum`` the SHA-256 of its bytes, hex;
+            format 1 has the path alone.
+    """
+
+    format: int = Field(default=FORMAT_VERSION, ge=1, le=FORMAT_VERSION)
     store: str
     store_uid: str
     version: int
@@ -119,6 +128,7 @@ class Manifest(_Value):
     config: Frozen
     config_hash: str
     dictionary: str | None = None
+    dictionary_checksum: str | None = None
     feeds: tuple[Feed, ...] = ()
     start: Position = NOWHERE
     stop: Position | None = None
@@ -183,5 +193,8 @@ def parse_manifest(content: bytes, ref: ManifestRef) -> Manifest:
         return Manifest.model_validate_json(content)
     except ValidationError as error:
         raise Failed(
-            "bad_manifest", f"the manifest {ref.path} cannot be read", found=str(error), expected="format 1"
+            "bad_manifest",
+            f"the manifest {ref.path} cannot be read",
+            found=str(error),
+            expected=f"format 1 to {FORMAT_VERSION}",
         ) from error

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from anew.segments.base import BaseReader
 from anew.segments.basefile import ROW_GROUP_ROWS
-from anew.segments.manifest import BasePart
+from anew.segments.manifest import BaseFile, BasePart
 from anew.spark.dealing import dealt, share_of
 from anew.spark.frames import Kind, as_scanned
 
@@ -26,15 +26,20 @@ class BasePiece:
 def base_pieces(parts: Sequence[BasePart], max_records: int, wanted: int) -> list[tuple[BasePiece, ...]]:
     """The whole base as pieces, in groups of at most ``max_records`` (case B7): about ``wanted`` if that is enough.
 
-    A piece is a row group at least, even where that is more than the limit.
+    A piece is a row group at least, even where that is more than the limit; of a format-1 file it is the whole file.
     """
     limit = min(max_records, max(ROW_GROUP_ROWS, share_of(sum(map(_rows, parts)), wanted)))
     pieces: list[tuple[BasePiece, int]] = []
     for part in parts:
         rows = _rows(part)
-        slices = max(1, min(-(-rows // limit), -(-rows // ROW_GROUP_ROWS)))
+        slices = max(1, min(-(-rows // limit), -(-rows // ROW_GROUP_ROWS))) if _is_sliced(part) else 1
         pieces += [(BasePiece(part, slice_, slices), rows // slices) for slice_ in range(slices)]
     return [tuple(group) for group in dealt(pieces, limit)]
+
+
+def _is_sliced(part: BasePart) -> bool:
+    """Whether a slice can be proved without the rest: of a file that has its checksum alone it cannot."""
+    return not isinstance(part, BaseFile) or part.proof is not None
 
 
 def _rows(part: BasePart) -> int:

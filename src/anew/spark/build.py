@@ -16,6 +16,7 @@ from anew.core.errors import AnewError, Failed
 from anew.core.feed import Feeds
 from anew.core.ledger import Entry, Ledger, total_ledger
 from anew.core.plan import Plan
+from anew.segments.dictionary import StoredDictionary
 from anew.segments.manifest import BasePart, Manifest, SubPartition
 from anew.spark.account import check_scans
 from anew.spark.failures import reason_of
@@ -56,14 +57,14 @@ class Built:
         ledger: The whole account, balanced.
         duplicates: Examples of keys that came twice in a push, hex.
         scans: The reports of a push's scanning tasks (misfits and null keys).
-        dictionary: Where the dictionary of zstd_dict lies in the target's deep store.
+        dictionary: The dictionary of zstd_dict as it lies in the target's deep store.
     """
 
     sub_partitions: tuple[SubPartition, ...]
     ledger: Ledger
     duplicates: tuple[str, ...] = ()
     scans: tuple[dict[str, Any], ...] = ()
-    dictionary: str | None = None
+    dictionary: StoredDictionary | None = None
 
 
 def build_repush(

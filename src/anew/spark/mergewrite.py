@@ -35,6 +35,7 @@ from anew.core.spilling import sort_spilling
 from anew.core.store import Frozen
 from anew.log.open import BUILD_TIMEOUT_SECONDS
 from anew.segments.base import BaseReader, open_base
+from anew.segments.content import check_content
 from anew.segments.manifest import BasePart
 from anew.spark.frames import HELD, SCANNED, Kind, as_scanned, is_report, with_held
 from anew.spark.logsource import LogScan, scan_splits
@@ -169,7 +170,7 @@ class _Merge:
         task = self.task
         source = task.codec if task.source is None else task.source
         counts = ReduceCounts()
-        with Outputs(task.target, task.config, task.units(self.index), self.attempt) as outputs:
+        with Outputs(task.target, task.config, task.codec, task.units(self.index), self.attempt) as outputs:
             rows = self._received(batches) if task.feed is None else self._own_feed_rows(task.feed, batches)
             for winners in self._winners(rows, source, counts):
                 kept = drop(winners, task.floors)
@@ -313,7 +314,12 @@ def _encoded(rows: pa.RecordBatch, source: Compressor, target: Compressor) -> pa
         if not target.passes_through:
             fresh: Any = target.compress_array(take(rows, raw.nonzero()[0]).column("value"))
             values = pc.replace_with_mask(values, pa.array(raw), fresh.cast(values.type))
-    return replaced(rows, "value", values).select(ROWS.names).cast(ROWS)
+    encoded = replaced(rows, "value", values).select(ROWS.names).cast(ROWS)
+    changed = raw & (not target.passes_through) | ~raw & (not source.same_bytes_as(target))
+    if changed.any():
+        # Their hashes were carried along: what was made of their values is proved to be theirs (rule R19).
+        check_content(take(encoded, changed.nonzero()[0]), target, "the new version")
+    return encoded
 
 
 def _decoded(rows: pa.RecordBatch, source: Compressor) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from anew.api.models import LogLocation
+from anew.codec.compression import Compressor
 from anew.core.arrow import take
 from anew.core.partition import units_of
 from anew.core.partitioning import partitioner_of
@@ -87,12 +88,14 @@ class Outputs:
     Attributes:
         target: Where to.
         config: The target's frozen configuration.
+        codec: What the values that are written are compressed by.
         units: The (partition, sub-partition) pairs that the task makes.
         attempt: Which attempt of the task this is.
     """
 
     target: BaseTarget
     config: Frozen
+    codec: Compressor
     units: list[tuple[int, int]]
     attempt: str
     _log: Log | None = field(init=False, default=None)
@@ -134,7 +137,7 @@ class Outputs:
     def _files(self) -> list[_Writer]:
         store = open_deep_store(self.target.deep_store)
         paths = [attempt_path(self.target.directory, partition, sub, self.attempt) for partition, sub in self.units]
-        return [BaseFileWriter.open(store, path) for path in paths]
+        return [BaseFileWriter.open(store, path, self.codec) for path in paths]
 
     def _ranges(self, topic: TopicTarget) -> list[_Writer]:
         self._log = log = open_log(topic.log, clock=lambda: topic.at_ms, timeout_seconds=BUILD_TIMEOUT_SECONDS)
@@ -142,4 +145,4 @@ class Outputs:
         start = start_of_push(self.config, topic.dictionary, attempt)
         numbers = [partition * self.config.amplification_factor + sub for partition, sub in self.units]
         places = [TopicPartition(topic.topic, topic.uid, number, topic.key_schema_id) for number in numbers]
-        return [BaseRangeWriter(log, at, attempt, start) for at in places]
+        return [BaseRangeWriter(log, at, attempt, start, self.codec) for at in places]

@@ -1,4 +1,4 @@
-"""The package itself, as executors get it: its build, and a zip for Spark's ``pyFiles``.
+"""The package itself, as executors get it: its build (the hash of its sources), and a zip for Spark's ``pyFiles``.
 
 ``python -m anew.spark.package FILE.zip`` writes that zip for a session that anew does not make itself.
 """
@@ -36,23 +36,26 @@ def place_of_package() -> str:
 
 
 def write_package(target: Path) -> Path:
-    """Write the sources as a zip that Python can import; what they import themselves is not in it. Returns the path."""
+    """Write the package as a zip that Python can import, with what was compiled; returns the path.
+
+    What it imports itself is not in it.
+    """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in _sources():
+        for name, content in sorted(_below(files(_PACKAGE), _PACKAGE, (".py", ".so"))):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
     return target
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:
-    yield from sorted(_below(files(_PACKAGE), _PACKAGE))
+    yield from sorted(_below(files(_PACKAGE), _PACKAGE, (".py",)))
 
 
-def _below(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+def _below(folder: Traversable, path: str, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     for entry in folder.iterdir():
         name = f"{path}/{entry.name}"
         if entry.is_dir():
-            yield from _below(entry, name)
-        elif entry.name.endswith(".py"):
+            yield from _below(entry, name, endings)
+        elif entry.name.endswith(endings):
             yield name, entry.read_bytes()
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from anew.core.compiled import load_compiled
 from anew.core.errors import Failed
 from anew.storage.library import library_path
 
@@ -310,19 +311,9 @@ def _native() -> ctypes.PyDLL:
     """What `rocks.c` was compiled to, bound to RocksDB's library.
 
     Raises:
-        Failed: ``storage_not_built``, ``no_rocksdb``.
+        Failed: ``not_compiled``, ``no_rocksdb``.
     """
-    built = Path(__file__).with_name("_rocks.so")
-    try:
-        native = ctypes.PyDLL(str(built))
-    except OSError as error:
-        raise Failed(
-            "storage_not_built",
-            "the part of anew that is written in C was not compiled",
-            found=str(error),
-            expected=str(built),
-            hint="install the package again where a C compiler (cc) is: in a clone, make setup",
-        ) from None
+    native = load_compiled("anew.storage", "_rocks.so", ctypes.PyDLL)
     pointer, number, text, thing = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.py_object
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "bind": (number, [text, thing, thing]),

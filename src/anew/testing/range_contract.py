@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from anew.codec.compression import compressor
 from anew.core.admission import with_hashes
 from anew.core.arrow import concat
 from anew.core.errors import Failed
@@ -178,7 +179,7 @@ class RangeContract(ABC):
 
 
 def _writer(log: Log, at: TopicPartition, attempt: str = "r-e1-t2") -> BaseRangeWriter:
-    return BaseRangeWriter(log, at, attempt, start_of_push(CONFIG, None, attempt))
+    return BaseRangeWriter(log, at, attempt, start_of_push(CONFIG, None, attempt), compressor("none"))
 
 
 def _written(log: Log, at: TopicPartition, rows: pa.RecordBatch, attempt: str = "r-e1-t2") -> BaseRange:

@@ -69,8 +69,9 @@ def write_base(words: World, frozen: Frozen, cells: dict[str, Cell]) -> tuple[Su
     subs = []
     for place in (divmod(unit, frozen.amplification_factor) for unit in range(frozen.sub_partitions)):
         rows = rows_of([(key_of(text), cells[text]) for text in sorted(places[place], key=key_of)])
-        packed = compressor(frozen.compression).compress_array(rows.column("value"))
-        file = words.write_base(f"v1/{place}", rows.set_column(1, ROWS.field("value"), packed))
+        codec = compressor(frozen.compression)
+        packed = codec.compress_array(rows.column("value"))
+        file = words.write_base(f"v1/{place}", rows.set_column(1, ROWS.field("value"), packed), codec)
         subs.append(SubPartition(partition=place[0], sub_partition=place[1], runs=((file,),) if file else ()))
     return tuple(subs)
 

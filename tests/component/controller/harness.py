@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
-import pyarrow as pa
 import pytest
 from fastapi import FastAPI
 
@@ -36,13 +35,14 @@ from anew.api.models import (
 )
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.catalog.database import DatabaseCatalog
+from anew.codec.compression import compressor
 from anew.controller.context import Context, Fabric, Limits
 from anew.controller.reconcile import Reconciler
 from anew.controller.watch import Watch
-from anew.core.arrow import replaced
 from anew.core.errors import AnewError
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.feedreads import feed_partitions_applied, stop_of
+from anew.core.hashing import total
 from anew.core.ledger import Entry, Ledger
 from anew.core.partition import XxHash64Partitioner
 from anew.core.plan import Plan, PushInput
@@ -78,7 +78,7 @@ LIMITS = Limits(
     reclaim_grace_seconds=600,
     low_water_interval_seconds=1,
 )
-_ROW_HASH = 77
+_ROW_HASH = total(some_rows(1).column("hash").to_numpy())
 _ACCOUNT = Entry(count=1, hash=_ROW_HASH)
 
 
@@ -198,10 +198,10 @@ class Cluster:
     def _range(self, rebuild: Rebuild, directory: str) -> BaseRange:
         """A row in the version topic."""
         topic, attempt = self.version(rebuild.version).topics[FABRIC], attempt_name(directory, "attempt-0")
-        hash_column: Any = pa.array([_ROW_HASH])
         start = start_of_push(rebuild.plan.target.config, None, attempt)
-        writer = BaseRangeWriter(self.log, TopicPartition(topic.name, topic.uid, 0), attempt, start)
-        writer.write(replaced(some_rows(1), "hash", hash_column))
+        place = TopicPartition(topic.name, topic.uid, 0)
+        writer = BaseRangeWriter(self.log, place, attempt, start, compressor("none"))
+        writer.write(some_rows(1))
         part = writer.close()
         assert part is not None
         return part

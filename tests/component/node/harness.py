@@ -142,7 +142,7 @@ class World:
         subs = []
         for (partition, sub), mine in places.items():
             path = f"v{number}/p{partition}-s{sub}.parquet"
-            file = self.write_base(path, base_rows(mine, codec) if mine else None)
+            file = self.write_base(path, base_rows(mine, codec) if mine else None, codec)
             subs.append(SubPartition(partition=partition, sub_partition=sub, runs=((file,),) if file else ()))
         return self.seal(number, tuple(subs), frozen, changes)
 
@@ -150,17 +150,17 @@ class World:
         """The base of a version of one partition, in its version topic."""
         made = self.log.create_topic(TopicSpec(f"words_v{number}", f"topic-{number}", 1))
         at, attempt = TopicPartition(made.name, made.uid, 0), "r-e1-t1"
-        writer = BaseRangeWriter(self.log, at, attempt, start_of_push(frozen, None, attempt))
+        writer = BaseRangeWriter(self.log, at, attempt, start_of_push(frozen, None, attempt), compressor("zstd"))
         writer.write(base_rows(entries))
         part = writer.close()
         assert part is not None
         return part
 
-    def write_base(self, path: str, rows: pa.RecordBatch | None) -> BaseFile | None:
-        """A base file; None for no rows."""
+    def write_base(self, path: str, rows: pa.RecordBatch | None, codec: Compressor | None = None) -> BaseFile | None:
+        """A base file of rows as `base_rows` makes them; None for no rows."""
         if rows is None:
             return None
-        writer = BaseFileWriter.open(self.deep, path)
+        writer = BaseFileWriter.open(self.deep, path, compressor("zstd") if codec is None else codec)
         writer.write(rows)
         return writer.close()
 

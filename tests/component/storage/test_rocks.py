@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from anew.core import compiled
 from anew.core.errors import Failed
 from anew.storage import rocks
 from anew.storage.memory import NodeMemory, sst_options
@@ -139,10 +140,10 @@ def test_what_is_no_bytes_is_refused(database: Database) -> None:
 
 def test_a_package_that_was_not_built_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever installed it without a compiler learns what to do."""
-    monkeypatch.setattr(rocks, "__file__", str(tmp_path / "rocks.py"))
+    monkeypatch.setattr(compiled, "files", lambda _package: tmp_path)
     with pytest.raises(Failed) as caught:
         rocks._native.__wrapped__()
-    assert (caught.value.code, "make setup" in str(caught.value.hint)) == ("storage_not_built", True)
+    assert (caught.value.code, "make setup" in str(caught.value.hint)) == ("not_compiled", True)
 
 
 def test_a_closed_database_says_so(database: Database, tmp_path: Path) -> None:

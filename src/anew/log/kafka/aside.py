@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from anew.core.errors import Failed, OutcomeUnknown
 from anew.log.interface import SetAside, TopicPartition
 from anew.log.kafka.connection import QUIET, Connection
-from anew.log.kafka.failures import OUT_OF_RANGE, refusal, unreachable
+from anew.log.kafka.failures import DAMAGED, OUT_OF_RANGE, damaged, refusal, unreachable
 from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
 from anew.log.refusals import out_of_range
@@ -25,6 +25,7 @@ _READS: dict[str, str | int | bool] = {
     "group.id": "anew",
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
+    "check.crcs": True,
     "enable.partition.eof": True,
 }
 _WRITES: dict[str, str | int | bool] = {"acks": "all", "enable.idempotence": True, "message.max.bytes": 1_000_000_000}
@@ -78,6 +79,8 @@ class Aside:
                     return message
             elif error.code() == KafkaError._PARTITION_EOF:
                 return None
+            elif error.code() in DAMAGED:
+                raise damaged(at, offset, error.str())
             elif error.code() in OUT_OF_RANGE:
                 present = self._ranges.offsets(at)
                 raise out_of_range(at, offset, present.begin, present.end)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from anew.core.errors import AnewError, Refused, Unreachable
+from anew.core.errors import AnewError, Failed, Refused, Unreachable
+from anew.log.interface import TopicPartition
 
 LOST = frozenset(
     {
@@ -19,6 +20,8 @@ SILENT = frozenset(
     {KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 )
 """No broker has answered, or none was found to ask."""
+DAMAGED = frozenset({KafkaError._BAD_MSG, KafkaError.INVALID_MSG})
+"""Records do not have the checksum that they were written with, or cannot be decoded."""
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _NOT_ALLOWED = frozenset(
     {
@@ -38,6 +41,17 @@ def unreachable(address: str, found: str, seconds: float) -> Unreachable:
         found=f"{address}: {found}",
         expected=f"an answer within {seconds:g} s",
         hint="look at the brokers, their address and the settings of security: anew doctor",
+    )
+
+
+def damaged(at: TopicPartition, offset: int, found: str) -> Failed:
+    """Records that are there and are not what was appended."""
+    return Failed(
+        "log_corrupt",
+        f"partition {at.partition} of {at.topic} is damaged from offset {offset} on",
+        found=found,
+        expected="records with the checksum that they were appended with",
+        hint="another replica of the partition may be whole: move its leader, then delete the damaged replica's files",
     )
 
 

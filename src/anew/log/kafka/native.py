@@ -9,14 +9,13 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anew.core.errors import Failed
+from anew.core.compiled import load_compiled
 from anew.log.interface import LOG_RECORDS
 from anew.log.packing import NO_RECORDS
 
@@ -247,22 +246,12 @@ def _native() -> ctypes.PyDLL:
     """`kafka.c`, bound to librdkafka.
 
     Raises:
-        Failed: ``kafka_not_built``.
+        Failed: ``not_compiled``.
     """
     # Loads librdkafka, from wherever this installation has it.
     from confluent_kafka import cimpl
 
-    built = Path(__file__).with_name("_kafka.so")
-    try:
-        native = ctypes.PyDLL(str(built))
-    except OSError as error:
-        raise Failed(
-            "kafka_not_built",
-            "the part of anew that is written in C was not compiled",
-            found=str(error),
-            expected=str(built),
-            hint="install the package again where a C compiler (cc) is: in a clone, make setup",
-        ) from None
+    native = load_compiled("anew.log.kafka", "_kafka.so", ctypes.PyDLL)
     pointer, number, text, thing = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.py_object
     long, short = ctypes.c_int64, ctypes.c_int32
     signatures: dict[str, tuple[Any, list[Any]]] = {

@@ -12,6 +12,7 @@ OURS = frozenset(
         "allow.auto.create.topics",
         "auto.offset.reset",
         "bootstrap.servers",
+        "check.crcs",
         "enable.auto.commit",
         "enable.idempotence",
         "enable.partition.eof",

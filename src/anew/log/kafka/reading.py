@@ -20,7 +20,7 @@ from anew.core.arrow import concat
 from anew.core.errors import InvalidRequest, Unreachable
 from anew.log.interface import LogRead, TopicPartition
 from anew.log.kafka.connection import Connection
-from anew.log.kafka.failures import LOST, OUT_OF_RANGE, refusal, unreachable
+from anew.log.kafka.failures import DAMAGED, LOST, OUT_OF_RANGE, damaged, refusal, unreachable
 from anew.log.kafka.native import Client, Cursor, KafkaError, Taken, waiting, words_of
 from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
@@ -36,6 +36,8 @@ _IDLE_SECONDS = 60.0
 _SETTINGS: dict[str, str | int | bool] = {
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
+    # Off by default: a record that a disk has damaged would be given to us.
+    "check.crcs": True,
     "enable.partition.eof": True,
     "fetch.error.backoff.ms": 50,
     # One fetch at a time is under way to a broker, and it waits so long at the end of what it fetches: by default half
@@ -284,6 +286,8 @@ class Reader:
             offsets = self._ranges.offsets(place.at)
             if not offsets.begin <= place.offset <= offsets.end:
                 raise out_of_range(place.at, place.offset, offsets.begin, offsets.end)
+        if error in DAMAGED:
+            raise damaged(place.at, place.offset, words_of(error))
         if error in LOST:
             self._topics.check(place.at)
         refused = refusal(error, words_of(error), f"read {place.at.topic}")
