@@ -114,13 +114,21 @@ def test_a_base_file_that_lost_rows_fails_a_copartitioned_rebuild(make_world: Ca
     """A task that reads fewer rows of a base file than the manifest names fails the rebuild."""
     world = _filled(make_world)
     plan = world.repush_plan(path="copartitioned")
-    file = world.manifests[1].files[0]
-    path = open_deep_store(world.deep_store).absolute(file.path)
-    rows = concat(list(read_proven(open_deep_store(world.deep_store), file)))
-    Path(path).unlink()
-    writer = BaseFileWriter.open(open_deep_store(world.deep_store), file.path, compressor("none"))
-    writer.write(rows.slice(1))
-    writer.close()
+    manifest, store = world.manifests[1], open_deep_store(world.deep_store)
+    file = manifest.files[0]
+    writer = BaseFileWriter.open(store, "short.parquet", compressor("none"))
+    writer.write(concat(list(read_proven(store, file))).slice(1))
+    short = writer.close()
+    assert short is not None
+    promised = short.model_copy(update={"rows": file.rows, "fingerprint": file.fingerprint})
+    parts = tuple(
+        sub.model_copy(update={"runs": tuple(tuple(promised if p == file else p for p in run) for run in sub.runs)})
+        for sub in manifest.sub_partitions
+    )
+    lying = manifest.model_copy(update={"sub_partitions": parts})
+    store.put("lying.json", lying.to_bytes())
+    source = plan.source.model_copy(update={"manifest": lying.ref("lying.json")})
+    plan = plan.model_copy(update={"source": source})
     with pytest.raises(Failed) as caught:
         world.build_repush(plan)
     assert (caught.value.code, caught.value.expected) == ("rows_lost", "40 rows")

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pyarrow as pa
+import zstandard
 
 from anew.api.http import ControllerClient
 from anew.api.models import ClusterInfo, LogLocation
@@ -91,7 +92,7 @@ class World:
                 # Each was appended alone; a write time is laid out as in `anew.log.packing`.
                 put = value.to_bytes(8, "little", signed=True) if column == "written_ms" else value
                 where = "WHERE first_offset = ? AND record_count = 1"
-                changed = connection.execute(f"UPDATE batches SET {column} = ? {where}", (put, offset))
+                changed = connection.execute(f"UPDATE batches SET {column} = ?, checksum = NULL {where}", (put, offset))
                 assert changed.rowcount == 1
 
     def topic_partition(self, partition: int) -> TopicPartition:
@@ -344,3 +345,8 @@ def _decoded(cell: Cell, decompress: Callable[[bytes], bytes]) -> Cell:
 def _silent_controller() -> ControllerClient:
     """The lease of these builds is never started, so that nobody is asked."""
     return ControllerClient("http://nobody", transport=httpx.MockTransport(lambda _: httpx.Response(500)))
+
+
+def otherwise_compressed(value: bytes) -> bytes:
+    """A zstd frame of a value that `anew.codec.compression` reads and would not write: with a checksum."""
+    return zstandard.ZstdCompressor(write_checksum=True).compress(value)

@@ -28,7 +28,14 @@ from anew.api.node_wire import (
 )
 from anew.api.query_wire import ARROW_TYPE, HEADER_READS, AskQuery
 from anew.api.security import NOBODY, Credentials
-from anew.api.verifying import AimVerify, EntriesPage, VerifyStage, VerifyView
+from anew.api.verifying import (
+    AimVerify,
+    EntriesPage,
+    ExportedReplica,
+    ExportReplica,
+    VerifyStage,
+    VerifyView,
+)
 from anew.core.errors import Failed, Refused, Unreachable, error_from_json
 from anew.core.feed import PositionMap
 
@@ -230,6 +237,18 @@ class NodeClient:
         path = f"{_verify_path(address, job)}/keys"
         answer = self._send("GET", url, path, address, params=query, timeout=_ENTRIES_SECONDS)
         return _parsed(EntriesPage, answer)
+
+    def export_replica(self, url: str, address: Address, job: str, wanted: ExportReplica) -> ExportedReplica:
+        """Let a node write a replica, as it was at the position, into its deep store.
+
+        Raises:
+            NotFound: ``unknown_verification``.
+            Refused: ``not_verified``, ``path_taken``.
+            Failed: ``storage_broken``.
+        """
+        path = f"{_verify_path(address, job)}/export"
+        answer = self._send("POST", url, path, address, content=wanted.model_dump_json(), timeout=_ENTRIES_SECONDS)
+        return _parsed(ExportedReplica, answer)
 
     def end_verify(self, url: str, address: Address, job: str) -> None:
         """Give it up; repeating it is harmless."""

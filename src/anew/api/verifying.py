@@ -13,6 +13,7 @@ from pydantic import Field
 
 from anew.api.wire import Request, Wire
 from anew.core.feed import NOWHERE, Position
+from anew.segments.manifest import BaseFile
 
 MAX_ENTRIES = 10_000
 MAX_WAIT_SECONDS = 5.0
@@ -74,6 +75,33 @@ class AimVerify(Request):
     """Up to where each replica is to go: the next offset of each feed partition that any of them reads."""
 
     position: Position = Field(examples=[{"dc-0/flights_rt#1": {"0": 12}}])
+
+
+class ExportReplica(Request):
+    """Write a replica that stood at the position as a base file.
+
+    Attributes:
+        path: Where to, below the store's own directory in the node's deep store; nothing is overwritten.
+        base_only: Leave out what the version's feeds brought after its start: what is left is the base, wherever no
+            write has taken the place of one of its rows.
+    """
+
+    partition: int = Field(ge=0)
+    sub_partition: int = Field(ge=0)
+    path: str
+    base_only: bool = False
+
+
+class ExportedReplica(Wire):
+    """What was written; no file where there was no row.
+
+    Attributes:
+        dictionary: The compression dictionary that the replica holds, in base64.
+    """
+
+    file: BaseFile | None
+    position: Position
+    dictionary: str | None = None
 
 
 class EntriesPage(Wire):

@@ -31,6 +31,7 @@ _COMMANDS: dict[str, tuple[str, ...]] = {
     "embedded": ("up", "down"),
     "local": ("status", "doctor", "history", "node", "settings", "demo"),
     "stores": ("store",),
+    "storerepair": ("store",),
     "making": ("push", "repush"),
     "rebuilds": ("rebuild",),
     "lifecycle": ("swap", "rollback"),

@@ -17,7 +17,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from anew.api.node_http import Address, NodeClient
-from anew.api.verifying import MAX_WAIT_SECONDS, PartState, VerifiedReplica, VerifyStage, VerifyView
+from anew.api.verifying import (
+    MAX_WAIT_SECONDS,
+    ExportedReplica,
+    ExportReplica,
+    PartState,
+    VerifiedReplica,
+    VerifyStage,
+    VerifyView,
+)
 from anew.client.differences import Differences, Scan
 from anew.client.expectation import Expectation, Place, expectation_of
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Expected, ReplicaVerdict, Verification, verdict_error
@@ -114,14 +122,26 @@ def verify(sources: Sources, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -
     attempt = 0
     while True:
         attempt += 1
-        with _Round.begun(sources, sources.subject(), deadline) as under_way:
+        with Round.begun(sources, sources.subject(), deadline) as under_way:
             found = under_way.result()
             if not under_way.overtaken or attempt == _ATTEMPTS:
                 return found
 
 
+@contextmanager
+def standing(sources: Sources, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> Iterator[Round]:
+    """The replicas of the current version as they were at one position, kept for as long as the block runs.
+
+    Raises:
+        Refused: ``no_current_version``, ``verification_running``.
+        Unreachable: The log does not answer.
+    """
+    with Round.begun(sources, sources.subject(), sources.clock_seconds() + timeout_seconds) as made:
+        yield made
+
+
 @dataclass(slots=True)
-class _Round:
+class Round:
     """One attempt: everything that is under way on the nodes.
 
     Attributes:
@@ -144,7 +164,7 @@ class _Round:
 
     @classmethod
     @contextmanager
-    def begun(cls, sources: Sources, subject: Subject, deadline: float) -> Iterator[_Round]:
+    def begun(cls, sources: Sources, subject: Subject, deadline: float) -> Iterator[Round]:
         """Steps 1 to 3, and in the end 6.
 
         Raises:
@@ -165,6 +185,33 @@ class _Round:
             made._end_all()
             workers.shutdown()
             made._end_all()
+
+    def export(self, place: Place, directory: str, *, base_only: bool) -> ExportedReplica:
+        """Let a node that has scanned its replica of a place write it below a directory; see `ExportReplica`.
+
+        Raises:
+            Unreachable: ``no_replica``.
+        """
+        failures = []
+        for number, node in enumerate(self.subject.holders.get(place[0], ())):
+            replica = self._replicas(node).get(place)
+            if replica is None or replica.state is not PartState.DONE:
+                why = self.failures.get(node, "not there" if replica is None else replica.error)
+                failures.append(f"{node}: {why}")
+                continue
+            path = f"{directory}/p{place[0]:05d}-s{place[1]:02d}-{number}-{base_only:d}.parquet"
+            wanted = ExportReplica(partition=place[0], sub_partition=place[1], path=path, base_only=base_only)
+            try:
+                return self.sources.nodes.export_replica(self._url(node), self.subject.address, self.jobs[node], wanted)
+            except AnewError as error:
+                failures.append(f"{node}: {error}")
+        raise Unreachable(
+            "no_replica",
+            f"no node has a whole replica of partition {place[0]}, sub-partition {place[1]}",
+            found="; ".join(failures) or "no node holds it",
+            expected="one that can be read",
+            hint="anew node list",
+        )
 
     @property
     def overtaken(self) -> bool:

@@ -79,6 +79,7 @@ class Source(_Value):
 
     Attributes:
         broker: Other addresses of the fabric's own brokers, through which alone the log is read.
+        from_replicas: The (partition, sub-partition) pairs whose base is damaged: it is read from replicas instead.
     """
 
     version: int | None = None
@@ -92,6 +93,7 @@ class Source(_Value):
     ttl_floor_ms: int = 0
     tombstone_floor_ms: int = 0
     input: PushInput | None = None
+    from_replicas: tuple[tuple[int, int], ...] = ()
 
 
 class Target(_Value):

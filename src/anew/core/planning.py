@@ -51,12 +51,17 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class RepushRequest:
-    """A repush as it was asked for; no target fabrics means all of the store's."""
+    """A repush as it was asked for; no target fabrics means all of the store's.
+
+    Attributes:
+        from_replicas: See `anew.core.plan.Source`.
+    """
 
     properties: RepushProperties = field(default_factory=RepushProperties)
     allow_not_serving: bool = False
     target_fabrics: tuple[str, ...] = ()
     defer_swap: bool = False
+    from_replicas: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,7 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
             manifest=version.manifest,
             ttl_floor_ms=version.ttl_floor_ms,
             tombstone_floor_ms=version.tombstone_floor_ms,
+            from_replicas=request.from_replicas,
         ),
         target=_repush_target(snapshot, request, version, end, expired_before_ms),
         changes=changes,
@@ -116,6 +122,7 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
             *_why(version, fabric),
             *_why_path(store, version, ranges, asked.max_records_per_mapper, shuffled),
             *_why_else(changes, asked),
+            *_why_replicas(request.from_replicas),
         ),
         splits=Splits(
             base_files=snapshot.base_files.get(version.number, 0),
@@ -380,6 +387,13 @@ def _why_else(changes: tuple[Change, ...], asked: RepushProperties) -> tuple[str
     if not changes:
         texts.append("no setting changes: the new version is sorted and folds in what was written since")
     return (*texts, *(f"{change.setting} changes" for change in changes))
+
+
+def _why_replicas(places: tuple[tuple[int, int], ...]) -> tuple[str, ...]:
+    if not places:
+        return ()
+    named = ", ".join(f"{partition}.{sub}" for partition, sub in places)
+    return (f"the base is damaged: replicas are read instead in {named} (partition.sub-partition)",)
 
 
 def _fence(store: Store) -> Fence:

@@ -150,6 +150,7 @@ class Engine:
             _log.warning("desired_state_went_back", found=desired.revision, expected=f">= {self.revision}")
             return False
         self._accepted = desired
+        self.verifications.deep_store = desired.deep_store
         self._wake.set()
         return True
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable
 
 from pydantic import BaseModel, ValidationError
 
 from anew.api.node_wire import HEADER_STORE_UID, JSON_TYPE
-from anew.api.verifying import MAX_WAIT_SECONDS, AimVerify, EntriesPage, VerifyView
+from anew.api.verifying import (
+    MAX_WAIT_SECONDS,
+    AimVerify,
+    EntriesPage,
+    ExportedReplica,
+    ExportReplica,
+    VerifyView,
+)
 from anew.core.errors import AnewError, InvalidRequest, NotFound
 from anew.core.fingerprint import BUCKETS
 from anew.node.reads import Answer, Request, error_answer, parse_number
 from anew.node.serving import NotHere, Picture
 from anew.node.verifying import Verifications
-from anew.node.verifyjob import Entries
+from anew.node.verifyjob import Entries, Exported
 
 _PREFIX = "/v1/stores/"
 
@@ -52,6 +60,8 @@ class VerifyFace:
                 return await self._view(request, job)
             case "GET", [job, "keys"]:
                 return await self._entries(request, job)
+            case "POST", [job, "export"]:
+                return await self._export(request, job)
             case "DELETE", [job]:
                 self._verifications.end(job)
                 return None
@@ -99,6 +109,23 @@ class VerifyFace:
         self._verifications.view(job)  # asked about until just now
         next_after = None if found.next_after is None else found.next_after.hex()
         return EntriesPage(keys=tuple(key.hex() for key in found.keys), hashes=found.hashes, next_after=next_after)
+
+    async def _export(self, request: Request, job: str) -> ExportedReplica:
+        try:
+            wanted = ExportReplica.model_validate_json(request.body)
+        except ValidationError as error:
+            message = "the body does not say what to export"
+            raise InvalidRequest(
+                "bad_export", message, found=str(error), expected="partition, place and path"
+            ) from None
+        exported: Exported = await asyncio.wrap_future(self._verifications.export(job, wanted))
+        self._verifications.view(job)  # asked about until just now
+        dictionary = exported.dictionary
+        return ExportedReplica(
+            file=exported.file,
+            position=exported.position,
+            dictionary=None if dictionary is None else base64.b64encode(dictionary).decode(),
+        )
 
 
 def _ring(loop: asyncio.AbstractEventLoop, changed: asyncio.Event) -> None:

@@ -21,12 +21,21 @@ from typing import Any
 import structlog
 
 from anew.api.models import ReplicaState
-from anew.api.verifying import MAX_ENTRIES, Buckets, PartState, VerifiedReplica, VerifyStage, VerifyView
-from anew.core.errors import AnewError, NotFound, Refused
+from anew.api.verifying import (
+    MAX_ENTRIES,
+    Buckets,
+    ExportReplica,
+    PartState,
+    VerifiedReplica,
+    VerifyStage,
+    VerifyView,
+)
+from anew.core.errors import AnewError, InvalidRequest, NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.node.holding import Hold, Holding, ReplicaKey
 from anew.node.loader import Submits
-from anew.node.verifyjob import Entries, EntriesJob, FingerprintJob, Scanned
+from anew.node.verifyjob import Entries, EntriesJob, Exported, ExportJob, FingerprintJob, Scanned
+from anew.segments.layout import store_path
 from anew.storage.replica import Replica
 
 HOLD_SECONDS = 20.0
@@ -85,7 +94,7 @@ class _Job:
     position: PositionMap | None = None
     ended: bool = False
     parts: tuple[_Part, ...] | None = None
-    listing: Future[Entries] | None = None
+    beside: list[Future[Any]] = field(default_factory=list)
 
     @property
     def stage(self) -> VerifyStage:
@@ -105,7 +114,8 @@ class _Job:
     @property
     def asked(self) -> list[Future[Any]]:
         """What the loader was asked to do for it."""
-        futures = [*(part.scan for part in self.known_parts), self.listing]
+        self.beside = [future for future in self.beside if not future.done()]
+        futures = [*(part.scan for part in self.known_parts), *self.beside]
         return [future for future in futures if future is not None]
 
     @property
@@ -137,6 +147,7 @@ class Verifications:
         node: The node's name; ``started_at_ms`` keeps job ids of different runs of the node apart.
         wake: Called when there is something for `step` to do.
         limits: See `Limits`.
+        deep_store: Where exports go; None: nobody has said it yet.
     """
 
     folder: Path
@@ -145,6 +156,7 @@ class Verifications:
     started_at_ms: int
     wake: Callable[[], None]
     limits: Limits = Limits()
+    deep_store: str | None = None
     _jobs: dict[str, _Job] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _listeners: set[Callable[[], None]] = field(default_factory=set)
@@ -224,14 +236,46 @@ class Verifications:
             NotFound: ``unknown_verification``.
             Refused: ``not_verified``: there is no finished scan of that replica.
         """
+        job, part = self._scanned(job_id, place)
+        compression = part.holding.version.config.compression
+        listing = self.loader.submit(EntriesJob(str(part.directory), compression, buckets, after, MAX_ENTRIES))
+        job.beside.append(listing)
+        return listing
+
+    def export(self, job_id: str, wanted: ExportReplica) -> Future[Exported]:
+        """Write one replica into the deep store.
+
+        Raises:
+            NotFound: ``unknown_verification``.
+            InvalidRequest: ``bad_path``: it is not below the store's own directory.
+            Refused: ``not_verified``: there is no finished scan of that replica.
+        """
+        job, part = self._scanned(job_id, (wanted.partition, wanted.sub_partition))
+        below = f"{store_path(job.store_uid)}/"
+        if not wanted.path.startswith(below) or self.deep_store is None:
+            message = "a replica is exported below the directory of its store"
+            raise InvalidRequest("bad_path", message, found=wanted.path, expected=f"{below}…")
+        start = part.holding.version.start
+        fed = [(feed.incarnation, at.partition, start.get(at, 0)) for feed, at in part.holding.feed_partitions()]
+        compression, starts = part.holding.version.config.compression, tuple(fed) if wanted.base_only else ()
+        exporting = self.loader.submit(
+            ExportJob(str(part.directory), compression, self.deep_store, wanted.path, starts)
+        )
+        job.beside.append(exporting)
+        return exporting
+
+    def _scanned(self, job_id: str, place: tuple[int, int]) -> tuple[_Job, _Part]:
+        """A verification, and its part of that place once it was scanned.
+
+        Raises:
+            NotFound: ``unknown_verification``.
+            Refused: ``not_verified``.
+        """
         job = self._touched(job_id)
         for part in job.known_parts:
             key = part.holding.key
             if (key.partition, key.sub_partition) == place and part.state is PartState.DONE:
-                compression = part.holding.version.config.compression
-                listing = EntriesJob(str(part.directory), compression, buckets, after, MAX_ENTRIES)
-                job.listing = self.loader.submit(listing)
-                return job.listing
+                return job, part
         raise Refused(
             "not_verified",
             f"there is no finished scan of partition {place[0]}, sub-partition {place[1]}",

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from anew.codec.compression import Compressor, compressor
 from anew.core.arrow import bytes_list, take
 from anew.core.feed import PositionMap
 from anew.core.fingerprint import Fingerprint, FingerprintSum, in_buckets
+from anew.deepstore.open import open_deep_store
+from anew.segments.basefile import BaseFileWriter
+from anew.segments.manifest import BaseFile
 from anew.storage.checkpoint import CheckpointView, open_checkpoint
 
 
@@ -92,6 +97,67 @@ class EntriesJob:
                 if len(keys) > self.limit:
                     return Entries(tuple(keys[: self.limit]), tuple(hashes[: self.limit]), keys[self.limit - 1])
         return Entries(tuple(keys), tuple(hashes), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written, and the checkpoint's position and compression dictionary."""
+
+    file: BaseFile | None
+    position: PositionMap
+    dictionary: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob:
+    """Write a checkpoint as a base file.
+
+    Attributes:
+        directory: The checkpoint's.
+        compression: The codec of the version's values.
+        deep_store: The root to write to.
+        path: Where the file goes.
+        starts: What the version's feeds brought is left out: (incarnation, feed partition, from which offset on).
+    """
+
+    directory: str
+    compression: str
+    deep_store: str
+    path: str
+    starts: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The checkpoint's directory."""
+        return self.directory
+
+    def run(self) -> Exported:
+        """Read every cell once; a file that is there already is taken as written, if it is the same.
+
+        Raises:
+            Failed: ``storage_broken``, ``corrupt_value``; what `BaseFileWriter.close` raises.
+            Refused: ``path_taken``.
+            Unreachable: The deep store does not answer.
+        """
+        with open_checkpoint(Path(self.directory)) as opened:
+            codec = _codec(opened, self.compression)
+            writer = BaseFileWriter.open(open_deep_store(self.deep_store), self.path, codec)
+            try:
+                for rows in opened.stored_rows(codec):
+                    writer.write(take(rows, self._of_base(rows)))
+                file = writer.close()
+            except BaseException:
+                writer.abort()
+                raise
+            return Exported(file, opened.position, opened.base.dictionary)
+
+    def _of_base(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """Which rows no feed brought after the version's start, shape (n,)."""
+        incarnations, partitions = rows.column("incarnation").to_numpy(), rows.column("feed_partition").to_numpy()
+        offsets, fed = rows.column("offset").to_numpy(), np.zeros(rows.num_rows, dtype=np.bool_)
+        for incarnation, partition, start in self.starts:
+            fed |= (incarnations == incarnation) & (partitions == partition) & (offsets >= start)
+        return (~fed).nonzero()[0]
 
 
 def _codec(opened: CheckpointView, compression: str) -> Compressor:

@@ -29,10 +29,12 @@ from anew.rebuild.codecs import (
     trained,
 )
 from anew.rebuild.columns import encode_task
+from anew.rebuild.damage import ReplicaExports, with_replicas
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.segments.base import open_base
 from anew.segments.dictionary import ZSTD_DICT, codec_of, store_dictionary
+from anew.segments.layout import replicas_path
 from anew.segments.manifest import Manifest, parse_manifest
 from anew.spark.build import Built, Codecs, Place, build_empty, build_push, build_repush
 from anew.spark.executors import Sights, check_executors, check_files_seen
@@ -51,6 +53,7 @@ class Building:
     Attributes:
         directory: Of the new version, below the target's deep store.
         topic: Where the new version's base goes through the log; None: it goes to files.
+        replicas: Lets the replicas of the source stand at one position, for a plan that reads some of them.
     """
 
     plan: Plan
@@ -59,6 +62,7 @@ class Building:
     target: ClusterInfo
     directory: str
     topic: VersionTopic | None = None
+    replicas: Callable[[], AbstractContextManager[ReplicaExports]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +163,24 @@ def _repush(spark: SparkSession, building: Building) -> Built:
     if ref is None:
         raise AssertionError("a repush's plan names its source's manifest")
     source_store = open_deep_store(building.source.deep_store)
-    source = parse_manifest(source_store.get(ref.path), ref)
+    source = _mended(parse_manifest(source_store.get(ref.path), ref), building)
     feeds = building.store.feeds_with_schemas(plan.fence.feeds)
     codec = codec_of(source_store, source)
     dictionary = _repush_dictionary(building, source, codec, feeds.feeds)
     codecs = Codecs(codec, target_codec(plan.target.config.compression, dictionary))
     built = build_repush(spark, plan, _place(building, dictionary), codecs, source, feeds)
     return _with_dictionary(built, building, dictionary)
+
+
+def _mended(source: Manifest, building: Building) -> Manifest:
+    """The source with replicas in the place of what the plan says is damaged."""
+    places = building.plan.source.from_replicas
+    if not places:
+        return source
+    if building.replicas is None:
+        raise AssertionError("whoever runs a plan that reads replicas can reach them")
+    with building.replicas() as exports:
+        return with_replicas(source, exports, places, replicas_path(building.directory))
 
 
 def _repush_dictionary(

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from anew.api.http import ControllerClient
@@ -25,6 +27,7 @@ from anew.core.rebuild import DRIVEN_STAGES, Fingerprints, Rebuild, Stage
 from anew.core.store import Store, VersionTopic
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.build import Build, Building, BuildOutcome, build_without_rows
+from anew.rebuild.damage import ReplicaExports
 from anew.rebuild.ending import check_ended_well, followed, give_up, is_turned_away, raise_as_failed
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
@@ -53,6 +56,7 @@ class Run:
         clock_seconds: A monotonic clock.
         pause: Waits for so many seconds.
         lease: What gives signs of life beside the build.
+        replicas: Lets the replicas of a store's current version stand at one position.
     """
 
     controller: ControllerClient
@@ -65,6 +69,7 @@ class Run:
     clock_seconds: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = wait_seconds
     lease: Callable[[ControllerClient, str, int], Lease] = Lease
+    replicas: Callable[[str], AbstractContextManager[ReplicaExports]] | None = None
 
 
 def run_plan(plan: Plan, run: Run) -> dict[str, Any]:
@@ -133,7 +138,8 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
             directory = version_path(store.uid, rebuild.version, rebuild.id, rebuild.epoch)
             run.observer.stage(Stage.BUILD)
             topic = _topic(plan, rebuild, store, lease, run)
-            building = Building(plan, store, source, target, directory, topic)
+            replicas = None if run.replicas is None else partial(run.replicas, plan.store)
+            building = Building(plan, store, source, target, directory, topic, replicas)
             outcome = _built(building, lease, run)
             run.observer.stage(Stage.SEAL)
             _seal(rebuild, building, outcome, run)

@@ -37,6 +37,8 @@ from anew.runtime.security import credentials_of, kafka_properties
 from anew.runtime.settings import ProcessSettings, resolve
 
 if TYPE_CHECKING:
+    from anew.client.verify import Round, Sources
+    from anew.rebuild.damage import BaseDamage, DamagedPart, Restored
     from anew.rebuild.executor import Run
     from anew.rebuild.inputs import PushRequest
     from anew.rebuild.observer import Observer
@@ -93,7 +95,15 @@ class Cluster:
             Unreachable: Log or deep store does not answer.
             Failed: Base or log are not what they were.
         """
-        from anew.client.verify import Sources, Subject, verify
+        from anew.client.verify import verify
+
+        with self._sources(name) as sources:
+            return verify(sources, timeout_seconds)
+
+    @contextmanager
+    def _sources(self, name: str) -> Iterator[Sources]:
+        """What a verification of a store asks."""
+        from anew.client.verify import Sources, Subject
 
         routing = self.controller.routing(name, self._fabric)
         cluster = self.controller.cluster(routing.fabric)
@@ -104,10 +114,55 @@ class Cluster:
 
         log = self._open_log(routing)
         try:
-            sources = Sources(subject, self._nodes, log, open_deep_store(cluster.deep_store))
-            return verify(sources, timeout_seconds)
+            yield Sources(subject, self._nodes, log, open_deep_store(cluster.deep_store))
         finally:
             log.close()
+
+    @contextmanager
+    def _standing(self, name: str) -> Iterator[Round]:
+        """The replicas of a store's current version at one position."""
+        from anew.client.verify import standing
+
+        with self._sources(name) as sources, standing(sources) as found:
+            yield found
+
+    def find_damage(self, name: str) -> BaseDamage:
+        """Read the base of a store's current version, and say what of it is not as it was written.
+
+        Raises:
+            NotFound: ``unknown_store``.
+            Refused: ``no_current_version``.
+            Failed: ``manifest_damaged``.
+            Unreachable: Log or deep store does not answer.
+        """
+        from anew.rebuild.damage import find_damage
+        from anew.segments.base import BaseReader
+
+        with self._sources(name) as sources:
+            return find_damage(sources.subject().version, BaseReader(sources.deep_store, lambda: sources.log))
+
+    def restore_base(self, name: str, damage: BaseDamage) -> Restored:
+        """Put back those damaged files that replicas still hold to the last byte.
+
+        Raises:
+            Unreachable: ``no_replica``: no node has a whole replica of a damaged part.
+            Failed: ``dictionary_lost``.
+        """
+        from anew.rebuild.damage import restore
+
+        with self._sources(name) as sources, self._standing(name) as exports:
+            return restore(damage, sources.deep_store, exports, new_id())
+
+    def plan_repair_of_store(self, name: str, left: Sequence[DamagedPart]) -> Plan:
+        """The plan of a rebuild that reads replicas where the base is damaged.
+
+        Raises:
+            InvalidRequest, Refused: As `plan_repush`.
+        """
+        from anew.rebuild.planner import make_checked_repush_plan
+
+        request = RepushRequest(from_replicas=tuple(damaged.place for damaged in left))
+        return make_checked_repush_plan(self.controller, name, request)
 
     def plan_repush(
         self,
@@ -318,6 +373,7 @@ class Cluster:
             driver=_driver_name(),
             clock=now_ms,
             patience_seconds=self._controller_wait_seconds,
+            replicas=self._standing,
         )
 
     def close(self) -> None:

@@ -33,6 +33,16 @@ def attempt_name(version_directory: str, attempt: str) -> str:
     return f"{version_directory.rpartition('/')[2]}-{attempt}"
 
 
+def repairs_path(store_uid: str, attempt: str) -> str:
+    """What replicas write for one attempt to repair a version of a store; it goes with the attempt."""
+    return f"{store_path(store_uid)}/repairs/{attempt}"
+
+
+def replicas_path(version_directory: str) -> str:
+    """What replicas write for a rebuild that reads them in the place of damaged files."""
+    return f"{version_directory}/replicas"
+
+
 def probe_path(version_directory: str) -> str:
     """What executors write to show that they can, before a build; it goes before the build begins."""
     return f"{version_directory}/probes"

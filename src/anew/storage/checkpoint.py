@@ -46,6 +46,19 @@ class CheckpointView:
             while batch := _next_of(cursor):
                 yield _rows([key for key, _ in batch], [cell for _, cell in batch], codec)
 
+    def stored_rows(self, codec: Compressor) -> Iterator[pa.RecordBatch]:
+        """All cells in key order as rows of a base: as `rows`, with the values as they are stored, compressed.
+
+        Raises:
+            Failed: ``storage_broken``: a cell cannot be read.
+        """
+        with self._database.cursor(readahead_bytes=_READAHEAD_BYTES) as cursor:
+            cursor.seek(behind(None))
+            while batch := _next_of(cursor):
+                stored = decode_cells([key for key, _ in batch], [cell for _, cell in batch])
+                plain = replaced(stored, "value", codec.decompress_array(stored.column("value")))
+                yield replaced(stored, "hash", with_hashes(plain).column("hash"))
+
 
 @contextmanager
 def open_checkpoint(directory: Path) -> Iterator[CheckpointView]:
