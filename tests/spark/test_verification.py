@@ -217,5 +217,5 @@ def test_a_task_that_goes_on_failing_leaves_nothing(make_world: Callable[..., Wo
     world.configure(compression="gzip")
     with pytest.raises(Failed, match="cannot be decompressed") as caught:
         world.build_repush(world.repush_plan())
-    assert caught.value.code == "build_failed"
+    assert caught.value.code == "corrupt_value"
     assert [path for path in world.files("d1") if path.endswith("parquet")] == []

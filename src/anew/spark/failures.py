@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from anew.core.errors import Failed
+from anew.core.errors import AnewError, Failed
 
 PACKAGE_HINT = (
     "a session that anew makes sends the package itself; to another one add the zip that "
@@ -22,6 +24,7 @@ _PYTHON_ERROR = re.compile(
 )
 _FILE = re.compile(r"while reading file (?P<file>\S+?)\.?\s")
 _CAUSED_BY = re.compile(r"^Caused by: (?P<text>.+)$", re.M)
+_TOLD = re.compile(r"TaskFailed: (?P<json>\{.*\})$", re.M)
 _UNFIT = re.compile(r"UnfitExecutor: (?P<json>\{.*\})$", re.M)
 _NO_PYTHON = re.compile(r'Cannot run program "(?P<python>[^"]+)"')
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (?P<text>.+)")
@@ -41,9 +44,28 @@ class UnfitExecutor(Exception):
         self.parts = parts
 
 
+class TaskFailed(Exception):
+    """What a task of ours raised. Crosses to the driver as text; `reason_of` makes it a `Failed` with its own code."""
+
+    def __init__(self, error: AnewError) -> None:
+        super().__init__(json.dumps(error.to_json(), default=str))
+
+
+@contextmanager
+def told_to_driver() -> Iterator[None]:
+    """Inside a task: let the driver know the error as it is, with its code and all that it names."""
+    try:
+        yield
+    except AnewError as error:
+        raise TaskFailed(error) from error
+
+
 def reason_of(error: BaseException) -> Failed:
     """Why a job failed: an executor that lacks something, else the Python error of the task or the JVM's last cause."""
-    text = str(error)
+    text = f"{type(error).__name__}: {error}"
+    told = _TOLD.search(text)
+    if told is not None:
+        return _failed(told["json"])
     unfit = unfitness_of(text)
     if unfit is not None:
         return unfit
@@ -61,6 +83,11 @@ def reason_of(error: BaseException) -> Failed:
         expected="a job that ends",
         hint="nothing serves the new version; see the driver's log",
     )
+
+
+def _failed(told: str) -> Failed:
+    parts = json.loads(told)
+    return Failed(parts["code"], parts["message"], found=parts["found"], expected=parts["expected"], hint=parts["hint"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +146,7 @@ def unfitness_of(text: str) -> Failed | None:
     """
     told = _UNFIT.search(text)
     if told is not None:
-        parts = json.loads(told["json"])
-        return Failed(
-            parts["code"], parts["message"], found=parts["found"], expected=parts["expected"], hint=parts["hint"]
-        )
+        return _failed(told["json"])
     for lack in _LACKS:
         sign = lack.sign.search(text)
         if sign is None:

@@ -37,6 +37,7 @@ from anew.log.open import BUILD_TIMEOUT_SECONDS
 from anew.segments.base import BaseReader, open_base
 from anew.segments.content import check_content
 from anew.segments.manifest import BasePart
+from anew.spark.failures import told_to_driver
 from anew.spark.frames import HELD, SCANNED, Kind, as_scanned, is_report, with_held
 from anew.spark.logsource import LogScan, scan_splits
 from anew.spark.outputs import BaseTarget, MadePart, Outputs
@@ -146,7 +147,8 @@ def merge_and_write(task: MergeTask) -> Callable[[Iterator[pa.RecordBatch]], Ite
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = begin_task(build)
-        report = _Merge(task, context.partitionId(), f"t{context.taskAttemptId()}").run(batches)
+        with told_to_driver():
+            report = _Merge(task, context.partitionId(), f"t{context.taskAttemptId()}").run(batches)
         yield pa.RecordBatch.from_pydict({"report": [report.model_dump_json()]})
 
     return run

@@ -17,6 +17,7 @@ from anew.log.open import BUILD_TIMEOUT_SECONDS
 from anew.segments.base import open_base
 from anew.segments.manifest import Manifest
 from anew.spark.basescan import BasePiece, base_pieces, scan_base
+from anew.spark.failures import told_to_driver
 from anew.spark.frames import spark_schema
 from anew.spark.logsource import LogScan, group_splits, scan_splits
 from anew.spark.shuffle import Destination, packed
@@ -94,6 +95,7 @@ def _scanning(scan: Scan, destination: Destination) -> Callable[[Iterator[pa.Rec
         context = begin_task(build)
         if scan.tasks:
             index = context.partitionId()
-            yield from packed(scan.rows(index), destination, is_sorted=scan.is_of_base(index))
+            with told_to_driver():
+                yield from packed(scan.rows(index), destination, is_sorted=scan.is_of_base(index))
 
     return run
