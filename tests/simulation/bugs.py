@@ -6,21 +6,22 @@ the name of an invariant (`tests.simulation.invariants`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
-from hypothesis.strategies import SearchStrategy
 
+from anew.client import expectation
 from anew.client.store import Store
 from anew.controller import readiness, rebuilds
 from anew.controller import reclaim as reclaiming
 from anew.controller.reconcile import next_assignment
 from anew.core import admission, floors, lifecycle, planning, reduce, retention
+from anew.core.arrow import replaced
 from anew.core.assignment import assign
 from anew.core.feed import NOWHERE, PositionMap
 from anew.core.store import VersionStatus
@@ -28,47 +29,16 @@ from anew.node import feeds as node_feeds
 from anew.node import gathering
 from anew.node.holding import keys_of
 from anew.segments import baserange
+from anew.segments.content import check_content
+from anew.segments.proof import FileProof
 from anew.storage import applying, replica
 from anew.testing.memory import catalog as memory_catalog
 from anew.testing.memory.log import MemoryLog
 from tests.simulation.disks import rebinding
-from tests.simulation.history import History, histories
+from tests.simulation.history import histories
+from tests.simulation.planting import BUGS, Bug, both, bug
 
-Plant = Callable[[], AbstractContextManager[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Bug:
-    """One planted bug.
-
-    Attributes:
-        name: The rule, and what is wrong.
-        plant: Takes the rule out.
-        found_by: Which invariants may notice.
-        seed: Of a search that comes to it early, so that the tests are fast; any other finds it, later.
-        among: Which histories are searched; None: all. Some bugs show in one of a thousand of these.
-    """
-
-    name: str
-    plant: Plant
-    found_by: frozenset[str]
-    seed: int
-    among: SearchStrategy[History] | None
-
-
-BUGS: list[Bug] = []
-
-
-def bug(
-    name: str, *found_by: str, seed: int = 1, among: SearchStrategy[History] | None = None
-) -> Callable[[Plant], Plant]:
-    """Keep a bug in the list."""
-
-    def keep(plant: Plant) -> Plant:
-        BUGS.append(Bug(name, plant, frozenset(found_by), seed, among))
-        return plant
-
-    return keep
+__all__ = ["BUGS", "Bug"]
 
 
 @bug("R1: a replica applies what lies below its start", "nothing below the start", "replicas")
@@ -282,6 +252,52 @@ def _uncounted() -> Iterator[None]:
 
 
 @bug(
+    "R19: a scan trusts the hashes that it reads",
+    "base",
+    "replicas",
+    "reads see what was",
+    among=histories("files", "damage"),
+)
+def _trusting() -> AbstractContextManager[Any]:
+    return both(patch.object(FileProof, "check", lambda *_: None), rebinding({check_content: lambda *_: None}))
+
+
+@bug("R19: a verification leaves the base out", "damage is told", among=histories("files", "damage"))
+@contextmanager
+def _base_unread() -> Iterator[None]:
+    def unread(_self: Any, run: Any) -> Iterator[pa.RecordBatch]:
+        return iter(())
+
+    with (
+        patch.object(expectation.Expectation, "_base_rows", unread),
+        patch("anew.rebuild.damage._wrong_with", lambda *_: None),
+    ):
+        yield
+
+
+def _shifted() -> AbstractContextManager[Any]:
+    from anew.spark.outputs import Outputs
+
+    write = Outputs.write
+
+    def shifted(self: Any, rows: pa.RecordBatch) -> None:
+        values = rows.column("value").take(np.roll(np.arange(rows.num_rows), 1))
+        write(self, replaced(rows, "value", values) if rows.num_rows > 1 else rows)
+
+    return patch.object(Outputs, "write", shifted)
+
+
+@bug("R19: a gather pairs keys with their neighbours' values, and nobody hashes them again", "base", "replicas")
+def _off_by_one() -> AbstractContextManager[Any]:
+    return both(_shifted(), rebinding({check_content: lambda *_: None}))
+
+
+@bug("R19: a gather pairs keys with their neighbours' values", "the beginning works")
+def _off_by_one_seen() -> AbstractContextManager[Any]:
+    return _shifted()
+
+
+@bug(
     "R21: a value of an unknown schema is passed over",
     "replicas",
     "readers see it",
@@ -294,16 +310,10 @@ def _skip_unknown() -> AbstractContextManager[Any]:
         return rows.filter(np.isin(rows.column("schema_id").to_numpy(), [0, *holding.store.schemas]))
 
     of = gathering.SharedRows.of
-    return _both(
+    return both(
         patch.object(gathering.SharedRows, "of", known),
         patch.object(gathering, "first_undecided", lambda *_: None),
     )
-
-
-@contextmanager
-def _both(*patches: AbstractContextManager[Any]) -> Iterator[None]:
-    with patches[0], patches[1]:
-        yield
 
 
 @bug("R22: a driver of an older epoch may seal", "the newest driver seals", among=histories(often="take_over"))

@@ -124,6 +124,7 @@ _WEIGHTED: list[tuple[int, _Named]] = [
     (7, _step("doom", st.just("node"), st.sampled_from(_DISK))),
     (4, _step("doom", st.sampled_from(["node", "driver", "controller", "executor"]), st.sampled_from(_TOUCHED))),
     (3, _step("stop", st.sampled_from(["node", "controller", "driver"]), _FEW, st.sampled_from([2_000, 15_000]))),
+    (3, _step("damage", st.sampled_from(["bit", "bit", "bit", "cut", "swapped"]), _FEW)),
     (3, _step("cut_off", st.sampled_from(["node", "driver"]), _FEW, st.sampled_from([3_000, 15_000]))),
     (2, _step("lose_node", _FEW)),
     (2, _step("add_node")),

@@ -23,6 +23,7 @@ from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStat
 from anew.log.interface import Appended, TopicPartition
 from anew.log.open import no_clock
 from anew.segments.base import BaseReader
+from anew.segments.dictionary import codec_of
 from anew.segments.layout import version_path
 from anew.segments.manifest import parse_manifest
 from anew.testing.builders import FABRIC, VALUE_SCHEMA
@@ -293,15 +294,16 @@ class Invariants:
         assert version.manifest is not None
         real = self.machines.real_deep_store
         manifest = parse_manifest(real.get(version.manifest.path), version.manifest)
-        found: dict[bytes, tuple[int, bool]] = {}
+        found: dict[bytes, tuple[int, bytes | None]] = {}
+        codec = codec_of(real, manifest)
         base = BaseReader(real, lambda: MemoryLog(self.machines.topics, clock=no_clock))
         for rows in chain.from_iterable(base.rows(part) for part in manifest.parts):
             for row in rows.select(["key", "time", "value"]).to_pylist():
                 if row["key"] in found:
                     self.breach("base", f"{row['key']!r} twice in {version.name_in(store.name)}")
-                found[row["key"]] = (row["time"], row["value"] is None)
+                found[row["key"]] = (row["time"], None if row["value"] is None else codec.decompress(row["value"]))
         cells = self.oracle.base(store.uid, version.number)
-        expected = {key: (cell.stamp.time_ms, cell.tombstone) for key, cell in cells.items()}
+        expected = {key: (cell.stamp.time_ms, cell.value) for key, cell in cells.items()}
         if found != expected:
             self.breach("base", f"{version.name_in(store.name)}: {_difference(found, expected)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ from anew.log.interface import APPEND_RECORDS, TopicPartition
 from anew.rebuild.executor import resume_rebuild, run_plan
 from anew.rebuild.inputs import PushRequest
 from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
+from anew.segments.manifest import parse_manifest
+from anew.testing.builders import FABRIC
+from tests.simulation.damage import one_bit_over, silent_about_damage
 from tests.simulation.network import Halt
 from tests.simulation.parts import SimulatedClient, store_client
 from tests.simulation.scene import KEY, STORE, VALUE, NothingThere, Scene
@@ -30,6 +34,7 @@ _CONVERTED_AFTER = 8
 _ASLEEP_MS = 4_450
 _TAKEN_AFTER_MS = 4_350
 """A driver may be taken over when it was silent for half a lease, and is still asleep then."""
+_DAMAGED_MS = 3_000
 _HALTED_MS, _HALTED_BESIDE_MS = 4_900, 900
 
 
@@ -269,6 +274,36 @@ class Steps(Scene):
         """Somebody sets a clock back."""
         process = self.writer if kind == "writer" else self._one(kind, 0)
         process.skew_ms -= ms
+
+    def damage(self, kind: str, which: int) -> None:
+        """A disk of the deep store gives other bytes than were written, for as long as a repush takes."""
+        store = self._store()
+        version = store.version(store.current[FABRIC])
+        if version is None or version.manifest is None:
+            raise NothingThere("nothing serves")
+        real = self.machines.real_deep_store
+        files = parse_manifest(real.get(version.manifest.path), version.manifest).files
+        if not files:
+            raise NothingThere("the base is in the log")
+        path, other = (Path(real.absolute(files[(which + n) % len(files)].path)) for n in range(2))
+        before, beside = path.read_bytes(), other.read_bytes()
+        if kind == "swapped" and path == other:
+            raise NothingThere("there is one file")
+        flipped = one_bit_over(before, self.world.random.random())
+        path.write_bytes({"cut": before[:-30], "swapped": beside}.get(kind, flipped))
+        if kind == "swapped":
+            other.write_bytes(before)
+        self._say(f"{path.name} is damaged: {kind}")
+        try:
+            for seen in silent_about_damage(store, version, self.machines):
+                self.checks.breach("damage is told", seen)
+            self.repush("")
+            self.world.sleep(_DAMAGED_MS)
+        finally:
+            # A repush that nodes have loaded since may have reclaimed them.
+            for place, content in ((path, before), (other, beside)):
+                if place.exists():
+                    place.write_bytes(content)
 
     def lose_node(self, which: int) -> None:
         """A node and its disk are gone for good."""

@@ -1,0 +1,39 @@
+"""What a disk does to the files of a deep store, and who must notice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+from anew.client.expectation import expectation_of
+from anew.core.errors import Failed
+from anew.core.store import Store, Version
+from anew.log.open import no_clock
+from anew.rebuild.damage import find_damage
+from anew.segments.base import BaseReader
+from anew.testing.memory.log import MemoryLog
+from tests.simulation.parts import Machines
+
+
+def one_bit_over(content: bytes, where: float) -> bytes:
+    """The bytes with one bit turned over: of a value, where values are plain to see, else of any byte.
+
+    Args:
+        content: The bytes.
+        where: Which of the places, in [0, 1).
+    """
+    found = [match.end() for match in re.finditer(rb"k\d-[a-z]", content)] or [*range(4, len(content) - 8)]
+    at = found[int(where * len(found))]
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def silent_about_damage(store: Store, version: Version, machines: Machines) -> Iterator[str]:
+    """Who says nothing of a base that is damaged: a verification and a look for damage must both name it."""
+    real, log = machines.real_deep_store, MemoryLog(machines.topics, clock=no_clock)
+    verifying = expectation_of(version, store.feeds_with_schemas(version.feeds), version.start, real, log)
+    with suppress(Failed):
+        list(verifying.fingerprints())
+        yield f"a verification of {version.name_in(store.name)}"
+    if not find_damage(version, BaseReader(real, lambda: log)).found:
+        yield f"a repair of {version.name_in(store.name)}"
