@@ -84,6 +84,7 @@ class Swap(Request):
     version: int
     fabrics: tuple[str, ...] = ()
     dry_run: bool = False
+    force: bool = False
 
 
 class RollBack(Request):
@@ -94,6 +95,7 @@ class RollBack(Request):
     to: int | None = None
     fabrics: tuple[str, ...] = ()
     dry_run: bool = False
+    force: bool = False
 
 
 class Pause(Request):
@@ -288,7 +290,8 @@ class ReplicaReport(Wire):
 
     ``position`` covers just the feed partitions that the replica reads; ``lag_records`` sums what lies between it and
     the ends that the node saw last; ``lag_ms`` is 0 at the end of the log (rule R17). ``store_revision`` is the one of
-    the store by which the node was last told to hold it.
+    the store by which the node was last told to hold it. ``error_code`` is that of the error by which it is in the
+    state ``error``, or waits; for ``stuck_ms`` it has had a reason not to get on.
     """
 
     store_uid: str
@@ -303,6 +306,8 @@ class ReplicaReport(Wire):
     rows: int = 0
     records_per_s: float = 0.0
     error: str | None = None
+    error_code: str | None = None
+    stuck_ms: int = 0
 
 
 class DeadLetter(Wire):
@@ -325,6 +330,15 @@ class UnknownSchema(Wire):
     schema_id: int
 
 
+class LoopTrouble(Wire):
+    """A loop of a process that does not get on; see `anew.loops.guarded.Trouble`."""
+
+    loop: str
+    error: str
+    since_ms: int
+    failures: int
+
+
 class NodeReport(Wire):
     """What a node holds: the whole of it each time."""
 
@@ -336,6 +350,7 @@ class NodeReport(Wire):
     dead_letters: tuple[DeadLetter, ...] = ()
     unknown_schemas: tuple[UnknownSchema, ...] = ()
     segments: tuple[SegmentReport, ...] = ()
+    loops: tuple[LoopTrouble, ...] = ()
 
 
 class DesiredVersion(Wire):

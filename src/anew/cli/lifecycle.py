@@ -14,6 +14,8 @@ from anew.core.store import parse_version
 
 _PARTLY = 6
 
+_RISK = "its keys may not be found, or be older, until nodes have loaded it."
+
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")]
 
 
@@ -23,9 +25,17 @@ def add_to(app: typer.Typer) -> None:
     app.command()(rollback)
 
 
-def swap(name: str, version: str, *, fabric: Fabrics = None, dry_run: DryRun = False, json_output: Json = False) -> int:
+def swap(
+    name: str,
+    version: str,
+    *,
+    fabric: Fabrics = None,
+    dry_run: DryRun = False,
+    force: Annotated[bool, typer.Option("--force", help="Also to a version that is not ready: " + _RISK)] = False,
+    json_output: Json = False,
+) -> int:
     """Make VERSION (a number or NAME_v7) the current one."""
-    request = Swap(version=parse_version(version, name), fabrics=_fabrics(fabric), dry_run=dry_run)
+    request = Swap(version=parse_version(version, name), fabrics=_fabrics(fabric), dry_run=dry_run, force=force)
     with cluster() as connected:
         return _answer(connected.controller.swap(name, request), as_json=json_output)
 
@@ -36,11 +46,12 @@ def rollback(
     to: Annotated[str | None, typer.Option(help="The version to go back to; default: the newest backup.")] = None,
     fabric: Fabrics = None,
     dry_run: DryRun = False,
+    force: Annotated[bool, typer.Option("--force", help="Also to a version that no node has loaded: " + _RISK)] = False,
     json_output: Json = False,
 ) -> int:
     """Go back to an older version; nearline writes made since are in it as well."""
     number = None if to is None else parse_version(to, name)
-    request = RollBack(to=number, fabrics=_fabrics(fabric), dry_run=dry_run)
+    request = RollBack(to=number, fabrics=_fabrics(fabric), dry_run=dry_run, force=force)
     with cluster() as connected:
         return _answer(connected.controller.roll_back(name, request), as_json=json_output)
 
@@ -56,6 +67,11 @@ def _answer(answer: dict[str, Any], *, as_json: bool) -> int:
         would = "would go" if answer["dry_run"] else "went"
         for fabric, moved in answer["done"].items():
             out().print(f"{fabric}: {answer['store']} {would} from version {moved['before']} to {moved['after']}")
+            held = answer["loaded"][fabric]
+            if held["replicas_missing"]:
+                out().print(f"  {held['replicas_missing']} of its replicas are not loaded")
+            if held["lag_records"]:
+                out().print(f"  it is {held['lag_records']} records behind")
         for fabric, error in answer["failed"].items():
             out().print(f"{fabric}: {error['message']}")
     return _PARTLY if answer["failed"] else 0

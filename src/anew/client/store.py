@@ -16,7 +16,7 @@ from anew.client.routing import RoutingCache
 from anew.client.writer import Writer
 from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
 from anew.core.backoff import backoff_seconds
-from anew.core.errors import AnewError, Refused, Unreachable
+from anew.core.errors import AnewError, Failed, Refused, Unreachable
 from anew.core.partitioning import partitioner_of
 from anew.core.store import newest_schema_id
 from anew.log.interface import Log
@@ -50,6 +50,14 @@ class Scanned:
     key: Any
     value: Any
     written_at: int
+
+
+class _NodeFailed(Exception):
+    """A node failed over a request: its block is bad, its memory is gone, or it is of another release."""
+
+    def __init__(self, node: str, error: Failed) -> None:
+        super().__init__(str(error))
+        self.node, self.error = node, error
 
 
 class Store:
@@ -96,7 +104,7 @@ class Store:
     def value_schema(self) -> AvroSchema:
         """The newest value schema."""
         schemas = self._routing.get().schemas
-        return self._schema(schemas[max(schemas)])
+        return self._schema(schemas[newest_schema_id(schemas)])
 
     def get(self, key: Any, *, version: int | None = None) -> Found | None:
         """The value of a key, or None.
@@ -182,7 +190,12 @@ class Store:
             raise
 
     def _retrying(self, attempt: Callable[[Routing, int], _T], version: int | None) -> _T:
-        """Try until it works or the time is over: all of it again with newer routing, so that versions never mix."""
+        """Try until it works or the time is over: all of it again with newer routing, so that versions never mix.
+
+        A node that fails over the request says nothing of the request: another replica is asked in its stead. Each
+        node is asked once; when all that are to be had have failed, the error is the last one's.
+        """
+        failed: set[str] = set()
         deadline, routing = self._clock_seconds() + _RETRY_SECONDS, self._routing.get()
         if version is not None and version not in routing.versions:
             # It may be younger than what is known here.
@@ -190,6 +203,11 @@ class Store:
         while True:
             try:
                 return attempt(routing, _number(routing, version))
+            except _NodeFailed as sick:
+                if sick.node in failed or self._clock_seconds() > deadline:
+                    raise sick.error from None
+                failed.add(sick.node)
+                continue
             except AnewError as error:
                 gone = error.code == "version_gone" and version is not None
                 if error.code not in _MOVED or gone or self._clock_seconds() > deadline:
@@ -244,9 +262,15 @@ class Store:
         """Ask a node; one that does not answer is avoided for a while, one that says not_here for these partitions.
 
         One that failed to answer is asked again as soon as there is nobody else.
+
+        Raises:
+            _NodeFailed: The node failed over the request.
         """
         try:
             answer, seen = request(routing.nodes[node])
+        except Failed as error:
+            self._avoid_silent(node)
+            raise _NodeFailed(node, error) from error
         except AnewError as error:
             if isinstance(error, Unreachable):
                 self._avoid_silent(node)

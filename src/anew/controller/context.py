@@ -18,6 +18,7 @@ from anew.core.suggest import did_you_mean
 from anew.core.tables.plan import TablePlan
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log
+from anew.loops.guarded import Loops
 from anew.registry.interface import SchemaRegistry
 
 _ATTEMPTS = 20
@@ -82,6 +83,7 @@ class Context:
         attention: Since when this controller listens to drivers and nodes.
         hearing: What nodes reported last.
         registry: Where the ids of schemas come from; None: from the catalog.
+        loops: The loops of the controller's process.
     """
 
     catalog: Catalog
@@ -95,6 +97,7 @@ class Context:
     attention: Attention = field(default_factory=Attention)
     hearing: Hearing = field(default_factory=Hearing)
     registry: SchemaRegistry | None = None
+    loops: Loops = field(default_factory=lambda: Loops(lambda: 0))
 
     def reclaim_due_ms(self) -> int:
         """When the grace ends of what is noted now as to be reclaimed."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from anew.controller.context import Context
 from anew.controller.views import status_view
@@ -18,9 +18,13 @@ class _StatusCollector:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[Metric]:
         """The gauges of this moment."""
         status = status_view(self._context)
+        failures = CounterMetricFamily("anew_loop_failures", "Steps of a loop that failed", labels=["loop"])
+        for loop, count in self._context.loops.failed_steps().items():
+            failures.add_metric([loop], count)
+        yield failures
         yield GaugeMetricFamily("anew_healthy", "1 when nothing is unhealthy", value=float(status.healthy))
         alive = GaugeMetricFamily("anew_node_alive", "1 when the node reports", labels=["node", "fabric"])
         for node in status.nodes:

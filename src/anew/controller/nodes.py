@@ -216,6 +216,8 @@ def _as_one(subs: list[ReplicaReport]) -> ReplicaReport:
             "rows": sum(sub.rows for sub in subs),
             "records_per_s": sum(sub.records_per_s for sub in subs),
             "error": "; ".join(errors) if errors else None,
+            "error_code": next((sub.error_code for sub in subs if sub.error_code is not None), None),
+            "stuck_ms": max(sub.stuck_ms for sub in subs),
         }
     )
 

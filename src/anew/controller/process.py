@@ -33,6 +33,7 @@ class ControllerServer:
         """Prepare, without listening yet."""
         self._watch = Watch(context.catalog.revision)
         self._reconciler = Reconciler(context)
+        self._loop = context.loops.loop("reconciler")
         app = make_app(context, self._watch, security)
         self._server = _Server(_config(app, address, port, security), self._watch)
 
@@ -67,14 +68,11 @@ class ControllerServer:
 
     def _reconcile(self) -> None:
         while not self._watch.closed:
-            try:
-                self._watch.repeat(self._reconciler.round, _MOST_ROUNDS_IN_A_ROW)
-            except AnewError as error:
-                _LOG.warning("round_failed", **error.to_json())
-            except Exception:  # noqa: BLE001 - logged with its traceback
-                # A programming error in one round must not end the life cycle of all stores, nor pass unseen.
-                _LOG.exception("round_crashed")
-            self._watch.pause(_ROUND_SECONDS)
+            pause_seconds = self._loop.turn(self._round)
+            self._watch.pause(max(pause_seconds, _ROUND_SECONDS))
+
+    def _round(self) -> None:
+        self._watch.repeat(self._reconciler.round, _MOST_ROUNDS_IN_A_ROW)
 
 
 class _Server(uvicorn.Server):

@@ -12,6 +12,22 @@ from anew.core.partitioners import XXHASH64
 from anew.core.rebuild import Progress, Rebuild, Stage
 from anew.core.store import Store, Version
 
+OF_THE_BASE = frozenset(
+    {
+        "checksum_mismatch",
+        "fingerprint_mismatch",
+        "unsorted_base_file",
+        "file_missing",
+        "foreign_records",
+        "offset_out_of_range",
+        "topic_lost",
+        "missing_dictionary",
+        "bad_manifest",
+        "corrupt_value",
+    }
+)
+"""What a node says of a replica that no other node could make either."""
+
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
@@ -19,7 +35,8 @@ class Readiness:
 
     Attributes:
         caught_up: Every replica is at or past the target and within the lag limits (rule R17).
-        errors: Replicas that gave up, with the reason.
+        errors: Replicas that cannot be made anywhere, with the reason: their base is not what its manifest says.
+        sick: Replicas that gave up for reasons of their node, with the reason: another node may do better.
         why: What is still missing, with rates.
         replicas: How many replicas there are to be.
         to_load: How many of them do not hold the whole base yet.
@@ -28,6 +45,7 @@ class Readiness:
 
     caught_up: bool
     errors: tuple[str, ...]
+    sick: tuple[str, ...]
     why: str
     replicas: int
     to_load: int
@@ -42,7 +60,7 @@ class Readiness:
 def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> Readiness:
     """How far a version is in one fabric, by the last reports of its live nodes."""
     found = replicas_of(reports, store, version)
-    missing, waiting, errors = [], [], []
+    missing, waiting, errors, sick = list[str](), list[str](), list[str](), list[str]()
     for partition, nodes in version.assignment.get(fabric, {}).items():
         for node in nodes:
             replica = found.get((node, partition))
@@ -50,14 +68,59 @@ def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]
             if replica is None or replica.state in (ReplicaState.PENDING, ReplicaState.LOADING):
                 missing.append(name)
             elif replica.state is ReplicaState.ERROR:
-                errors.append(f"{name}: {replica.error}")
+                of_base = replica.error_code in OF_THE_BASE
+                (errors if of_base else sick).append(f"{name}: {replica.error}")
             elif not _replica_ready(store, version, partition, replica):
                 waiting.append(f"{name}: {replica.lag_records} records behind at {replica.records_per_s:.0f} records/s")
-    to_load = len(missing) + len(errors)
+    to_load = len(missing) + len(errors) + len(sick)
     caught_up = not to_load and not waiting and version.ready_target is not None
-    why = f"{len(missing)} replicas not loaded, {len(waiting)} behind: {'; '.join((missing + waiting)[:5])}"
+    why = f"{len(missing) + len(sick)} replicas not loaded, {len(waiting)} behind: "
+    why += "; ".join((sick + missing + waiting)[:5])
     replicas = sum(map(len, version.assignment.get(fabric, {}).values()))
-    return Readiness(caught_up, tuple(errors), why, replicas, to_load, len(waiting))
+    return Readiness(caught_up, tuple(errors), tuple(sick), why, replicas, to_load, len(waiting))
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What live nodes hold of a version, whatever is asked of one that becomes current.
+
+    Attributes:
+        missing: Partitions of which no node has a loaded replica: their keys could not be read.
+        thin: How many of the replicas that nodes are to hold are not loaded.
+        lag_records: Of the loaded replica that is furthest behind; ``lag_ms`` likewise.
+    """
+
+    missing: tuple[int, ...]
+    thin: int
+    lag_records: int
+    lag_ms: int
+
+    def is_ready(self, version: Version) -> bool:
+        """Whether all replicas are loaded and within the version's lag limits."""
+        limits = version.config
+        within = self.lag_records <= limits.lag_limit_records and self.lag_ms <= limits.lag_limit_seconds * 1000
+        return within and not self.thin
+
+
+def coverage(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> Coverage:
+    """What could be read of a version in one fabric if it were current now."""
+    found = replicas_of(reports, store, version)
+    missing, thin, lags = [], 0, [(0, 0)]
+    for partition, nodes in version.assignment.get(fabric, {}).items():
+        replicas = [found[node, partition] for node in nodes if (node, partition) in found]
+        loaded = [replica for replica in replicas if is_loaded(replica)]
+        thin += len(nodes) - len(loaded)
+        if loaded:
+            lags.append(max((replica.lag_records, replica.lag_ms) for replica in loaded))
+        else:
+            missing.append(partition)
+    records, milliseconds = max(lag for lag, _ in lags), max(lag for _, lag in lags)
+    return Coverage(tuple(missing), thin, records, milliseconds)
+
+
+def is_loaded(replica: ReplicaReport) -> bool:
+    """Whether a replica answers reads: it applies, or has stopped where it was and serves on."""
+    return replica.state is ReplicaState.APPLYING or (replica.state is ReplicaState.ERROR and bool(replica.position))
 
 
 def _replica_ready(store: Store, version: Version, partition: int, replica: ReplicaReport) -> bool:

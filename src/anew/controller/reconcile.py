@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from anew.controller.deadletters import set_aside
 from anew.controller.feeds import ends_of, ensure_feeds, look_at_partitions, open_and_close, to_be_told
 from anew.controller.nodes import live_reports, replicas_of, usable_nodes
 from anew.controller.pausing import pause_among
-from anew.controller.readiness import judge
+from anew.controller.readiness import OF_THE_BASE, judge
 from anew.controller.rebuilds import end_rebuild, expire
 from anew.controller.reclaim import collect, move_low_water, reclaim_due
 from anew.controller.remembering import Memory
@@ -176,21 +176,24 @@ class Reconciler:
     def _step_version(self, store: Store, rebuild: Rebuild, fabric: str, reports: list[NodeReport]) -> None:
         version = lifecycle.existing(store, rebuild.version)
         now_ms = self.context.clock()
-        if version.statuses[fabric] is VersionStatus.READY:
-            self._swap(store, version, fabric)
-        if version.statuses[fabric] is not VersionStatus.LOADING:
+        if version.statuses[fabric] not in (VersionStatus.LOADING, VersionStatus.READY):
             return
         readiness = judge(store, version, fabric, reports)
-        if readiness.errors:
+        if version.statuses[fabric] is VersionStatus.READY and readiness.caught_up:
+            # Judged again: a node may have lost a replica since it was ready.
+            self._swap(store, version, fabric)
+        elif readiness.errors:
             error = f"replicas of version {version.number} failed: {'; '.join(readiness.errors)}"
             end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
-        elif readiness.caught_up and not version.must_close:
+        elif version.statuses[fabric] is VersionStatus.LOADING and readiness.caught_up and not version.must_close:
             change = partial(lifecycle.caught_up, number=version.number, fabric=fabric, now_ms=now_ms)
             self._change(store, "ready", version, _if_still(store, change))
         elif now_ms - version.since_ms[fabric] > self.context.limits.ready_deadline_seconds * 1000:
             why = "nearline writes could not be closed" if readiness.caught_up else readiness.why
             error = f"version {version.number} was not ready in time: {why}"
             end_rebuild(self.context, rebuild, RebuildStatus.FAILED, error, "controller")
+        elif version.statuses[fabric] is VersionStatus.READY:
+            _LOG.info("swap_waits", store=store.name, version=version.number, why=readiness.why)
         elif readiness.caught_up:
             self._close(store, version)
         elif readiness.loaded and version.ready_target is None:
@@ -279,7 +282,8 @@ class Reconciler:
             if version.statuses.get(fabric) not in SERVABLE or fabric not in version.assignment:
                 continue
             held = version.assignment[fabric]
-            wanted = next_assignment(store, version, fabric, nodes, seen.reports[fabric])
+            patience_ms = int(self.context.limits.node_lost_seconds * 1000)
+            wanted = next_assignment(store, version, fabric, nodes, seen.reports[fabric], patience_ms)
             if wanted != held:
                 change = partial(lifecycle.reassign, number=version.number, fabric=fabric, assignment=wanted)
                 store = self._change(store, "reassign", version, _if_still(store, change))
@@ -324,26 +328,66 @@ def _if_still(judged: Store, change: lifecycle.Change) -> lifecycle.Change:
 
 
 def next_assignment(
-    store: Store, version: Version, fabric: str, nodes: list[str], reports: list[NodeReport]
+    store: Store,
+    version: Version,
+    fabric: str,
+    nodes: list[str],
+    reports: list[NodeReport],
+    patience_ms: int,
 ) -> dict[int, tuple[str, ...]]:
     """The assignment to work towards now: successors join at once, predecessors leave when these are ready.
 
     Nodes that are not lost keep what they hold; nothing moves only for the sake of balance while a version is alive.
     A successor is ready when it says so of *this* store revision: a node that was let go and is wanted again may have
-    reported before it heard of either, and be about to drop what it has (rule R25).
+    reported before it heard of either, and be about to drop what it has (rule R25). A replica that has not got on for
+    longer than ``patience_ms`` on a node that is alive is given to another node, where there is one.
     """
     held = version.assignment[fabric]
-    short = [p for p, holders in held.items() if _short(holders, version.config.replicas, nodes)]
-    if not short:
-        return held
-    target = assign(version.config.partitions, version.config.replicas, nodes, held)
     found = replicas_of(reports, store, version)
+    elsewhere = _placed_elsewhere(version, held, nodes, found, patience_ms)
+    short = [p for p, holders in held.items() if _short(holders, version.config.replicas, nodes)]
+    if not short and not elsewhere:
+        return held
+    target = assign(version.config.partitions, version.config.replicas, nodes, held) if short else {}
+    target |= {partition: wanted for partition, wanted in elsewhere.items() if partition not in target}
+    short += [partition for partition in elsewhere if partition not in short]
     result = dict(held)
     for partition in short:
         wanted = target[partition]
         ready = all(_holds(found.get((node, partition)), store) for node in wanted)
         result[partition] = wanted if ready else tuple(dict.fromkeys((*held[partition], *wanted)))
     return result
+
+
+def _placed_elsewhere(
+    version: Version,
+    held: Mapping[int, tuple[str, ...]],
+    nodes: list[str],
+    found: Mapping[tuple[str, int], ReplicaReport],
+    patience_ms: int,
+) -> dict[int, tuple[str, ...]]:
+    """Who is to hold the partitions of which a replica has not got on for too long; only where another node can."""
+    load = Counter(node for holders in held.values() for node in holders)
+    chosen: dict[int, tuple[str, ...]] = {}
+    for partition, holders in held.items():
+        sick = [node for node in holders if _is_sick(found.get((node, partition)), patience_ms)]
+        free = sorted((node for node in nodes if node not in holders), key=lambda node: (load[node], node))
+        moved = dict(zip(sick, free, strict=False))
+        if sick and len(holders) - len(sick) >= version.config.replicas:
+            # Their successors are among the holders already.
+            chosen[partition] = tuple(node for node in holders if node not in sick)
+        elif moved:
+            load.update(moved.values())
+            chosen[partition] = tuple(moved.get(node, node) for node in holders)
+    return chosen
+
+
+def _is_sick(replica: ReplicaReport | None, patience_ms: int) -> bool:
+    """Whether it fails for reasons of its node: what is wrong with a base is wrong everywhere."""
+    if replica is None:
+        return False
+    fails = replica.state is ReplicaState.ERROR or (replica.state is ReplicaState.PENDING and replica.error is not None)
+    return fails and replica.stuck_ms > patience_ms and replica.error_code not in OF_THE_BASE
 
 
 def _holds(replica: ReplicaReport | None, store: Store) -> bool:

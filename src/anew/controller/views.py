@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
-from anew.api.models import NodeReport, NodeView, Problem, ReplicaState, StatusView
+from anew.api.models import LoopTrouble, NodeReport, NodeView, Problem, ReplicaState, StatusView
 from anew.controller.context import Context
 from anew.controller.nodes import live_reports, node_views, replicas_of
 from anew.controller.readiness import load_progress
@@ -85,7 +86,11 @@ def status_view(context: Context) -> StatusView:
     nodes = node_views(context)
     stores = context.catalog.stores()
     reports = live_reports(context, context.fabrics)
-    problems = [*_node_problems(nodes, context), *(p for store in stores for p in _store_problems(store, reports))]
+    problems = [
+        *_node_problems(nodes, context),
+        *_loop_problems(context, reports),
+        *(p for store in stores for p in _store_problems(store, reports)),
+    ]
     for table in context.catalog.tables():
         problems += table_problems(context, table, reports[table.fabric])
     running = context.catalog.rebuilds(store_uid=None, running_only=True)
@@ -209,6 +214,20 @@ def _node_problems(nodes: tuple[NodeView, ...], context: Context) -> list[Proble
         if not any(node.alive for node in nodes if node.fabric == fabric):
             problems.append(Problem(what=f"{fabric} has no live node", since_ms=None, hint="anew up"))
     return problems
+
+
+def _loop_problems(context: Context, reports: dict[str, list[NodeReport]]) -> list[Problem]:
+    """Loops of this controller and of live nodes that do not get on."""
+    ours = [("the controller", LoopTrouble(**asdict(trouble))) for trouble in context.loops.troubles()]
+    theirs = [(report.node, trouble) for found in reports.values() for report in found for trouble in report.loops]
+    return [
+        Problem(
+            what=f"{process}: its loop {trouble.loop} does not get on: {trouble.error}",
+            since_ms=trouble.since_ms,
+            hint="what is broken is in the error; the process goes on by itself once it is mended",
+        )
+        for process, trouble in (*ours, *theirs)
+    ]
 
 
 def _store_problems(store: Store, reports: dict[str, list[NodeReport]]) -> list[Problem]:

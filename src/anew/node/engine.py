@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import structlog
@@ -21,6 +21,7 @@ import structlog
 from anew.api.models import (
     DesiredState,
     LogLocation,
+    LoopTrouble,
     NodeReport,
     ReplicaState,
 )
@@ -28,6 +29,8 @@ from anew.codec.compression import compressor
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.log.interface import Log
+from anew.loops.guarded import Loops
+from anew.node.faults import fault_of
 from anew.node.feeds import FeedApplier
 from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of, unknown_schemas
 from anew.node.loader import Submits
@@ -112,13 +115,15 @@ class Engine:
         picture: What can be read now.
         changed: Set when the report would say something new.
         dead_letters: What no version applied.
+        loops: The loops of the node's process.
         verifications: What is verified now.
     """
 
     def __init__(self, identity: NodeIdentity, workshop: Workshop) -> None:
         self.picture = Picture()
         self.changed = threading.Event()
-        self.dead_letters = DeadLetters()
+        self.dead_letters = DeadLetters(identity.directory / "dead-letters.jsonl")
+        self.loops = Loops(workshop.clock, self.changed.set, workshop.clock_seconds)
         self._identity = identity
         self._shop = workshop
         self._holdings: dict[ReplicaKey, Holding] = {}
@@ -164,6 +169,7 @@ class Engine:
             replicas=tuple(holding.report(self._now()) for _, holding in sorted(self._holdings.copy().items())),
             dead_letters=self.dead_letters.waiting(),
             unknown_schemas=unknown_schemas(self._holdings.copy().values()),
+            loops=tuple(LoopTrouble(**asdict(trouble)) for trouble in self.loops.troubles()),
         )
 
     def holdings(self) -> list[Holding]:
@@ -177,7 +183,10 @@ class Engine:
 
     def start(self) -> None:
         """Begin to work, in a thread of its own."""
-        self._thread = threading.Thread(target=self._run, name="applier", daemon=True)
+        applier = self.loops.loop("applier")
+        self._thread = threading.Thread(
+            target=lambda: applier.run(self._round, self._stopped), name="applier", daemon=True
+        )
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
@@ -212,19 +221,12 @@ class Engine:
         self._hurries = moved or behind
         return moved or applied
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            self._hurries = False
-            try:
-                self.step()
-            except AnewError as error:
-                _log.error("round_failed", error=str(error))  # the error says it all
-            except Exception:  # noqa: BLE001  # logged with its traceback
-                # RocksDB's errors have no class of their own, and one round's failure must not end the serving.
-                _log.exception("round_crashed")
-            if not self._hurries:
-                self._wake.wait(REST_SECONDS)
-                self._wake.clear()
+    def _round(self) -> None:
+        self._hurries = False
+        self.step()
+        if not self._hurries:
+            self._wake.wait(REST_SECONDS)
+            self._wake.clear()
 
     def _now(self) -> float:
         return self._shop.clock_seconds()
@@ -233,10 +235,18 @@ class Engine:
         now = self._saved_at = self._now()
         for key, holding in self._holdings.items():
             if holding.replica is not None:
-                holding.replica.save_positions()
+                self._save_position(holding, holding.replica)
             since, before = self._rates.get(key, (now - SAVE_SECONDS, 0))
             holding.records_per_s = (holding.applied - before) / max(now - since, 1e-3)
             self._rates[key] = (now, holding.applied)
+
+    def _save_position(self, holding: Holding, replica: Replica) -> None:
+        """A replica that cannot save is read again from where it did; it says so when it cannot apply either."""
+        try:
+            replica.save_positions()
+        except Exception as error:  # noqa: BLE001 - of this replica alone
+            if holding.apply_failures == 0:
+                _log.warning("position_not_saved", replica=holding.name, error=str(fault_of(error)))
 
     def _reconcile(self) -> bool:
         desired = self._accepted
@@ -249,8 +259,8 @@ class Engine:
         for holding in list(self._holdings.values()):
             try:
                 moved |= self._work_on(holding, desired)
-            except AnewError as error:
-                self._put_off(holding, error)
+            except Exception as error:  # noqa: BLE001 - of this replica alone: the others are worked on all the same
+                self._put_off(holding, fault_of(error))
                 moved = True
         if moved:
             self._repaint(desired)
@@ -270,8 +280,11 @@ class Engine:
                 self._holdings[key] = Holding(key, store, version)
             else:
                 holding.store, holding.version, holding.leaving_at = store, version, None
+        stores = {store.uid: store for store in desired.stores}
         for key in self._holdings.keys() - wanted.keys():
             holding = self._holdings[key]
+            # One that leaves shares its reads with those that stay: all go by the newest schemas and feeds.
+            holding.store = stores.get(key.store_uid, holding.store)
             holding.leaving_at = self._now() if holding.leaving_at is None else holding.leaving_at
         self._desired = desired
         self._sweep()
@@ -358,13 +371,14 @@ class Engine:
             holding.integrity_failures += 1
             if holding.integrity_failures == 1:
                 holding.state, holding.error = ReplicaState.LOADING, f"fetched again: {error}"
+                holding.error_code = error.code
                 _log.warning("base_fetched_again", replica=holding.name, code=error.code, error=str(error))
                 return
             # Fetched twice, it is broken where it lies: somebody may mend that, but not soon.
             first = longest
         # What cannot be reached now may be reached soon: only an answer is a reason to give a version up.
         holding.state = ReplicaState.PENDING if isinstance(error, Unreachable) else ReplicaState.ERROR
-        holding.error = str(error)
+        holding.error, holding.error_code = str(error), error.code
         holding.retry_at = self._now() + backoff_seconds(holding.failures, first, longest)
         holding.failures += 1
         _log.error("replica_failed", replica=holding.name, code=error.code, error=str(error), tries=holding.failures)
@@ -378,7 +392,7 @@ class Engine:
             replica.discard()
         holding.notice = f"loaded again: {holding.reload}"
         holding.notice_until = self._now() + NOTICE_SECONDS
-        holding.state, holding.reload = ReplicaState.PENDING, None
+        holding.state, holding.reload, holding.error = ReplicaState.PENDING, None, None
         holding.lags.clear()
         return True
 

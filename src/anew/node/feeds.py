@@ -14,15 +14,17 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
 from anew.api.models import ReplicaState
-from anew.core.admission import admit
+from anew.core.admission import Admitted, admit
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.feed import Feed, FeedPartition
 from anew.log.interface import Log, LogRead, TopicPartition, topic_partition
+from anew.node.faults import fault_of
 from anew.node.gathering import Gathered, SharedRows
 from anew.node.holding import DeadLetters, Holding, Lag, ReplicaKey
 from anew.storage.portions import Portion
@@ -30,6 +32,8 @@ from anew.storage.portions import Portion
 READ_RECORDS = 4_000
 MEETS_NOTHING = "older than the version's tombstone floor, and its key has no cell"
 _BACKOFF_SECONDS = (0.1, 5.0)
+_APPLY_ATTEMPTS = 2
+"""A replica that fails to apply so often in a row, for reasons of its own, is discarded and loaded again."""
 _LAGGARD_ENDS_SECONDS = 0.25
 _QUIET_SECONDS = (0.02, 0.1)
 """A feed partition that has nothing new is looked at half as often each time, but at least ten times a second."""
@@ -156,11 +160,11 @@ class FeedApplier:
         source = group.source
         try:
             reached = self._serve(group, front.get(source.at), gathered)
-        except Unreachable as error:
-            self._wait(group, error)
-            return False
         except Failed as error:
             self._fail(group, error)
+            return False
+        except Exception as error:  # noqa: BLE001 - of this feed partition alone: the others are read all the same
+            self._wait(group, fault_of(error))
             return False
         source.failures, source.retry_at = 0, 0.0
         front.setdefault(source.at, reached)
@@ -244,12 +248,17 @@ class FeedApplier:
         for holding in group.holdings:
             # A start at or below what was read lets everything in: such replicas share one admission.
             by_start[max(holding.start_of(source.feed, source.at), group.offset)].append(holding)
+        all_admitted = list[tuple[Admitted, list[Holding]]]()
         for start, holdings in by_start.items():
             schemas = holdings[0].store.schemas
             admitted = admit(source.feed, source.at.partition, start, read.records, schemas)
+            all_admitted.append((admitted, holdings))
             for rejection in admitted.rejected:
                 for uid in {holding.store.uid for holding in holdings}:
                     self._dead_letters.add(uid, source.at, rejection.offset, rejection.reason)
+        # Before any replica can move past them.
+        self._dead_letters.keep()
+        for admitted, holdings in all_admitted:
             rows = SharedRows(admitted)
             for holding in holdings:
                 portion = self._portion(holding, source.at, rows, read.next_offset)
@@ -279,25 +288,39 @@ class FeedApplier:
             if replica is None:
                 continue
             try:
-                rejected = replica.apply(portions)
-            except Failed as error:
-                self._break(holding, str(error), self._now() + _BACKOFF_SECONDS[1])
-                _log.error("apply_failed", replica=holding.name, error=str(error))  # it says it all
+                replica.apply(portions, partial(self._reject, holding))
+            except Exception as error:  # noqa: BLE001 - of this replica alone: the others apply all the same
+                self._set_aside(holding, fault_of(error))
                 continue
-            for at, offset in rejected:
-                self._dead_letters.add(holding.store.uid, at, offset, MEETS_NOTHING)
+            holding.apply_failures = 0
             records = sum(portion.rows.num_rows for portion in portions)
             holding.applied += records
             self.applied += records
 
-    def _wait(self, group: _Group, error: Unreachable) -> None:
+    def _reject(self, holding: Holding, places: list[tuple[FeedPartition, int]]) -> None:
+        """Keep what a replica turns away, before its position moves past it."""
+        for at, offset in places:
+            self._dead_letters.add(holding.store.uid, at, offset, MEETS_NOTHING)
+        self._dead_letters.keep()
+
+    def _set_aside(self, holding: Holding, error: AnewError) -> None:
+        """A replica that cannot apply serves what it has; what its disk has damaged is loaded again."""
+        holding.apply_failures += 1
+        self._break(holding, error, str(error), self._now() + _BACKOFF_SECONDS[1])
+        if holding.apply_failures == 1:
+            _log.error("apply_failed", replica=holding.name, code=error.code, error=str(error))  # it says it all
+        if isinstance(error, Failed) and holding.apply_failures >= _APPLY_ATTEMPTS:
+            holding.reload, holding.apply_failures = str(error), 0
+
+    def _wait(self, group: _Group, error: AnewError) -> None:
         """Go on serving, and ask the log again a little later each time."""
         source = group.source
         first, longest = _BACKOFF_SECONDS
         source.failures += 1
         source.retry_at = self._now() + backoff_seconds(source.failures, first, longest)
         for holding in group.holdings:
-            self._say_waiting(holding, source.at, f"the log does not answer: {error}")
+            why = "the log does not answer" if isinstance(error, Unreachable) else "it cannot be read"
+            self._say_waiting(holding, source.at, f"{why}: {error}")
 
     def _fail(self, group: _Group, error: AnewError) -> None:
         """A position that the log does not have: load again from the base where the log has what follows it (rule R3).
@@ -314,12 +337,13 @@ class FeedApplier:
                 source.retry_at = 0.0
                 holding.reload = f"{source.at}@{group.offset}: {error}"
             else:
-                self._break(holding, f"{source.at}@{group.offset}: {error}", source.retry_at)
+                self._break(holding, error, f"{source.at}@{group.offset}: {error}", source.retry_at)
             _log.error("feed_lost", replica=holding.name, feed=str(source.at), offset=group.offset, error=str(error))
 
-    def _break(self, holding: Holding, why: str, retry_at: float) -> None:
+    def _break(self, holding: Holding, error: AnewError, why: str, retry_at: float) -> None:
         """It goes on later (monotonic seconds), and serves what it has meanwhile."""
         holding.state, holding.error, holding.retry_at = ReplicaState.ERROR, why, retry_at
+        holding.error_code = error.code
 
     def _begin_of(self, source: _Source) -> int | None:
         """Where a feed partition begins in the log; None while nobody says so."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from anew.api.models import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState, UnknownSchema
 from anew.core.feed import Feed, FeedPartition, PositionMap
@@ -80,7 +83,7 @@ class Holding:
     Attributes:
         store: The store as last desired; ``version`` likewise.
         replica: Open from `ReplicaState.APPLYING` on.
-        error: Why it cannot go on, or what it waits for.
+        error: Why it cannot go on, or what it waits for; ``error_code`` says it for programs.
         lags: Feed partition → lag.
         waiting: Feed partition → why it is not read just now.
         undecided: Feed partition → the offset that it waits at and the value schema that the record there names.
@@ -91,6 +94,8 @@ class Holding:
         integrity_failures: How often in a row its base was not what the manifest says.
         hold: Set while somebody verifies it (`anew.node.verifying`).
         arrived: Whether it has been at the ends of all that it reads since it was opened.
+        apply_failures: How often in a row it could not apply what was read for it.
+        stuck_at: Since when it has had a reason not to get on (monotonic seconds), as reports saw it.
     """
 
     key: ReplicaKey
@@ -100,6 +105,7 @@ class Holding:
     replica: Replica | None = None
     load: Future[Loaded] | None = None
     error: str | None = None
+    error_code: str | None = None
     lags: dict[FeedPartition, Lag] = field(default_factory=dict)
     waiting: dict[FeedPartition, str] = field(default_factory=dict)
     undecided: dict[FeedPartition, tuple[int, int]] = field(default_factory=dict)
@@ -113,7 +119,9 @@ class Holding:
     hold: Hold | None = None
     arrived: bool = False
     applied: int = 0
+    apply_failures: int = 0
     records_per_s: float = 0.0
+    stuck_at: float | None = None
     _reads: _Reads | None = None
 
     @property
@@ -159,7 +167,10 @@ class Holding:
         position = PositionMap() if replica is None else replica.position
         behind = {at: max(0, lag.end - position.get(at, 0)) for at, lag in self.lags.copy().items() if at in wanted}
         notice = self.notice if now_seconds < self.notice_until else None
-        notes = [note for note in (self.error, notice, *list(self.waiting.values())) if note is not None]
+        waiting = list(self.waiting.values())
+        notes = [note for note in (self.error, notice, *waiting) if note is not None]
+        stuck_ms = self._stuck_ms(now_seconds, is_stuck=bool(waiting) or self.error is not None)
+        reads = bool(wanted)
         return ReplicaReport(
             store_uid=self.store.uid,
             version=self.version.number,
@@ -168,12 +179,24 @@ class Holding:
             state=self.state,
             store_revision=self.store.revision,
             position=PositionMap({at: offset for at, offset in position.items() if at in wanted}),
-            lag_records=sum(behind.values()),
-            lag_ms=max((lag.behind_ms for at, lag in self.lags.copy().items() if behind.get(at)), default=0),
+            # What does not get on is never at the end: nobody looks how far that has moved.
+            lag_records=max(sum(behind.values()), int(reads and stuck_ms > 0)),
+            lag_ms=max((lag.behind_ms for at, lag in self.lags.copy().items() if behind.get(at)), default=0)
+            + (stuck_ms if reads else 0),
             rows=0 if replica is None else replica.base.rows,
             records_per_s=round(self.records_per_s, 1),
             error="; ".join(notes) if notes else None,
+            error_code=None if self.error is None else self.error_code,
+            stuck_ms=stuck_ms,
         )
+
+    def _stuck_ms(self, now_seconds: float, *, is_stuck: bool) -> int:
+        """For how long it has had a reason not to get on; 0 when it has none."""
+        if not is_stuck:
+            self.stuck_at = None
+            return 0
+        self.stuck_at = now_seconds if self.stuck_at is None else self.stuck_at
+        return max(1, int((now_seconds - self.stuck_at) * 1000))
 
 
 def unknown_schemas(holdings: Iterable[Holding]) -> tuple[UnknownSchema, ...]:
@@ -190,13 +213,26 @@ def unknown_schemas(holdings: Iterable[Holding]) -> tuple[UnknownSchema, ...]:
 
 
 class DeadLetters:
-    """Records that no version applies, each told once; kept until a report has carried them."""
+    """Records that no version applies, each told once; kept, on the disk too, until a report has carried them.
 
-    def __init__(self) -> None:
+    A replica's position moves past a record that it does not apply. So the letter is on the disk before the position
+    is (`keep`), or nobody would ever hear of it from a node that is killed in between.
+    """
+
+    def __init__(self, journal: Path | None = None) -> None:
+        """Begin with what a run before has not told.
+
+        Args:
+            journal: The file, a line for each letter; None: they are kept in memory alone.
+        """
+        self._journal = journal
+        self._unkept: list[tuple[tuple[str, str, int, int], str]] = []
         self._waiting: dict[tuple[str, str, int, int], str] = {}
         self._told: deque[tuple[str, str, int, int]] = deque(maxlen=MAX_DEAD_LETTERS)
         self._told_set: set[tuple[str, str, int, int]] = set()
         self.total = 0
+        for letter, reason in _kept_letters(journal):
+            self._waiting[letter] = reason
 
     def add(self, store_uid: str, at: FeedPartition, offset: int, reason: str) -> None:
         """Keep one to be told; nothing happens when it was told before. Beyond the limit it is only counted."""
@@ -206,6 +242,22 @@ class DeadLetters:
         self.total += 1
         if len(self._waiting) < MAX_DEAD_LETTERS:
             self._waiting[letter] = reason
+            self._unkept.append((letter, reason))
+
+    def keep(self) -> None:
+        """Write down those that were added since; to be called before a position moves past them.
+
+        Raises:
+            OSError: The disk does not take them.
+        """
+        if self._journal is None or not self._unkept:
+            return
+        lines = "".join(json.dumps([*letter, reason]) + "\n" for letter, reason in self._unkept)
+        with self._journal.open("a", encoding="utf-8") as file:
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        self._unkept.clear()
 
     def waiting(self) -> tuple[DeadLetter, ...]:
         """Those that are still to be told."""
@@ -223,3 +275,17 @@ class DeadLetters:
                 self._told_set.discard(self._told[0])
             self._told.append(key)
             self._told_set.add(key)
+        if self._journal is not None and not self._waiting and self._journal.exists():
+            self._journal.unlink()
+
+
+def _kept_letters(journal: Path | None) -> Iterator[tuple[tuple[str, str, int, int], str]]:
+    """What a run before wrote down; a last line that a crash has cut is none: its position did not move either."""
+    if journal is None or not journal.exists():
+        return
+    for line in journal.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            uid, feed, partition, offset, reason = json.loads(line)
+        except ValueError:
+            continue
+        yield (str(uid), str(feed), int(partition), int(offset)), str(reason)

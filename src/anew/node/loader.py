@@ -7,18 +7,22 @@ do, runs at low priority, and ends with its parent.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol, TypeVar
 
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.processes import processes_at_side
+from anew.loops.guarded import Loops
+from anew.node.faults import fault_of
 
 ATTEMPTS = 3
 NICENESS = 10
@@ -57,13 +61,22 @@ class Loader:
     A job whose process dies is tried again in a fresh one, `ATTEMPTS` times in all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "loader", loops: Loops | None = None) -> None:
+        """Start the thread that hands jobs on.
+
+        Args:
+            name: What the loop is called.
+            loops: The loops of the process; None: nobody is told how this one is.
+        """
         self._jobs: queue.Queue[tuple[Job[Any], Future[Any]] | None] = queue.Queue()
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._process: BaseProcess | None = None
         self._connection: Connection | None = None
-        self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
+        # A job may take hours, and says itself how far it is.
+        guarded = (Loops(lambda: 0) if loops is None else loops).loop(name, stall_seconds=math.inf)
+        hand_on = partial(guarded.run, self._hand_on, self._stopped)
+        self._thread = threading.Thread(target=hand_on, name=name, daemon=True)
         self._thread.start()
 
     @property
@@ -88,15 +101,23 @@ class Loader:
         self._thread.join(_STOP_SECONDS)
         self._end_process()
 
-    def _run(self) -> None:
-        while (item := self._jobs.get()) is not None:
-            job, future = item
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(self._attempt(job))
-            except AnewError as error:
-                future.set_exception(error)
+    def _hand_on(self) -> None:
+        """The next job, whatever becomes of it: its future ends in any case, or its replica would wait for ever."""
+        item = self._jobs.get()
+        if item is None:
+            return
+        job, future = item
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            made = self._attempt(job)
+        except AnewError as error:
+            future.set_exception(error)
+        except Exception as error:
+            future.set_exception(fault_of(error))
+            raise
+        else:
+            future.set_result(made)
 
     def _attempt(self, job: Job[Any]) -> Any:
         """The job's outcome, with a fresh process after each crash.
@@ -177,6 +198,8 @@ def _answer(job: Job[Any]) -> Any:
         found = f"{job.name}: {error}"
         hint = "free some space, or look at the deep store"
         return Unreachable("load_failed", "the loader could not read or write", found=found, hint=hint)
+    except Exception as error:  # noqa: BLE001 - told where the job was asked for
+        return fault_of(error)
 
 
 def _end_with_parent(end: Callable[[], None]) -> None:

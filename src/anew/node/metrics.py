@@ -34,6 +34,10 @@ class _NodeCollector(Collector):
         dead = CounterMetricFamily("anew_dead_letters", "Records that no version applies")
         dead.add_metric([], self._engine.dead_letters.total)
         yield dead
+        failures = CounterMetricFamily("anew_loop_failures", "Steps of a loop that failed", labels=["loop"])
+        for loop, count in self._engine.loops.failed_steps().items():
+            failures.add_metric([loop], count)
+        yield failures
         revision = GaugeMetricFamily("anew_desired_revision", "Revision of the desired state that the node works to")
         revision.add_metric([], self._engine.revision)
         yield revision

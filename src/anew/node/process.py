@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO, Protocol
@@ -17,11 +17,12 @@ import structlog
 
 from anew.api.gate import Gate
 from anew.api.http import ControllerClient
-from anew.api.models import DesiredState, LogLocation, NodeReport
+from anew.api.models import DesiredState, LogLocation, LoopTrouble, NodeReport
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.core.errors import AnewError, Refused
 from anew.log.interface import Log
 from anew.log.open import open_log
+from anew.loops.guarded import Trouble
 from anew.node.engine import Engine, NodeIdentity, Workshop, read_desired, save_desired
 from anew.node.loader import Loader
 from anew.node.metrics import registry_of
@@ -106,12 +107,18 @@ class Liaison:
         self._controller, self._engine, self._settings = controller, engine, settings
         self._segments = segments
         self._kept = settings.directory / "desired.json"
+        self._unkept: DesiredState | None = None
+        self._away = False
         self._told: NodeReport | None = None
+        self._last: NodeReport | None = None
         self._told_at_ms = 0
         self._stopped = threading.Event()
+        desired = engine.loops.loop("desired state")
+        report = engine.loops.loop("report")
+        report.on_failure = self._tell_of
         self._threads = [
-            threading.Thread(target=self._poll, name="desired", daemon=True),
-            threading.Thread(target=self._tell, name="report", daemon=True),
+            threading.Thread(target=lambda: desired.run(self._poll, self._stopped), name="desired", daemon=True),
+            threading.Thread(target=lambda: report.run(self._tell, self._stopped), name="report", daemon=True),
         ]
 
     def start(self) -> None:
@@ -131,11 +138,16 @@ class Liaison:
 
         Raises:
             AnewError: The controller does not answer, or refuses.
+            OSError: The disk does not keep what was taken; it is asked for on all the same, and kept the next time.
         """
         node, fabric = self._settings.node, self._settings.fabric
-        desired = self._controller.desired(node, fabric, self._engine.revision, wait_seconds)
+        seconds = wait_seconds if self._unkept is None else 0.0
+        desired = self._controller.desired(node, fabric, self._engine.revision, seconds)
         if desired is not None and self._accept(desired):
-            save_desired(self._kept, desired)
+            self._unkept = desired
+        if self._unkept is not None:
+            save_desired(self._kept, self._unkept)
+            self._unkept = None
 
     def tell(self) -> None:
         """Report, unless the controller heard the same a moment ago; dead letters are told once.
@@ -147,6 +159,7 @@ class Liaison:
         if self._segments is not None:
             report = report.model_copy(update={"segments": self._segments.report()})
         now_ms = self._settings.clock()
+        self._last = report
         if report == self._told and 0 <= now_ms - self._told_at_ms < _STILL_MS:
             return
         # Of a report that fails nobody knows whether it was heard.
@@ -167,28 +180,34 @@ class Liaison:
         return taken
 
     def _poll(self) -> None:
-        away = False
-        while not self._stopped.is_set():
-            try:
-                self.poll(_POLL_ANSWER_SECONDS)
-                if away:
-                    _log.info("controller_back")
-                away = False
-            except AnewError as error:
-                if not away:
-                    _log.warning("controller_away", error=str(error))
-                away = True
-                self._stopped.wait(_AWAY_SECONDS)
+        try:
+            self.poll(_POLL_ANSWER_SECONDS)
+            if self._away:
+                _log.info("controller_back")
+            self._away = False
+        except AnewError as error:
+            if not self._away:
+                _log.warning("controller_away", error=str(error))
+            self._away = True
+            self._stopped.wait(_AWAY_SECONDS)
 
     def _tell(self) -> None:
-        while not self._stopped.is_set():
-            self._engine.changed.wait(REPORT_SECONDS)
-            self._engine.changed.clear()
-            try:
-                self.tell()
-            except AnewError as error:
-                _log.debug("report_failed", error=str(error))
-                self._stopped.wait(_AWAY_SECONDS)
+        self._engine.changed.wait(REPORT_SECONDS)
+        self._engine.changed.clear()
+        try:
+            self.tell()
+        except AnewError as error:
+            _log.debug("report_failed", error=str(error))
+            self._stopped.wait(_AWAY_SECONDS)
+
+    def _tell_of(self, trouble: Trouble) -> None:
+        """No report can be made: say that, with what was reported last.
+
+        Raises:
+            AnewError: The controller does not answer.
+        """
+        if self._last is not None:
+            self._controller.report(self._last.model_copy(update={"loops": (LoopTrouble(**asdict(trouble)),)}))
 
 
 class Node:
@@ -214,8 +233,10 @@ class Node:
 
         self.engine = Engine(identity, Workshop(memory, self._loader, opened, settings.clock))
         # A loader of its own: a segment need not wait for a store's load, nor the other way round.
-        self._segment_loader = Loader()
-        self.segments = SegmentHost(settings.directory / "segments", self._segment_loader, self.engine.changed.set)
+        self._segment_loader = Loader("loader of segments", self.engine.loops)
+        self.segments = SegmentHost(
+            settings.directory / "segments", self._segment_loader, self.engine.changed.set, loops=self.engine.loops
+        )
         self.reads = Reads(lambda: self.engine.picture, settings.node)
         verify = VerifyFace(self.engine.verifications, lambda: self.engine.picture)
         security = settings.security

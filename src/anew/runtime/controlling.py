@@ -13,6 +13,7 @@ from anew.controller.context import Context, Fabric, Limits
 from anew.controller.restoring import restore
 from anew.core.errors import Unreachable
 from anew.log.open import open_log
+from anew.loops.guarded import Loops
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.outside import SHARE_OF_REQUEST, cluster_deep_store, log_location, schema_registry
@@ -63,6 +64,7 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
             repushes,
             refreshes,
             registry=registry,
+            loops=Loops(now_ms),
         )
     finally:
         if registry is not None:

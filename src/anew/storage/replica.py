@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -194,14 +194,18 @@ class Replica:
 
     # -- changing --------------------------------------------------------------------------------------------------
 
-    def apply(self, portions: Iterable[Portion]) -> tuple[tuple[FeedPartition, int], ...]:
+    def apply(
+        self, portions: Iterable[Portion], reject: Callable[[list[tuple[FeedPartition, int]]], None] = lambda _: None
+    ) -> None:
         """Merge records into the cells and move the positions on, in bounded write batches.
 
         The portions are of feed partitions that differ. Several go into one batch where they fit: what a batch costs
         hardly depends on how much is in it, and which records win does not on how they were cut (rule R6).
 
-        Returns:
-            Where the records lie, feed partition and offset, that R12 turned away.
+        Args:
+            portions: The records, and how far they reach.
+            reject: Told where the records lie, feed partition and offset, that R12 turns away; before the position
+                moves past them.
         """
         filled = list[Portion]()
         for portion in portions:
@@ -209,12 +213,11 @@ class Replica:
                 filled.append(portion)
             else:
                 self.advance(portion.at, portion.next_offset)
-        rejected = list[tuple[FeedPartition, int]]()
         for batch in batches(filled):
             outcome = self._outcome(batch.rows)
+            if outcome.rejected:
+                reject([batch.place(row) for row in outcome.rejected])
             self._write(outcome.keys, outcome.cells, batch.moved)
-            rejected += [batch.place(row) for row in outcome.rejected]
-        return tuple(rejected)
 
     def advance(self, at: FeedPartition, next_offset: int) -> None:
         """Move a position past records that are not of this replica; it is saved with the next batch."""

@@ -73,7 +73,9 @@ def _load(cluster: Cluster, rebuild: Rebuild) -> str:
     def broken(replica: ReplicaReport) -> ReplicaReport:
         if replica.version == 1:
             return replica
-        return replica.model_copy(update={"state": ReplicaState.ERROR, "error": "checksum_mismatch: p1"})
+        return replica.model_copy(
+            update={"state": ReplicaState.ERROR, "error": "checksum_mismatch: p1", "error_code": "checksum_mismatch"}
+        )
 
     for node in cluster.nodes:
         cluster.report(node, broken)

@@ -146,7 +146,9 @@ def test_a_replica_in_error_fails_the_version(cluster: Cluster) -> None:
     def broken(replica: ReplicaReport) -> ReplicaReport:
         if replica.version == 1 or replica.partition == 0:
             return replica
-        return replica.model_copy(update={"state": ReplicaState.ERROR, "error": "checksum_mismatch: p1"})
+        return replica.model_copy(
+            update={"state": ReplicaState.ERROR, "error": "checksum_mismatch: p1", "error_code": "checksum_mismatch"}
+        )
 
     _report_all(cluster, broken)
     cluster.round()

@@ -202,14 +202,14 @@ def test_one_part_in_error_fails_the_version(cluster: Cluster) -> None:
     _amplified(cluster)
 
     def broken(replica: ReplicaReport) -> ReplicaReport:
-        error = {"state": ReplicaState.ERROR, "error": "disk is full"}
+        error = {"state": ReplicaState.ERROR, "error": "a damaged base", "error_code": "checksum_mismatch"}
         return replica.model_copy(update=error) if replica.sub_partition == 1 else replica
 
     for node in cluster.nodes:
         cluster.report(node, broken)
     cluster.round()
     view = cluster.client.rebuilds("flights")[0]
-    assert (view["status"], "sub-partition 1: disk is full" in view["error"]) == ("failed", True)
+    assert (view["status"], "sub-partition 1: a damaged base" in view["error"]) == ("failed", True)
 
 
 def test_what_is_shown_of_a_partition_is_the_worst_of_its_parts(cluster: Cluster) -> None:

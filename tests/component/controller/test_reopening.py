@@ -56,7 +56,7 @@ def _kill(cluster: Cluster, rebuild: Rebuild) -> None:
 
 def _fail(cluster: Cluster, _rebuild: Rebuild) -> None:
     def broken(replica: ReplicaReport) -> ReplicaReport:
-        failed = {"state": ReplicaState.ERROR, "error": "disk is full"}
+        failed = {"state": ReplicaState.ERROR, "error": "a damaged base", "error_code": "checksum_mismatch"}
         return replica if replica.version == 1 else replica.model_copy(update=failed)
 
     for node in cluster.nodes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from anew.api.models import RollBack, Swap
+from anew.api.models import ReplicaState, RollBack, Swap
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.planning import RepushRequest
@@ -148,3 +150,102 @@ def test_what_clients_see_never_goes_back(cluster: Cluster) -> None:
     assert sorted(seen[-1].versions) == [1, 2]
     assert seen[-1].nodes == {"node-1": "http://node-1:1", "node-2": "http://node-2:1"}
     assert seen[-1].feed == cluster.store().feeds[0]
+
+
+def test_a_rollback_asks_for_a_loaded_replica_of_each_partition(cluster: Cluster) -> None:
+    """Where no node has loaded a partition the rollback is refused, unless it is forced; lag does not stop it."""
+    _two_versions(cluster)
+    for node in cluster.nodes:
+        cluster.report(node, lambda replica: None if replica.version == 1 else replica)
+    error = refused(Refused, lambda: cluster.client.roll_back("flights", RollBack()))
+    assert (error.code, cluster.store().current) == ("not_loaded", {"dc-0": 2})
+    dry = refused(Refused, lambda: cluster.client.roll_back("flights", RollBack(dry_run=True)))
+    assert dry.code == "not_loaded"
+    late = {"lag_records": 70_000, "lag_ms": 90_000}
+    for node in cluster.nodes:
+        cluster.report(node, lambda replica: replica.model_copy(update=late if replica.version == 1 else {}))
+    answer = cluster.client.roll_back("flights", RollBack())
+    told = {"replicas_missing": 0, "lag_records": 70_000, "lag_seconds": 90.0}
+    assert (answer["loaded"], cluster.store().current) == ({"dc-0": told}, {"dc-0": 1})
+
+
+def test_a_forced_rollback_needs_no_replica(cluster: Cluster) -> None:
+    """In an incident somebody may know better: forced, the version becomes current, and nodes load it then."""
+    _two_versions(cluster)
+    for node in cluster.nodes:
+        cluster.report(node, lambda replica: None if replica.version == 1 else replica)
+    cluster.client.roll_back("flights", RollBack(force=True))
+    assert cluster.store().current == {"dc-0": 1}
+
+
+@pytest.mark.parametrize(
+    "lacks",
+    [{"state": ReplicaState.LOADING}, {"lag_records": 2_000_000}, {"lag_ms": 3_600_000}],
+    ids=["not loaded", "records behind", "late"],
+)
+def test_a_swap_by_hand_asks_for_what_the_automatic_one_asks_for(cluster: Cluster, lacks: dict[str, Any]) -> None:
+    """A version whose replicas are not all loaded and within the lag limits does not become current unforced."""
+    _two_versions(cluster)
+    cluster.client.roll_back("flights", RollBack())
+    for node in cluster.nodes:
+        cluster.report(node, lambda replica: replica.model_copy(update=lacks if replica.version == 2 else {}))
+    error = refused(Refused, lambda: cluster.swap(2))
+    assert (error.code in ("not_ready", "not_loaded"), cluster.store().current) == (True, {"dc-0": 1})
+    cluster.client.swap("flights", Swap(version=2, force=True))
+    assert cluster.store().current == {"dc-0": 2}
+
+
+def test_a_version_that_was_ready_is_judged_again_before_its_swap(cluster: Cluster) -> None:
+    """A node that lost its replica between ready and swap keeps the version from service until it has it again."""
+    cluster.create()
+    cluster.serve(cluster.push_plan())
+    rebuild = cluster.begin(cluster.repush_plan())
+    cluster.seal(rebuild)
+    while cluster.status(2) != "ready":
+        for node in cluster.nodes:
+            cluster.report(node)
+        cluster.round()
+    cluster.report("node-1", lambda replica: None if replica.version == 2 else replica)
+    cluster.round()
+    assert (cluster.status(2), cluster.store().current) == ("ready", {"dc-0": 1})
+    cluster.settle(2)
+    assert cluster.store().current == {"dc-0": 2}
+
+
+def test_a_sick_node_fails_no_rebuild(cluster: Cluster) -> None:
+    """A replica that fails for reasons of its node is waited for; the same version serves once it has it."""
+    cluster.create()
+    cluster.serve(cluster.push_plan())
+    rebuild = cluster.begin(cluster.repush_plan())
+    cluster.seal(rebuild)
+    full = {"state": ReplicaState.ERROR, "error": "the disk is full", "error_code": "storage_broken", "stuck_ms": 9_000}
+    for _ in range(4):
+        cluster.report("node-1", lambda replica: replica.model_copy(update=full if replica.version == 2 else {}))
+        cluster.report("node-2")
+        cluster.round()
+    assert (cluster.client.rebuild(rebuild.id)["status"], cluster.status(2)) == ("running", "loading")
+    cluster.settle(4)
+    assert cluster.store().current == {"dc-0": 2}
+
+
+def test_a_replica_that_does_not_get_on_is_placed_elsewhere(cluster: Cluster) -> None:
+    """After the patience that a lost node has, another node gets it; the sick one goes once that one has it (R25)."""
+    cluster.create()
+    cluster.serve(cluster.push_plan())
+    (mine,) = [p for p, nodes in cluster.version(1).assignment["dc-0"].items() if nodes == ("node-1",)]
+
+    def sick(stuck_ms: int) -> None:
+        update = {"state": ReplicaState.ERROR, "error": "a bad block", "error_code": "storage_broken"}
+        cluster.report("node-1", lambda replica: replica.model_copy(update=update | {"stuck_ms": stuck_ms}))
+
+    sick(1_000)
+    cluster.report("node-2")
+    cluster.round()
+    assert cluster.version(1).assignment["dc-0"][mine] == ("node-1",)
+    sick(61_000)
+    cluster.round()
+    assert cluster.version(1).assignment["dc-0"][mine] == ("node-1", "node-2")
+    cluster.report("node-2")
+    sick(62_000)
+    cluster.round()
+    assert cluster.version(1).assignment["dc-0"][mine] == ("node-2",)

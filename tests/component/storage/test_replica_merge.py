@@ -190,7 +190,8 @@ def test_late_records_without_a_cell_are_turned_away(tmp_path: Path, memory: Nod
         (b"ab", Record(b"ab", 1, 0, 7, False, b"x").cell(2)),
     ]
     mixed = [(b"", Record(b"", 1, 0, 7, False, b"y").cell(3)), (b"", Record(b"", 1, 0, 60, False, b"z").cell(4))]
-    rejected = replica.apply([Portion(at, rows_of([*late, *mixed]), 5)])
-    assert rejected == ((at, 2),)
+    rejected = list[tuple[FeedPartition, int]]()
+    replica.apply([Portion(at, rows_of([*late, *mixed]), 5)], rejected.extend)
+    assert rejected == [(at, 2)]
     assert [replica.get(key) and replica.get(key).body for key in KEYS] == [b"z", b"merged", None]  # type: ignore[union-attr]  # just checked
     replica.discard()

@@ -28,6 +28,8 @@ from anew.api.models import DesiredState
 from anew.api.segments import DesiredSegment, DesiredTable, SegmentReport, SegmentState
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Unreachable
+from anew.loops.guarded import Loops
+from anew.node.faults import fault_of
 from anew.node.loader import Submits
 from anew.node.tables.copies import Copy, files_of, read_copy
 from anew.node.tables.fetchjob import SegmentJob
@@ -97,6 +99,7 @@ class SegmentHost:
         loader: Submits,
         changed: Callable[[], None] = lambda: None,
         clock_seconds: Callable[[], float] = time.monotonic,
+        loops: Loops | None = None,
     ) -> None:
         """Nothing is held yet.
 
@@ -105,7 +108,9 @@ class SegmentHost:
             loader: Who fetches and makes them.
             changed: Called when a report would say something new.
             clock_seconds: A monotonic clock.
+            loops: The loops of the process; None: nobody is told how this one is.
         """
+        self._loop = (Loops(lambda: 0) if loops is None else loops).loop("segments")
         self._directory, self._loader, self._changed, self._now = directory, loader, changed, clock_seconds
         self._accepted: DesiredState | None = None
         self._adopted: DesiredState | None = None
@@ -187,7 +192,9 @@ class SegmentHost:
 
     def start(self) -> None:
         """Begin to work, in a thread of its own."""
-        self._thread = threading.Thread(target=self._run, name="segments", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: self._loop.run(self._round, self._stopped), name="segments", daemon=True
+        )
         self._thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
@@ -211,8 +218,8 @@ class SegmentHost:
         for key, hosted in list(self._hosted.items()):
             try:
                 moved |= self._work_on(key, hosted, desired.deep_store)
-            except AnewError as error:
-                self._put_off(hosted, error, desired.deep_store)
+            except Exception as error:  # noqa: BLE001 - of this segment alone
+                self._put_off(hosted, fault_of(error), desired.deep_store)
                 moved = True
         if moved:
             self._changed()
@@ -220,14 +227,10 @@ class SegmentHost:
             self._tidy(key)
         return moved
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self.step()
-            except OSError as error:
-                _log.error("segments_round_failed", error=str(error))
-            self._wake.wait(_IDLE_SECONDS)
-            self._wake.clear()
+    def _round(self) -> None:
+        self.step()
+        self._wake.wait(_IDLE_SECONDS)
+        self._wake.clear()
 
     def _adopt(self, desired: DesiredState) -> None:
         wanted = {(t.uid, s.name): (t, s) for t in desired.tables for s in t.segments if s.hosted}
