@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from anew.codec.arrow_types import arrow_schema, arrow_type, arrow_value, column_nodes, is_plain_kind
 from anew.codec.avro import checked_datum, native_schema, read_body, write_checked
+from anew.codec.carried import carried_schema
 from anew.codec.casting import Cast, Misfit, cast_columns
 from anew.codec.kernels import (
     Column,
@@ -194,6 +195,10 @@ class _Encoder:
         row = _Row(batch.num_rows)
         for index, name in enumerate(batch.schema.names):
             column = batch.column(index)
+            own = carried_schema(batch.schema.field(index))
+            if own is not None and own == self._fallback(index):
+                row.add_piece(column)
+                continue
             node, null_branch = nullable_of(self._nodes[index], self._named)
             if kind(node) not in _VECTORISED:
                 row.add_piece(self._by_row(index, name, column, start_row))

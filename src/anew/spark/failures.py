@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from anew.core.errors import Failed
+from anew.core.errors import AnewError, Failed
 
 PACKAGE_HINT = (
     "a session that anew makes sends the package itself; to another one add the zip that "
@@ -22,7 +22,7 @@ _PYTHON_ERROR = re.compile(
 )
 _FILE = re.compile(r"while reading file (?P<file>\S+?)\.?\s")
 _CAUSED_BY = re.compile(r"^Caused by: (?P<text>.+)$", re.M)
-_UNFIT = re.compile(r"UnfitExecutor: (?P<json>\{.*\})$", re.M)
+_UNFIT = re.compile(r"(?:UnfitExecutor|RefusedInput): (?P<json>\{.*\})$", re.M)
 _NO_PYTHON = re.compile(r'Cannot run program "(?P<python>[^"]+)"')
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (?P<text>.+)")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (?P<text>No module named '(?P<module>[\w.]+)'.*)")
@@ -41,9 +41,26 @@ class UnfitExecutor(Exception):
         self.parts = parts
 
 
+class RefusedInput(Exception):
+    """Input that a task refused. Crosses to the driver as text; `reason_of` makes it a `Failed` with the same parts."""
+
+    def __init__(self, error: AnewError) -> None:
+        """Say what the error says."""
+        super().__init__(json.dumps(error.to_json(), default=str))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _refused_again, (self.args[0],)
+
+
+def _refused_again(text: str) -> RefusedInput:
+    parts = json.loads(text)
+    code, message = parts.pop("code"), parts.pop("message")
+    return RefusedInput(AnewError(code, message, **parts))
+
+
 def reason_of(error: BaseException) -> Failed:
     """Why a job failed: an executor that lacks something, else the Python error of the task or the JVM's last cause."""
-    text = str(error)
+    text = f"{type(error).__name__}: {error}"
     unfit = unfitness_of(text)
     if unfit is not None:
         return unfit
