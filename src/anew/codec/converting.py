@@ -65,12 +65,18 @@ def shown_value(column: Column, field: pa.Field[Any], row: int) -> str:
         value = column[row].as_py()
         if bodies is not None and value is not None:
             value = read_body(native_schema(bodies), value)
+        if pa.types.is_time64(column.type) and column.type.unit == "ns":
+            # Python's times end with microseconds.
+            return f"time {column[row].value} ns after midnight"
         return describe(value)
     except UnicodeDecodeError:
+        if not is_text(column.type) or pa.types.is_dictionary(column.type):
+            return f"{column.type} with text that is not UTF-8"
         raw = column.slice(row, 1).cast(pa.binary())[0].as_py()
         return f"text {raw[:80].decode('utf-8', 'backslashreplace')!r}, which is not UTF-8"
     except (ValueError, OverflowError):
-        return f"{column.type} {column[row].value}, not {_IN_CALENDAR}"
+        raw = getattr(column[row], "value", "with a value")
+        return f"{column.type} {raw}, not {_IN_CALENDAR}"
 
 
 def _convert(name: str, source: Any, node: Node, named: Named, target: pa.Field[Any]) -> Convert:

@@ -113,6 +113,14 @@ def _not_utf8(*values: bytes) -> Any:
         (pa.array([[1], [None]], pa.list_(pa.int32())), {"type": "array", "items": "int"}, "None"),
         (pa.array([[], [("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int32())), {"type": "map", "values": "int"}, "k"),
         (pa.array([None, {"a": 2**40, "b": "x"}]), _PAIR, "1099511627776"),
+        (pa.array([0, 1], pa.time64("ns")), {"type": "long", "logicalType": "time-micros"}, "1 ns"),
+        (
+            pa.array([[0], [253_402_300_800_000_000]], pa.list_(pa.timestamp("us"))),
+            {"type": "array", "items": _MICROS},
+            "not within the years",
+        ),
+        (pa.ListArray.from_arrays([0, 1, 2], _not_utf8(b"ok", b"\xff")), {"type": "array", "items": "string"}, "UTF-8"),
+        (_not_utf8(b"ok", b"\xff").dictionary_encode(), "string", "UTF-8"),
     ],
 )
 def test_what_does_not_fit_is_a_bad_row(tmp_path: Path, column: Any, of_type: Any, found: str) -> None:
