@@ -40,9 +40,15 @@ class Reading:
     wanted: Wanted
     groups: tuple[tuple[Piece, ...], ...]
 
-    def rows(self, index: int) -> Batches:
-        """The rows of one task: the wanted columns that the file has, `FILE`, `PLACE` and `CORRUPT`."""
+    def rows(self, index: int, now_reading: Callable[[str], object]) -> Batches:
+        """The rows of one task: the wanted columns that the file has, `FILE`, `PLACE` and `CORRUPT`.
+
+        Args:
+            index: Which task.
+            now_reading: Called with the path of each piece before it is read.
+        """
         for piece in self.groups[index] if self.groups else ():
+            now_reading(piece.path)
             uri = Path(piece.path).as_uri()
             for rows in read_piece(piece, self.files, self.wanted):
                 yield from placed(uri, rows)
@@ -97,6 +103,14 @@ def _with_place(batch: pa.RecordBatch, uri: str, lines: Any, corrupt: Any) -> pa
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*batch.schema, *fields]))
 
 
+def _of_file(error: AnewError, paths: list[str]) -> AnewError:
+    """The error with the name of the file that was read last in its message."""
+    if not paths or paths[-1] in error.message:
+        return error
+    message = f"{paths[-1]}: {error.message}"
+    return type(error)(error.code, message, found=error.found, expected=error.expected, hint=error.hint)
+
+
 def _reading_task(reading: Reading, run: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
     build = required_build()
 
@@ -104,9 +118,10 @@ def _reading_task(reading: Reading, run: Callable[[Batches], Batches]) -> Callab
         for _ in batches:
             pass
         index = begin_task(build).partitionId()
+        paths: list[str] = []
         try:
-            yield from run(reading.rows(index))
+            yield from run(reading.rows(index, paths.append))
         except AnewError as error:
-            raise RefusedInput(error) from error
+            raise RefusedInput(_of_file(error, paths)) from error
 
     return task
