@@ -35,8 +35,10 @@ def from_text(node: Node, target: Any) -> Callable[[Column], Column]:
     if of_kind == "boolean":
         truths = pa.array(["true", "false"])
         return lambda part: _only(part, pc.is_in(pc.utf8_lower(part), value_set=truths)).cast(target)
+    if of_kind == "double":
+        return _doubles
     if of_kind == "float":
-        return lambda part: narrowed(part.cast(pa.float64()))
+        return lambda part: narrowed(_doubles(part))
     if of_kind in ("int", "long"):
         # Arrow would read 0x10 as sixteen.
         return lambda part: _only(part, pc.match_substring_regex(part, r"^-?\d+$")).cast(target)
@@ -57,6 +59,15 @@ def _only(part: Column, fits: Column) -> Column:
     if pc.any(pc.and_(pc.is_valid(part), pc.invert(fits.fill_null(True)))).as_py():
         raise ValueError("does not fit")
     return part
+
+
+def _doubles(part: Column) -> Column:
+    """Floating-point numbers; a number that is too great for one is not infinite."""
+    made = part.cast(pa.float64())
+    too_great = pc.and_(pc.is_inf(made), pc.match_substring_regex(part, r"\d"))
+    if pc.any(too_great).as_py():
+        raise ValueError("out of the range of double")
+    return made
 
 
 def _times(part: Column, target: Any) -> Column:

@@ -125,7 +125,15 @@ def headers_of(files: PushInput) -> dict[str, list[str]]:
     Raises:
         InvalidRequest: ``unreadable_input``, ``empty_input``, ``bad_option``.
     """
-    return {path: file_columns(files, path) for path in files.paths}
+    return {path: file_columns(files, path) for path in _with_content(files, files.paths)}
+
+
+def _with_content(files: PushInput, paths: Sequence[str]) -> list[str]:
+    """The files without those that have no byte, which writers of text leave where they had no row; one at least."""
+    if files.format not in ("csv", "json"):
+        return list(paths)
+    kept = [path for path in paths if Path(path).stat().st_size]
+    return kept or list(paths[:1])
 
 
 def merged_header(files: PushInput, headers: Mapping[str, Sequence[str]]) -> list[str] | None:
@@ -240,10 +248,10 @@ def plan_pieces(files: PushInput, paths: Sequence[str], cores: int) -> tuple[tup
     Raises:
         InvalidRequest: ``unreadable_input``, ``bad_option``.
     """
-    sizes = {path: Path(path).stat().st_size for path in paths}
+    sizes = {path: Path(path).stat().st_size for path in _with_content(files, paths)}
     total = sum(sizes.values())
     target = min(_MOST_PART_BYTES, max(_LEAST_PART_BYTES, total // max(1, cores)))
-    pieces = [piece for path in paths for piece in _pieces_of(files, path, sizes[path], target)]
+    pieces = [piece for path, size in sizes.items() for piece in _pieces_of(files, path, size, target)]
     groups: list[list[Piece]] = []
     room = 0
     for piece in pieces:

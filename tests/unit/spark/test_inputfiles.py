@@ -131,6 +131,19 @@ def test_large_files_are_read_by_several_tasks(
     assert 3 <= len(groups) <= 8
 
 
+def test_files_without_a_byte_have_no_row(tmp_path: Path) -> None:
+    """An empty file among others is passed over, as writers leave one where they had no row; alone it is refused."""
+    empty, full = tmp_path / "a.csv", tmp_path / "b.csv"
+    empty.touch()
+    full.write_text("id\n1\n")
+    files = _files("csv", empty, full)
+    assert headers_of(files) == {str(full): ["id"]}
+    assert [piece.path for group in plan_pieces(files, files.paths, 2) for piece in group] == [str(full)]
+    with pytest.raises(InvalidRequest) as caught:
+        headers_of(_files("csv", empty))
+    assert caught.value.code == "empty_input"
+
+
 def test_small_files_share_tasks(tmp_path: Path) -> None:
     """Many small files do not become as many tasks."""
     paths = [tmp_path / f"{number}.csv" for number in range(50)]
