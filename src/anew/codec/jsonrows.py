@@ -8,6 +8,8 @@ the digits that were written.
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,7 @@ NOT_UTF8 = "a line of UTF-8 text (of another encoding: --option encoding=NAME)"
 ONE_OBJECT = "a row that parses: one JSON object on the line"
 _SURROGATES = "a row that parses: text without lone surrogates, which are no Unicode characters"
 _NAMES_OF_ROWS = 100
+_A_NUMBER = re.compile(r"Column\(/(?P<name>.*)\) changed from string to number in row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +38,14 @@ class JsonColumns:
     Attributes:
         types: Name → the Arrow type that its members usually have: string, int64, double, bool; None: any JSON value,
             which is kept as JSON text.
-        numeric_too: A column of text whose values may be whole numbers throughout.
     """
 
     types: Mapping[str, pa.DataType | None] = field(default_factory=dict)
-    numeric_too: str | None = None
 
-    def guesses(self) -> list[dict[str, pa.DataType]]:
-        """The types to try at once, the likeliest first; none where a column can be anything."""
+    def likely(self) -> dict[str, pa.DataType]:
+        """The types to try at once; none where a column can be anything."""
         likely = {name: of_type for name, of_type in self.types.items() if of_type is not None}
-        if len(likely) < len(self.types) or not likely:
-            return []
-        if self.numeric_too not in likely or likely[self.numeric_too] != pa.string():
-            return [likely]
-        return [{**likely, self.numeric_too: pa.int64()}, likely]
+        return likely if len(likely) == len(self.types) else {}
 
 
 def json_encoding(options: Mapping[str, str]) -> str:
@@ -129,34 +126,44 @@ def _blocks(part: TextPart) -> Iterator[tuple[bytes, int]]:
 
 def _at_once(data: bytes, columns: JsonColumns, first_line: int) -> FileRows | None:
     """The rows of a block if each line is an object whose members have the expected types, else None."""
-    guesses = columns.guesses()
+    types = columns.likely()
+    data = data.replace(b"\r\n", b"\n")
     count = data.count(b"\n") + (not data.endswith(b"\n"))
     # Each line begins and ends an object: then as many objects as lines are one on each line.
     begins = data.startswith(b"{") + data.count(b"\n{")
     ends = data.count(b"}\n") + data.endswith(b"}")
-    if not guesses or begins != count or ends != count:
+    if not types or begins != count or ends != count:
         return None
     try:
         data.decode()
     except UnicodeDecodeError:
         return None
-    for types in guesses:
-        source: Any = pa.BufferReader(data)
+    # Each try takes one more column of text for one of whole numbers.
+    for _ in range(len(types) + 1):
         try:
-            table = arrow_json.read_json(
-                source,
-                arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-                arrow_json.ParseOptions(
-                    explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="ignore"
-                ),
-            )
-        except pa.ArrowInvalid:
+            table = _parsed(data, types)
+        except pa.ArrowInvalid as error:
+            number = _A_NUMBER.search(str(error))
+            if number is None or types.get(number["name"]) != pa.string() or b"-0" in data:
+                return None
+            types[number["name"]] = pa.int64()
             continue
-        if table.num_rows == count:
-            arrays: list[Any] = [table.column(name).combine_chunks() for name in columns.types]
-            batch = pa.RecordBatch.from_arrays(arrays, names=list(columns.types))
-            return FileRows(batch, line_numbers(first_line, count))
+        if table.num_rows != count:
+            return None
+        arrays: list[Any] = [table.column(name).combine_chunks() for name in types]
+        wanted = zip(arrays, columns.types.values(), strict=True)
+        texts = [array.cast(of_type) if of_type == pa.string() else array for array, of_type in wanted]
+        return FileRows(pa.RecordBatch.from_arrays(texts, names=list(types)), line_numbers(first_line, count))
     return None
+
+
+def _parsed(data: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
+    source: Any = pa.BufferReader(data)
+    return arrow_json.read_json(
+        source,
+        arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        arrow_json.ParseOptions(explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="ignore"),
+    )
 
 
 class _Bad(Exception):
@@ -201,37 +208,58 @@ def _line_by_line(data: bytes, columns: JsonColumns, first_line: int) -> FileRow
 
 
 def _row(line: bytes, columns: JsonColumns) -> dict[str, str | None]:
-    twice: list[str] = []
-
-    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice.extend(name for name in found if names.count(name) > 1)
-        return found
-
     try:
-        parsed = json.loads(line.decode(), object_pairs_hook=members, parse_float=_number)
+        parsed = _DECODER.decode(line.decode())
     except UnicodeDecodeError:
         raise _Bad(NOT_UTF8) from None
     except (ValueError, RecursionError):
         raise _Bad(ONE_OBJECT) from None
     if not isinstance(parsed, dict):
         raise _Bad(ONE_OBJECT)
-    if twice and not columns.types.keys().isdisjoint(twice):
-        raise _Bad(f"a row that parses: the member {twice[0]} once")
+    if isinstance(parsed, _Twice) and not columns.types.keys().isdisjoint(parsed.names):
+        raise _Bad(f"a row that parses: the member {', '.join(sorted(parsed.names))} once")
     try:
         return {name: _text(parsed.get(name), of_type) for name, of_type in columns.types.items()}
     except UnicodeEncodeError:
         raise _Bad(_SURROGATES) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _Bad(ONE_OBJECT) from None
+
+
+class _Twice(dict[str, Any]):
+    """An object that has members twice."""
+
+    names: set[str]
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    counts = Counter(name for name, _ in pairs)
+    twice = _Twice(found)
+    twice.names = {name for name, count in counts.items() if count > 1}
+    return twice
 
 
 def _number(text: str) -> _Number:
     number = _Number(text)
     number.text = text
     return number
+
+
+def _whole(text: str) -> int | _Number:
+    # Python's whole numbers have one zero.
+    return _number(text) if text == "-0" else int(text)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_float=_number, parse_int=_whole)
+
+
+def _has_twice(value: Any) -> bool:
+    if isinstance(value, dict):
+        return isinstance(value, _Twice) or any(_has_twice(inner) for inner in value.values())
+    return isinstance(value, list) and any(_has_twice(inner) for inner in value)
 
 
 def _text(value: Any, of_type: pa.DataType | None) -> str | None:
@@ -246,6 +274,8 @@ def _text(value: Any, of_type: pa.DataType | None) -> str | None:
         text = value
     elif isinstance(value, _Number):
         text = value.text
+    elif _has_twice(value):
+        raise _Bad("a row that parses: each member once, inside of its values too")
     else:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     text.encode()

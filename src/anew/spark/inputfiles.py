@@ -50,14 +50,12 @@ class Wanted:
         optional: Those of them that a file may lack: they then take their default.
         watched: Columns that must not be in a file under nearly the same name.
         json_types: Name → what JSON values of it usually are; see `anew.codec.jsonrows.JsonColumns`.
-        times: The column with the write time, which may be a number or text.
     """
 
     columns: tuple[str, ...]
     optional: frozenset[str] = frozenset()
     watched: frozenset[str] = frozenset()
     json_types: Mapping[str, pa.DataType | None] = field(default_factory=dict)
-    times: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +290,7 @@ def read_piece(piece: Piece, files: PushInput, wanted: Wanted) -> Iterator[FileR
         case "json":
             part = piece.text or TextPart(piece.path, json_encoding(files.options))
             types = {name: wanted.json_types.get(name, pa.string()) for name in wanted.columns}
-            yield from read_json(part, JsonColumns(types, numeric_too=wanted.times))
+            yield from read_json(part, JsonColumns(types))
         case "avro":
             yield from read_container(piece.path, wanted.columns)
         case _:

@@ -71,7 +71,7 @@ def wanted_columns(task: EncodeTask) -> Wanted:
     optional = {name for name, has_default in value_schema.fields.items() if has_default}
     optional = optional.intersection(columns).difference([*task.key, *times])
     watched = frozenset() if task.named else frozenset([*optional, *task.left_out])
-    return Wanted(columns, frozenset(optional), watched, types, task.written_at)
+    return Wanted(columns, frozenset(optional), watched, types)
 
 
 def scan_files(spark: SparkSession, files: PushInput, task: EncodeTask) -> InputScan:

@@ -64,7 +64,7 @@ _COLUMNS = JsonColumns({"s": pa.string(), "n": pa.int64(), "f": pa.float64(), "b
 
 
 def _json_rows(data: bytes, *, at_once: bool) -> tuple[list[int], list[Any], list[int]]:
-    never: Any = patch.object(JsonColumns, "guesses", lambda _self: [])
+    never: Any = patch.object(JsonColumns, "likely", lambda _self: {})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "in.jsonl"
         path.write_bytes(data)

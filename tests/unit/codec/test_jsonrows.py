@@ -60,6 +60,7 @@ def test_members_are_what_was_written(tmp_path: Path, line: bytes, expected: dic
         (b'{"s":"q\\ud800"}', "surrogates"),
         (b'{"s":["q\\udc00"]}', "surrogates"),
         (b'{"s":"a","s":"b"}', "the member s once"),
+        (b'{"s":{"a":1,"a":2}}', "each member once"),
     ],
 )
 @pytest.mark.parametrize("columns", [_COLUMNS, _AT_ONCE])
@@ -89,12 +90,14 @@ def test_marks_and_encodings_are_those_of_text_files(tmp_path: Path) -> None:
     )
 
 
-def test_whole_numbers_may_be_write_times(tmp_path: Path) -> None:
-    """A column that is text or a number is read at once as either."""
-    columns = JsonColumns({"t": pa.string()}, numeric_too="t")
-    for data, expected in ((b'{"t":5}\n', 5), (b'{"t":"2020-01-01"}\n', "2020-01-01"), (b'{"t":5}\n{"t":"x"}\n', "5")):
-        rows, bad = _read(tmp_path / "in.jsonl", data, columns)
-        assert (rows[0][1]["t"], bad) == (expected, [])
+def test_numbers_in_text_are_their_digits(tmp_path: Path) -> None:
+    """A column of text may hold whole numbers throughout, in some lines, or others: each is what was written."""
+    columns = JsonColumns({"t": pa.string(), "s": pa.string()})
+    for written in (["5", "7"], ['"x"', "5"], ["5", '"x"'], ["5", "1.10"], ["-0", "5"], ["5", "null"], ["9" * 30, "1"]):
+        data = "".join(f'{{"t":{text},"s":{text}}}\n' for text in written)
+        rows, bad = _read(tmp_path / "in.jsonl", data.encode(), columns)
+        expected = [None if text == "null" else text.strip('"') for text in written]
+        assert ([(row["t"], row["s"]) for _, row in rows], bad) == ([(text, text) for text in expected], [])
 
 
 @pytest.mark.parametrize("name", ["mode", "multiLine", "lineSep", "samplingRatio", "dropFieldIfAllNull", "sep"])
