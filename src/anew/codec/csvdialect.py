@@ -64,8 +64,12 @@ def csv_dialect(options: Mapping[str, str]) -> CsvDialect:
     """
     given = checked_options("csv", options, _KNOWN)
     if "multiLine" in given:
-        # Line breaks in quotes are always read; without that a row would be cut.
-        _refuse_unless(flag_option(given, "multiLine"), "multiLine", given["multiLine"], "true, which it always is")
+        _refuse_unless(
+            flag_option(given, "multiLine"),
+            "multiLine",
+            given["multiLine"],
+            "true: line breaks in quotes are always read",
+        )
     null_text = given.get("nullValue")
     trims = [flag_option(given, f"ignore{side}WhiteSpace") for side in ("Leading", "Trailing")]
     _refuse_unless(trims[0] == trims[1], "ignoreLeadingWhiteSpace", str(trims[0]).lower(), "the same for both sides")
@@ -92,7 +96,9 @@ def _character(name: str, text: str) -> str:
 
 def _refuse_unless(fits: bool, name: str, found: str, expected: str) -> None:  # noqa: FBT001 - the condition itself
     if not fits:
-        raise InvalidRequest("bad_option", f"the option {name} is not one", found=f"{name}={found}", expected=expected)
+        raise InvalidRequest(
+            "bad_option", f"the option {name} does not take this value", found=f"{name}={found}", expected=expected
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ Lines = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    r"""A row that is no row of its format.
+    r"""A row that its format does not allow.
 
     Attributes:
         line: Where it begins, counted from 1.

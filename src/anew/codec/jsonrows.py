@@ -167,7 +167,7 @@ def _parsed(data: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 class _Bad(Exception):
-    """A line that is no row, and what it should have been."""
+    """A line that does not parse as a row, and what it should have been."""
 
     def __init__(self, expected: str) -> None:
         super().__init__(expected)

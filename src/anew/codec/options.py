@@ -46,5 +46,7 @@ def flag_option(options: Mapping[str, str], name: str, *, default: bool = False)
     """
     text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
-        raise InvalidRequest("bad_option", f"the option {name} is not one", found=text, expected="true or false")
+        raise InvalidRequest(
+            "bad_option", f"the option {name} does not take this value", found=text, expected="true or false"
+        )
     return text == "true"

@@ -72,7 +72,7 @@ def check_encoding(encoding: str) -> str:
 def text_blocks(part: TextPart) -> Iterator[bytes]:
     """The part's text as UTF-8, block by block, without a byte order mark.
 
-    Bytes of a UTF-8 file are not checked here: who parses rows says which of them are not text.
+    Bytes of a UTF-8 file are not checked here: the parser of rows names the rows that are not text.
 
     Raises:
         InvalidRequest: ``unreadable_input``: the file cannot be opened or unpacked, or is not in the encoding.

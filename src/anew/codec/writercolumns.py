@@ -17,7 +17,7 @@ import pyarrow as pa
 from anew.codec.arrow_types import arrow_type, arrow_value
 from anew.codec.avro import native_schema, write_checked
 from anew.codec.carried import carried_field
-from anew.codec.nodes import LOGICAL_KINDS, Named, Node, kind, nullable_of, resolve
+from anew.codec.nodes import LOGICAL_KINDS, Named, Node, kind, nullable_of, plain_node, resolve
 from anew.codec.schema import AvroSchema, schema_of_node
 from anew.core.errors import InvalidRequest
 
@@ -52,23 +52,6 @@ def writer_columns(schema: AvroSchema, names: Sequence[str]) -> list[WriterColum
 def native_text(schema: AvroSchema) -> str:
     """The schema as decoding wants it: without logical types but decimals, without defaults and aliases."""
     return json.dumps(plain_node(schema.root))
-
-
-def plain_node(node: Node) -> Node:
-    """A node without logical types but decimals, without defaults and aliases."""
-    if isinstance(node, list):
-        return [plain_node(branch) for branch in node]
-    if not isinstance(node, dict):
-        return node
-    plain = {key: value for key, value in node.items() if key not in ("aliases", "default")}
-    if not kind(node).endswith("-decimal"):
-        plain.pop("logicalType", None)
-    for inner in ("items", "values"):
-        if inner in plain:
-            plain[inner] = plain_node(plain[inner])
-    if "fields" in plain:
-        plain["fields"] = [{"name": one["name"], "type": plain_node(one["type"])} for one in plain["fields"]]
-    return plain
 
 
 def _column(name: str, node: Node, named: Named) -> WriterColumn:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from anew.codec.avro import parse_schema
+from anew.codec.carried import carried_schema
 from anew.codec.converting import shown_value
 from anew.codec.filerows import FileRows
 from anew.codec.vector import Misfit
@@ -93,8 +94,9 @@ def _shown_row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         values: Any = column
+        field = batch.schema.field(name)
         try:
-            shown[name] = values[row].as_py()
+            shown[name] = values[row].as_py() if carried_schema(field) is None else shown_value(values, field, row)
         except (ValueError, OverflowError):
-            shown[name] = shown_value(values, batch.schema.field(name), row)
+            shown[name] = shown_value(values, field, row)
     return shown

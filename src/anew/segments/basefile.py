@@ -151,19 +151,3 @@ def read_rows(source: Any, part: int = 0, parts: int = 1) -> Iterator[pa.RecordB
         groups = list(range(count * part // parts, count * (part + 1) // parts))
         for batch in file.iter_batches(_READ_BATCH_ROWS, row_groups=groups) if groups else ():
             yield batch.cast(ROWS) if batch.schema != ROWS else batch
-
-
-def parquet_columns(path: str) -> list[str]:
-    """The column names of any Parquet file.
-
-    Raises:
-        pa.ArrowInvalid: It is no Parquet file.
-    """
-    names: list[str] = pq.read_schema(path).names
-    return names
-
-
-def iter_columns(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of any Parquet file, batch by batch."""
-    with pq.ParquetFile(path, memory_map=True) as file:
-        yield from file.iter_batches(_READ_BATCH_ROWS, columns=columns)

@@ -143,7 +143,7 @@ def _int96_columns(file: Any, wanted: list[str]) -> list[str]:
 
 
 def _check_int96(path: str, batch: pa.RecordBatch, exact: pa.RecordBatch, row: int) -> None:
-    """Raise where INT96 has digits below a microsecond; beyond the years that nanoseconds reach nobody looks."""
+    """Raise where INT96 has digits below a microsecond; times that nanoseconds cannot reach are not checked."""
     for name in exact.schema.names:
         micros, nanos = (_numbers(one.column(name)) for one in (batch, exact))
         wrong = (np.abs(micros) < _MICROS_OF_NANOS) & (nanos % 1000 != 0)

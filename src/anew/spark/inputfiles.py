@@ -1,7 +1,7 @@
-"""The files of a push or a load: their columns, who reads which part of them, and their rows.
+"""The files of a push or a load: their columns, the parts that tasks read, and their rows.
 
-There is one way to read a file. The tasks of a build go it, and so does whoever names the rows that do not fit: what is
-counted as bad is what is named.
+Files are read in one way. The tasks of a build and the search for the rows that do not fit share it, so that the rows
+that are counted as bad are the rows that are named.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def check_file(path: str, names: Sequence[str], wanted: Wanted, *, is_json: bool
 def _is_near(name: str, other: str) -> bool:
     plain, other_plain = (_letters(text) for text in (name, other))
     if [c for c in plain if c.isdigit()] != [c for c in other_plain if c.isdigit()]:
-        # street1 is no slip for street2.
+        # street1 is not a misspelt street2.
         return False
     return plain == other_plain or difflib.SequenceMatcher(None, plain, other_plain).ratio() >= _NEAR
 

@@ -181,7 +181,7 @@ def _of_instant(text: str | None) -> int | None:
 
 
 def _unit_of(value: Any, latest_ms: int) -> str | None:
-    """The unit of a number that is no time in ms but one in another unit; None where there is none."""
+    """The unit in which a number is a plausible time, if it is not one in ms."""
     try:
         number = float(value) if not isinstance(value, datetime.date) else None
     except (ValueError, TypeError):
