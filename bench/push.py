@@ -26,13 +26,12 @@ from anew.codec.vector import decode_table
 from anew.core.feed import NOWHERE
 from anew.core.planning import Snapshot, plan_push
 from anew.deepstore.open import open_deep_store
-from anew.rebuild.columns import encode_task
+from anew.rebuild.columns import task_of_files
 from anew.rebuild.inputs import PushRequest, find_input
 from anew.segments.manifest import SubPartition
 from anew.segments.provenfile import read_proven
 from anew.spark.build import Codecs, Place, build_push
 from anew.spark.outputs import BaseTarget
-from anew.spark.pushscan import input_columns
 from anew.spark.session import session_for_queries, spark_session
 from anew.testing.builders import a_config, a_store
 from anew.testing.clock import NOON_MS
@@ -79,9 +78,8 @@ class _Sides:
         parts: list[SubPartition] = []
 
         def build() -> None:
-            header = input_columns(self._spark, found.push, list(uris))
-            task = encode_task(self._store, found.push, uris, header)
-            built = build_push(self._spark, plan, place, Codecs(None, compressor("none")), task, header)
+            task = task_of_files(self._store, found.push, uris, NOON_MS)
+            built = build_push(self._spark, plan, place, Codecs(None, compressor("none")), task)
             parts.extend(built.sub_partitions)
 
         took = timed(build)

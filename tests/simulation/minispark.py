@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from anew.core.blocks import BLOCKS
 from anew.core.errors import AnewError, Failed
@@ -27,7 +23,6 @@ from anew.rebuild.build import Build, Building, BuildOutcome, _push, _repush
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.spark import pushscan, shuffle
-from anew.spark.pushscan import BLOCK, CORRUPT, FILE
 from tests.simulation.parts import Machines
 from tests.simulation.world import ProcessDied, Task
 
@@ -171,26 +166,6 @@ def build_in(machines: Machines) -> Build:
     return run
 
 
-def _scan_files(session: Any, files: Any, _task: object, _header: object) -> MiniFrame:
-    def read(path: str, uri: str) -> Batches:
-        for batch in pq.read_table(path).to_batches():
-            count = batch.num_rows
-            added: dict[str, Any] = {
-                FILE: pa.repeat(pa.scalar(uri), count),
-                BLOCK: pa.array(np.arange(count)),
-                CORRUPT: pa.nulls(count, pa.string()),
-            }
-            names = [*batch.schema.names, *added]
-            yield pa.RecordBatch.from_arrays([*batch.columns, *added.values()], names=names)
-
-    return MiniFrame(session, [partial(read, path, Path(path).as_uri()) for path in files.paths])
-
-
-def _input_columns(_session: Any, _files: object, paths: list[str]) -> list[str]:
-    names: list[str] = pq.read_schema(unquote(urlparse(paths[0]).path)).names
-    return names
-
-
 def _sample_values(scanned: Any, count: int) -> list[bytes]:
     rows = [row for row in scanned.collect() if row["kind"] == 1 and row["value"] is not None]
     return [row["value"] for row in rows[:count]]
@@ -204,8 +179,6 @@ def _delivered(blocks: Any, count: int) -> MiniFrame:
 def spark_replacements() -> dict[Any, Any]:
     """What of the product's calls to Spark is answered here."""
     return {
-        pushscan.scan_files: _scan_files,
-        pushscan.input_columns: _input_columns,
         pushscan.sample_values: _sample_values,
         shuffle.delivered: _delivered,
     }

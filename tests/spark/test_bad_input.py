@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from anew.codec.avro import decode_datum, parse_schema
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from tests.spark.world import World
 
@@ -151,3 +155,72 @@ def test_a_broken_container_is_refused(make_world: Callable[..., World], tmp_pat
     with pytest.raises(InvalidRequest) as caught:
         make_world().push(source)
     assert caught.value.code == "unreadable_input"
+
+
+_MANY: dict[str, Any] = {
+    "type": "record",
+    "name": "M",
+    "fields": [
+        {"name": "u", "type": ["null", "int", "string"]},
+        {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "m", "type": {"type": "map", "values": ["null", "string"]}, "default": {}},
+    ],
+}
+
+
+def _with_schema(world: World, value_schema: object) -> World:
+    world.store = world.store.model_copy(update={"schemas": {1: json.dumps(value_schema)}})
+    return world
+
+
+def test_rows_of_a_container_come_with_their_types_or_are_put_aside(
+    make_world: Callable[..., World], tmp_path: Path
+) -> None:
+    """Unions, decimals and maps arrive as they were written; the rows that are skipped are those that are put aside."""
+    writer: dict[str, Any] = {**_MANY, "fields": [{"name": "id", "type": "string"}, *_MANY["fields"]]}
+    writer["fields"][2] = {"name": "d", "type": {**writer["fields"][2]["type"], "scale": 3}}
+    rows = [
+        {"id": "a", "u": 5, "d": decimal.Decimal("1.230"), "m": {"x": "1"}},
+        {"id": "b", "u": "five", "d": decimal.Decimal("-4.500"), "m": {"y": None}},
+        {"id": "c", "u": None, "d": decimal.Decimal("0.001"), "m": {}},
+    ]
+    with (tmp_path / "in.avro").open("wb") as sink:
+        fastavro.writer(sink, fastavro.parse_schema(writer), rows, codec="deflate")
+    world, aside = _with_schema(make_world(), _MANY), tmp_path / "bad.jsonl"
+    manifest = world.push(tmp_path / "in.avro", bad_rows_to=str(aside))
+    schema = parse_schema(json.dumps(_MANY))
+    found = {key: decode_datum(schema, value) for key, value in world.values(manifest).items() if value is not None}
+    assert found == {
+        b"\x02a": {"u": 5, "d": decimal.Decimal("1.23"), "m": {"x": "1"}},
+        b"\x02b": {"u": "five", "d": decimal.Decimal("-4.50"), "m": {"y": None}},
+    }
+    assert [(row["line"], row["column"]) for row in map(json.loads, aside.read_text().splitlines())] == [(3, "d")]
+    assert (manifest.ledger.read.count, manifest.ledger.skipped.count) == (3, 1)
+
+
+def test_a_column_that_cannot_fit_is_refused_by_a_task_with_its_file(
+    make_world: Callable[..., World], tmp_path: Path
+) -> None:
+    """What a task refuses reaches the caller with its code, the file and the column, and not as a failure of Spark."""
+    pq.write_table(pa.table({"id": ["a"], "n": [b"x"], "m": [1]}), tmp_path / "in.parquet")
+    with pytest.raises(AnewError, match=r"in\.parquet: no value of the column n") as caught:
+        _with_numbers(make_world()).push(tmp_path / "in.parquet")
+    assert (caught.value.code, caught.value.found) == ("column_type", "binary")
+
+
+@pytest.mark.case("rules:R6")
+def test_a_write_time_beyond_the_plan_s_limit_is_a_bad_row(make_world: Callable[..., World], tmp_path: Path) -> None:
+    """Times in another unit, which no later write could beat, are named with their unit instead of being taken."""
+    source = _csv(tmp_path / "a.csv", "id,text,at", "a,x,1356998400000000", "b,y,1356998400000")
+    with pytest.raises(Failed) as caught:
+        make_world().push(source, written_at="at")
+    assert len(caught.value.found) == 1
+    assert caught.value.found[0].startswith(f"{source}:2: at: found 1356998400000000, which looks like microseconds")
+
+
+def test_options_of_spark_s_readers_are_not_passed_on(make_world: Callable[..., World], tmp_path: Path) -> None:
+    """A mode that would drop rows before they are counted is refused before anything is made."""
+    world = make_world()
+    with pytest.raises(InvalidRequest) as caught:
+        world.push(_csv(tmp_path / "a.csv", "id,text", "a"), options={"mode": "DROPMALFORMED"})
+    assert (caught.value.code, world.manifests) == ("bad_option", {})

@@ -83,3 +83,20 @@ def nullable_of(node: Node, named: Named) -> tuple[Node, int | None]:
         null_branch = node.index("null")
         return resolve(node[1 - null_branch], named), null_branch
     return node, None
+
+
+def plain_node(node: Node) -> Node:
+    """A node without logical types but decimals, without defaults and aliases."""
+    if isinstance(node, list):
+        return [plain_node(branch) for branch in node]
+    if not isinstance(node, dict):
+        return node
+    plain = {key: value for key, value in node.items() if key not in ("aliases", "default")}
+    if not kind(node).endswith("-decimal"):
+        plain.pop("logicalType", None)
+    for inner in ("items", "values"):
+        if inner in plain:
+            plain[inner] = plain_node(plain[inner])
+    if "fields" in plain:
+        plain["fields"] = [{"name": one["name"], "type": plain_node(one["type"])} for one in plain["fields"]]
+    return plain

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from anew.codec.arrow_types import arrow_schema, arrow_type, arrow_value, column_nodes, is_plain_kind
 from anew.codec.avro import checked_datum, native_schema, read_body, write_checked
+from anew.codec.carried import carried_schema
 from anew.codec.casting import Cast, Misfit, cast_columns
 from anew.codec.kernels import (
     Column,
@@ -25,7 +26,7 @@ from anew.codec.kernels import (
     varint_slots,
 )
 from anew.codec.misfit import ValueMisfit, describe, nearest_name
-from anew.codec.nodes import LOGICAL_KINDS, Node, kind, nullable_of, resolve, type_name
+from anew.codec.nodes import Node, kind, nullable_of, plain_node, resolve, type_name
 from anew.codec.schema import AvroSchema, parse_schema, schema_of_node
 from anew.core.errors import InvalidRequest
 
@@ -92,7 +93,7 @@ def decode_table(schema: AvroSchema, bodies: pa.Array[Any]) -> pa.RecordBatch:
         row = pc.index(pc.is_null(bodies), True).as_py()
         raise InvalidRequest("null_value", "a body to decode is null", found=f"null at row {row}", expected="bytes")
     target = arrow_schema(schema)
-    native = native_schema(_without_logical_types(schema))
+    native = native_schema(parse_schema(plain_node(schema.root)))
     stored: list[Any] = bodies.to_pylist()
     datums = [read_body(native, body) for body in stored]
     columns = []
@@ -103,27 +104,6 @@ def decode_table(schema: AvroSchema, bodies: pa.Array[Any]) -> pa.RecordBatch:
             values = [arrow_value(value, node, schema.named) for value in values]
         columns.append(pa.array(values, target.field(name).type))
     return pa.RecordBatch.from_arrays(columns, schema=target)
-
-
-def _without_logical_types(schema: AvroSchema) -> AvroSchema:
-    """The schema with numbers in place of instants: Arrow takes those as they are, at any year."""
-
-    def strip(node: Node) -> Node:
-        if isinstance(node, list):
-            return [strip(branch) for branch in node]
-        if not isinstance(node, dict):
-            return node
-        stripped = {key: value for key, value in node.items() if key not in ("aliases", "default")}
-        if kind(node) in LOGICAL_KINDS and not kind(node).endswith("-decimal"):
-            stripped.pop("logicalType")
-        for inner in ("items", "values"):
-            if inner in stripped:
-                stripped[inner] = strip(stripped[inner])
-        if "fields" in stripped:
-            stripped["fields"] = [{"name": one["name"], "type": strip(one["type"])} for one in stripped["fields"]]
-        return stripped
-
-    return parse_schema(strip(schema.root))
 
 
 def _columns_of(schema: AvroSchema, table: pa.RecordBatch | pa.Table) -> list[str]:
@@ -194,6 +174,10 @@ class _Encoder:
         row = _Row(batch.num_rows)
         for index, name in enumerate(batch.schema.names):
             column = batch.column(index)
+            own = carried_schema(batch.schema.field(index))
+            if own is not None and own == self._fallback(index):
+                row.add_piece(column)
+                continue
             node, null_branch = nullable_of(self._nodes[index], self._named)
             if kind(node) not in _VECTORISED:
                 row.add_piece(self._by_row(index, name, column, start_row))

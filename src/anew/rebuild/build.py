@@ -28,7 +28,7 @@ from anew.rebuild.codecs import (
     target_codec,
     trained,
 )
-from anew.rebuild.columns import encode_task
+from anew.rebuild.columns import latest_write_ms, task_of_files
 from anew.rebuild.damage import ReplicaExports, with_replicas
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
@@ -40,7 +40,7 @@ from anew.spark.build import Built, Codecs, Place, build_empty, build_push, buil
 from anew.spark.executors import Sights, check_executors, check_files_seen
 from anew.spark.outputs import BaseTarget, TopicTarget
 from anew.spark.progress import EXECUTOR_WAIT_SECONDS, JobWatch
-from anew.spark.pushscan import EncodeTask, encode_rows, input_columns, sample_values, scan_files
+from anew.spark.pushscan import EncodeTask, encode_rows, sample_values, scan_files
 from anew.spark.session import SparkSession, session_for_queries
 
 _INPUTS_LOOKED_AT = 100
@@ -209,14 +209,14 @@ def _push(spark: SparkSession, building: Building) -> Built:
     if files is None:
         raise AssertionError("a push's plan names its input")
     uris = {Path(path).as_uri(): number for number, path in enumerate(sorted(files.paths))}
-    header = input_columns(spark, files, list(uris))
-    task = encode_task(building.store, files, uris, header)
+    latest_ms = latest_write_ms(building.store, plan.target.feeds, plan.planned_at_ms)
+    task = task_of_files(building.store, files, uris, latest_ms)
     compression, dictionary = plan.target.config.compression, None
     if compression == ZSTD_DICT:
-        scanned = encode_rows(scan_files(spark, files, task, header), task)
+        scanned = encode_rows(scan_files(spark, files, task), task)
         dictionary = trained(sample_values(scanned, SAMPLE_VALUES))
     codecs = Codecs(None, target_codec(compression, dictionary))
-    built = build_push(spark, plan, _place(building, dictionary), codecs, task, header)
+    built = build_push(spark, plan, _place(building, dictionary), codecs, task)
     _check_rows(building.store, files, built, task)
     if built.duplicates and files.on_duplicate_key == "refuse":
         key_schema = parse_schema(building.store.key_schema)

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.core.errors import InvalidRequest
 from anew.core.plan import PushInput
 from anew.core.store import Store
 from anew.core.suggest import did_you_mean
-from anew.spark.pushscan import EncodeTask, check_columns
+from anew.spark.inputfiles import check_columns, check_files, headers_of, merged_header
+from anew.spark.pushscan import EncodeTask, wanted_columns
+from anew.spark.writtenat import LATEST_MS
 
 
-def encode_task(store: Store, files: PushInput, uris: dict[str, int], header: list[str] | None) -> EncodeTask:
+def task_of_files(store: Store, files: PushInput, uris: dict[str, int], latest_ms: int) -> EncodeTask:
+    """What the encoding tasks need to know, after a look at the header of each file.
+
+    Args:
+        store: The store.
+        files: The input.
+        uris: File URI → its number, which orders equal keys.
+        latest_ms: The latest write time that is taken.
+
+    Raises:
+        InvalidRequest: ``missing_column``, ``duplicate_column``, ``wrong_key_columns``, ``wrong_value_columns``,
+            ``unreadable_input``, ``empty_input``, ``bad_option``.
+    """
+    headers = headers_of(files)
+    task = encode_task(store, files, uris, merged_header(files, headers), latest_ms)
+    check_files(files, headers, wanted_columns(task))
+    return task
+
+
+def latest_write_ms(store: Store, feeds: Collection[str], planned_at_ms: int) -> int:
+    """The latest write time that rows of a push may have: the plan's time and the skew limit (rule R6).
+
+    The plan's time, so that a driver that takes the rebuild up decides alike.
+    """
+    limits = [feed.skew_limit_ms for feed in store.feeds if feed.id in feeds]
+    return planned_at_ms + max(limits, default=store.config.skew_limit_seconds * 1_000)
+
+
+def encode_task(
+    store: Store, files: PushInput, uris: dict[str, int], header: list[str] | None, latest_ms: int = LATEST_MS
+) -> EncodeTask:
     """What the encoding tasks need to know.
 
     Raises:
-        InvalidRequest: ``missing_column``, ``wrong_key_columns``, ``wrong_value_columns``.
+        InvalidRequest: ``missing_column``, ``duplicate_column``, ``wrong_key_columns``, ``wrong_value_columns``.
     """
     key_schema = parse_schema(store.key_schema)
     value_schema = parse_schema(store.schemas[store.newest_schema_id])
@@ -22,6 +56,8 @@ def encode_task(store: Store, files: PushInput, uris: dict[str, int], header: li
     if header is not None:
         check_columns(header, [*files.key, *files.value, *([files.written_at] if files.written_at else [])])
     value = _value_columns(value_schema, files.value, header)
+    if header is not None:
+        check_columns(header, value)
     return EncodeTask(
         key_schema=store.key_schema,
         value_schema=value_schema.canonical,
@@ -30,7 +66,9 @@ def encode_task(store: Store, files: PushInput, uris: dict[str, int], header: li
         value=value,
         written_at=files.written_at,
         files=uris,
-        exact_rows=files.format in ("parquet", "avro"),
+        latest_ms=latest_ms,
+        left_out=tuple(name for name in value_schema.fields if name not in value),
+        named=bool(files.value),
     )
 
 

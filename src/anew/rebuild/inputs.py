@@ -8,6 +8,7 @@ from pathlib import Path
 
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.plan import PushInput
+from anew.spark.inputfiles import check_options
 
 _FORMATS = {
     ".csv": "csv",
@@ -53,7 +54,7 @@ def find_input(request: PushRequest) -> FoundInput:
 
     Raises:
         NotFound: ``no_input``: a path does not exist.
-        InvalidRequest: ``empty_input``, ``unknown_format``, ``mixed_formats``.
+        InvalidRequest: ``empty_input``, ``unknown_format``, ``mixed_formats``, ``bad_option``.
     """
     files = [file for path in request.inputs for file in _files_of(path)]
     if not files:
@@ -75,6 +76,7 @@ def find_input(request: PushRequest) -> FoundInput:
         bad_rows_to=request.bad_rows_to,
         as_of_ms=min(int(s.st_mtime * 1000) for s in stats) if request.as_of_ms is None else request.as_of_ms,
     )
+    check_options(push)
     return FoundInput(push, sum(stat.st_size for stat in stats))
 
 

@@ -21,8 +21,7 @@ from anew.core.planning import (
 from anew.core.properties import INPUT_BROKER, SOURCE_KAFKA, TTL_ENABLE, RepushProperties
 from anew.deepstore.open import open_deep_store
 from anew.log.open import cluster_of
-from anew.rebuild.columns import encode_task
-from anew.rebuild.header import header_of
+from anew.rebuild.columns import task_of_files
 from anew.rebuild.inputs import PushRequest, empty_input, find_input
 from anew.segments.base import open_base
 from anew.segments.dictionary import read_dictionary
@@ -88,7 +87,8 @@ def make_push_plan(
 
     Raises:
         InvalidRequest: ``contradiction``: files and ``source.kafka = true``; what the input's names and header show:
-            ``missing_column``, ``wrong_key_columns``, ``wrong_value_columns``, ``unreadable_input``, ``empty_input``.
+            ``missing_column``, ``duplicate_column``, ``wrong_key_columns``, ``wrong_value_columns``,
+            ``unreadable_input``, ``empty_input``, ``bad_option``.
         Refused: ``ttl_impossible`` (case F4), ``undying_push`` (case F9).
     """
     if properties.source_kafka:
@@ -105,7 +105,7 @@ def make_push_plan(
     found = find_input(request) if request.inputs else empty_input(request, first.now_ms)
     if found.push.paths:
         # What the input's header shows is refused before anything is made.
-        encode_task(first.store, found.push, {}, header_of(found.push))
+        task_of_files(first.store, found.push, {}, first.now_ms)
     at_ms = push_start_ms(first.store, found.push.as_of_ms, first.now_ms)
     view = controller.snapshot(store, at_ms)
     return plan_push(_snapshot(view), found.push, found.bytes, view.at_time, options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +22,7 @@ from anew.segments.ascending import check_ascending
 from anew.segments.content import check_content
 from anew.segments.manifest import BaseFile
 from anew.segments.proof import FileProof, ProvingSink
-from anew.segments.provenfile import READ_BATCH_ROWS, ProvenFile
+from anew.segments.provenfile import ProvenFile
 
 ROW_GROUP_ROWS = 65_536
 _ROW_GROUP_BYTES = 64 << 20
@@ -167,19 +166,3 @@ def read_back(store: DeepStore, path: str, proof: FileProof, codec: Compressor) 
                 live += Entry(count=count, hash=total(np.ascontiguousarray(hashes[alive])))
                 dead += Entry(count=batch.num_rows - count, hash=total(np.ascontiguousarray(hashes[~alive])))
     return Account(live, dead)
-
-
-def parquet_columns(path: str) -> list[str]:
-    """The column names of any Parquet file.
-
-    Raises:
-        pa.ArrowInvalid: It is no Parquet file.
-    """
-    names: list[str] = pq.read_schema(path).names
-    return names
-
-
-def iter_columns(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of any Parquet file, batch by batch."""
-    with pq.ParquetFile(path, memory_map=True) as file:
-        yield from file.iter_batches(READ_BATCH_ROWS, columns=columns)

@@ -102,18 +102,16 @@ def build_repush(
     return _built(reports, check_scans(reports, {"base": base}, {split.id for split in plan.splits.ranges}))
 
 
-def build_push(
-    spark: SparkSession, plan: Plan, place: Place, codecs: Codecs, task: EncodeTask, header: list[str] | None
-) -> Built:
+def build_push(spark: SparkSession, plan: Plan, place: Place, codecs: Codecs, task: EncodeTask) -> Built:
     """Encode the rows of a push's files.
 
     Raises:
-        InvalidRequest: ``missing_column``, ``unreadable_input``.
+        InvalidRequest: ``unreadable_input``.
         Failed: ``rows_lost``, ``build_failed``.
     """
     if plan.source.input is None:
         raise AssertionError("a push's plan names its input")
-    scanned = scan_files(spark, plan.source.input, task, header)
+    scanned = scan_files(spark, plan.source.input, task)
     merge = MergeTask(
         target=place.target,
         config=plan.target.config,

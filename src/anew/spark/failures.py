@@ -24,8 +24,7 @@ _PYTHON_ERROR = re.compile(
 )
 _FILE = re.compile(r"while reading file (?P<file>\S+?)\.?\s")
 _CAUSED_BY = re.compile(r"^Caused by: (?P<text>.+)$", re.M)
-_TOLD = re.compile(r"TaskFailed: (?P<json>\{.*\})$", re.M)
-_UNFIT = re.compile(r"UnfitExecutor: (?P<json>\{.*\})$", re.M)
+_UNFIT = re.compile(r"(?:UnfitExecutor|TaskFailed): (?P<json>\{.*\})$", re.M)
 _NO_PYTHON = re.compile(r'Cannot run program "(?P<python>[^"]+)"')
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (?P<text>.+)")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (?P<text>No module named '(?P<module>[\w.]+)'.*)")
@@ -45,10 +44,20 @@ class UnfitExecutor(Exception):
 
 
 class TaskFailed(Exception):
-    """What a task of ours raised. Crosses to the driver as text; `reason_of` makes it a `Failed` with its own code."""
+    """What a task of ours raised. Crosses to the driver as text; `reason_of` makes a `Failed` of it, part by part."""
 
     def __init__(self, error: AnewError) -> None:
+        """Say what the error says."""
         super().__init__(json.dumps(error.to_json(), default=str))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _failed_again, (self.args[0],)
+
+
+def _failed_again(text: str) -> TaskFailed:
+    parts = json.loads(text)
+    code, message = parts.pop("code"), parts.pop("message")
+    return TaskFailed(AnewError(code, message, **parts))
 
 
 @contextmanager
@@ -63,9 +72,6 @@ def told_to_driver() -> Iterator[None]:
 def reason_of(error: BaseException) -> Failed:
     """Why a job failed: an executor that lacks something, else the Python error of the task or the JVM's last cause."""
     text = f"{type(error).__name__}: {error}"
-    told = _TOLD.search(text)
-    if told is not None:
-        return _failed(told["json"])
     unfit = unfitness_of(text)
     if unfit is not None:
         return unfit

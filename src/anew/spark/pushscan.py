@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
+from anew.codec.arrow_types import column_nodes
 from anew.codec.avro import AvroSchema, parse_schema
-from anew.codec.container import container_columns
-from anew.codec.vector import Cast, Misfit, arrow_schema, cast_columns, encode_table
+from anew.codec.carried import takes_null
+from anew.codec.vector import Cast, Misfit, cast_columns, encode_table
 from anew.core.admission import with_hashes
 from anew.core.blocks import BLOCKS
-from anew.core.errors import InvalidRequest
 from anew.core.hashing import total
 from anew.core.plan import PushInput
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH
-from anew.core.suggest import did_you_mean
-from anew.spark.avrosource import AvroSource
 from anew.spark.failures import reason_of
 from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
+from anew.spark.inputfiles import Wanted, json_types
+from anew.spark.inputscan import CORRUPT, FILE, PLACE, InputScan, scan_input
 from anew.spark.shuffle import Destination, packed
-from anew.spark.worker import begin_task, required_build
+from anew.spark.writtenat import LATEST_MS, written_times
 
-FILE, BLOCK, CORRUPT = "__file", "__block", "__corrupt"
 _EXAMPLES = 20
-_CSV = {"header": "true", "quote": '"', "escape": '"'}
-"""As RFC 4180 says and everybody writes: a quote inside of quotes is doubled. Spark's own default is a backslash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +45,9 @@ class EncodeTask:
         value: Columns of the value.
         written_at: The column with the write time, or None.
         files: File URI → its number, which orders equal keys.
-        exact_rows: Whether ``__block`` is the row's own number (Parquet) and not its block's start.
+        latest_ms: The latest write time that is taken (rule R6).
+        left_out: Columns that no file has and that nobody asked for: none may be there under nearly that name.
+        named: Whether the columns of the value were named by the user, who then knows what is left out.
     """
 
     key_schema: str
@@ -63,96 +57,45 @@ class EncodeTask:
     value: tuple[str, ...]
     written_at: str | None
     files: dict[str, int]
-    exact_rows: bool
+    latest_ms: int = LATEST_MS
+    left_out: tuple[str, ...] = ()
+    named: bool = False
 
 
-def input_columns(spark: SparkSession, files: PushInput, paths: list[str]) -> list[str] | None:
-    """The columns that the input has by its header or schema; None for JSON lines, where every row may differ.
-
-    Raises:
-        InvalidRequest: ``unreadable_input``.
-    """
-    try:
-        match files.format:
-            case "csv":
-                options = {**_CSV, **files.options}
-                return spark.read.options(**options).csv(paths[0]).columns
-            case "json":
-                return None
-            case "avro":
-                with Path(unquote(urlparse(paths[0]).path)).open("rb") as source:
-                    return container_columns(source)
-            case _:
-                return spark.read.options(**files.options).parquet(*paths).columns
-    except AnalysisException as error:
-        raise unreadable(files.format, str(error)) from error
-    except (PySparkException, Py4JJavaError) as error:
-        raise unreadable(files.format, str(reason_of(error).found)) from error
+def wanted_columns(task: EncodeTask) -> Wanted:
+    """The columns that a task reads, each once."""
+    key_schema, value_schema = parse_schema(task.key_schema), parse_schema(task.value_schema)
+    times = [] if task.written_at is None else [task.written_at]
+    columns = tuple(dict.fromkeys([*task.key, *task.value, *times]))
+    types = {**json_types(value_schema, task.value), **json_types(key_schema, task.key)}
+    optional = {name for name, has_default in value_schema.fields.items() if has_default}
+    optional = optional.intersection(columns).difference([*task.key, *times])
+    watched = frozenset() if task.named else frozenset([*optional, *task.left_out])
+    return Wanted(columns, frozenset(optional), watched, types)
 
 
-def check_columns(found: list[str], wanted: Sequence[str]) -> None:
-    """Raise unless the input has all columns.
+def scan_files(spark: SparkSession, files: PushInput, task: EncodeTask) -> InputScan:
+    """The input's rows: the columns of the task, the file and the place of each row, rows that did not parse.
 
     Raises:
-        InvalidRequest: ``missing_column``, with the nearest name.
+        InvalidRequest: ``unreadable_input``, ``bad_option``.
     """
-    for name in wanted:
-        if name not in found:
-            raise InvalidRequest(
-                "missing_column",
-                f"the input has no column {name}",
-                found=", ".join(found),
-                expected=name,
-                hint=did_you_mean(name, found),
-            )
+    return scan_input(spark, files, [path_of(uri) for uri in task.files], wanted_columns(task))
 
 
-def unreadable(input_format: str, found: str) -> InvalidRequest:
-    """The refusal of an input that Spark cannot read."""
-    lines = found.splitlines()
-    return InvalidRequest(
-        "unreadable_input", "the input cannot be read", found=lines[0] if lines else found, expected=input_format
-    )
-
-
-def scan_files(spark: SparkSession, files: PushInput, task: EncodeTask, header: list[str] | None) -> DataFrame:
-    """The input's columns, with the file and the place of each row, and the text of rows that could not be parsed."""
-    paths = list(task.files)
-    wanted = [*dict.fromkeys([*task.key, *task.value, *([task.written_at] if task.written_at else [])])]
-    match files.format:
-        case "csv":
-            fields = [StructField(name, StringType()) for name in [*(header or wanted), CORRUPT]]
-            options = {**_CSV, "enforceSchema": "false", **files.options}
-            frame = _text_reader(spark, options, fields).csv(paths)
-        case "json":
-            fields = [StructField(name, StringType()) for name in [*wanted, CORRUPT]]
-            frame = _text_reader(spark, files.options, fields).json(paths)
-        case "avro":
-            spark.dataSource.register(AvroSource)
-            avro = spark.read.format(AvroSource.name()).option("files", json.dumps(paths))
-            return avro.option("columns", json.dumps(wanted)).load()
-        case _:
-            parquet = spark.read.options(**files.options).parquet(*paths)
-            frame = parquet.withColumn(CORRUPT, F.lit(None).cast("string"))
-    place = "_metadata.row_index" if task.exact_rows else "_metadata.file_block_start"
-    columns: list[Column] = [F.col(f"`{name}`") for name in wanted]
-    meta = [F.col("_metadata.file_path").alias(FILE), F.col(place).cast("long").alias(BLOCK), F.col(CORRUPT)]
-    return frame.select(*columns, *meta)
-
-
-def encode_rows(frame: DataFrame, task: EncodeTask) -> DataFrame:
+def encode_rows(scan: InputScan, task: EncodeTask) -> DataFrame:
     """The rows as `SCANNED`, batch-stamped, in input order within a file; each task ends with its report."""
-    return frame.mapInArrow(_encoder(task), spark_schema(SCANNED))
+    return scan.map_rows(_encoder(task), spark_schema(SCANNED))
 
 
-def encode_blocks(frame: DataFrame, task: EncodeTask, destination: Destination) -> DataFrame:
+def encode_blocks(scan: InputScan, task: EncodeTask, destination: Destination) -> DataFrame:
     """`encode_rows`, packed for the shuffle (columns `anew.core.blocks.BLOCKS`)."""
     encode = _encoder(task)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return packed(encode(batches), destination)
 
-    return frame.mapInArrow(run, spark_schema(BLOCKS))
+    return scan.map_rows(run, spark_schema(BLOCKS))
 
 
 def sample_values(scanned: DataFrame, count: int) -> list[bytes]:
@@ -169,21 +112,19 @@ def sample_values(scanned: DataFrame, count: int) -> list[bytes]:
     return values
 
 
-def _text_reader(spark: SparkSession, options: dict[str, str], fields: list[StructField]) -> DataFrameReader:
-    ours: dict[str, Any] = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **options}
-    return spark.read.options(**ours).schema(StructType(fields))
+def path_of(uri: str) -> str:
+    """The path of a file's URI."""
+    return unquote(urlparse(uri).path)
 
 
 def _encoder(task: EncodeTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    build = required_build()
-
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = begin_task(build)
         encoder = _Encoder(task, parse_schema(task.key_schema), parse_schema(task.value_schema))
         for batch in batches:
             if batch.num_rows:
                 yield encoder.encode(batch)
-        yield report_row(encoder.report(str(context.partitionId())))
+        context = TaskContext.get()
+        yield report_row(encoder.report("" if context is None else str(context.partitionId())))
 
     return run
 
@@ -201,11 +142,10 @@ class _Encoder:
     null_keys: int = 0
     examples: list[dict[str, Any]] = field(default_factory=list)
     bad_files: set[str] = field(default_factory=set)
-    _rows_in_block: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that fit; those that do not are counted, the first ones kept as examples."""
-        orders = self._orders(batch)
+        orders = batch.column(PLACE).to_numpy(zero_copy_only=False)
         keep = np.ones(batch.num_rows, dtype=np.bool_)
         corrupt = batch.column(CORRUPT)
         if corrupt.null_count < batch.num_rows:
@@ -261,11 +201,12 @@ class _Encoder:
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         if self.task.written_at is None:
             return np.zeros(batch.num_rows, dtype=np.int64), keep
-        times, bad = written_times(batch.column(self.task.written_at))
-        for row in (bad & keep).nonzero()[0]:
-            found = str(batch.column(self.task.written_at)[int(row)])
-            self._misfit(batch, int(row), Misfit(int(row), self.task.written_at, found, "a time after 1970-01-01"))
-        return times, keep & ~bad
+        column = batch.column(self.task.written_at)
+        written = written_times(column, self.task.latest_ms)
+        for row in (written.bad & keep).nonzero()[0]:
+            found = written.found(column, int(row))
+            self._misfit(batch, int(row), Misfit(int(row), self.task.written_at, found, written.expected))
+        return written.times_ms, keep & ~written.bad
 
     def _misfit(self, batch: pa.RecordBatch, row: int, misfit: Misfit) -> None:
         file = str(batch.column(FILE)[row])
@@ -274,7 +215,7 @@ class _Encoder:
             self.examples.append(
                 {
                     "file": file,
-                    "place": batch.column(BLOCK)[row].as_py(),
+                    "place": batch.column(PLACE)[row].as_py(),
                     "column": misfit.column,
                     "found": misfit.found,
                     "expected": misfit.expected,
@@ -289,28 +230,9 @@ class _Encoder:
         self.null_keys += int((null & keep).sum())
 
     def _key_takes_null(self, column: str) -> bool:
-        schema = arrow_schema(self.key_schema)
-        return schema.field(column if column in schema.names else 0).nullable
-
-    def _orders(self, batch: pa.RecordBatch) -> np.ndarray[Any, Any]:
-        """The place of each row in its file, ascending: a block's start plus the row's index in the block.
-
-        A row of text takes at least one byte, so that the rows of one block never reach into the next block's numbers.
-        """
-        blocks = batch.column(BLOCK).to_numpy(zero_copy_only=False).astype(np.int64)
-        if self.task.exact_rows:
-            return blocks
-        orders = np.empty(batch.num_rows, dtype=np.int64)
-        encoded = batch.column(FILE).dictionary_encode()
-        files = encoded.indices.to_numpy(zero_copy_only=False)
-        names = encoded.dictionary.to_pylist()
-        starts = np.append(0, ((files[1:] != files[:-1]) | (blocks[1:] != blocks[:-1])).nonzero()[0] + 1)
-        for begin, end in zip(starts, np.append(starts[1:], batch.num_rows), strict=True):
-            block = (str(names[files[begin]]), int(blocks[begin]))
-            seen = self._rows_in_block.get(block, 0)
-            orders[begin:end] = block[1] + seen + np.arange(end - begin)
-            self._rows_in_block[block] = seen + int(end - begin)
-        return orders
+        nodes = column_nodes(self.key_schema)
+        node = nodes[column] if column in nodes else next(iter(nodes.values()))
+        return takes_null(node, self.key_schema.named)
 
     def _rows(self, keys: pa.Array[Any], values: pa.Array[Any], times: np.ndarray[Any, Any]) -> pa.RecordBatch:
         count = len(keys)
@@ -344,45 +266,12 @@ class _Encoder:
 
 
 def cast_selected(schema: AvroSchema, batch: pa.RecordBatch, columns: tuple[str, ...]) -> Cast:
-    """Cast some columns of the input to the schema's fields; for a schema that is no record, the one column."""
-    chosen = batch.select(list(columns))
-    if schema.fields:
-        return cast_columns(schema, chosen)
-    cast = cast_columns(schema, chosen.rename_columns(arrow_schema(schema).names))
-    return replace(cast, misfits=[replace(misfit, column=columns[0]) for misfit in cast.misfits])
+    """Cast some columns of the input to the schema's fields; for a schema that is no record, the one column.
 
-
-def written_times(column: pa.Array[Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Write times in ms of a column of numbers (ms), timestamps or text, and where there is none that is after 0.
-
-    Returns:
-        Times and a mask of the bad ones, both of shape (n,).
+    Columns that the input lacks take their default.
     """
-    present: Any = column
-    if pa.types.is_string(present.type) or pa.types.is_large_string(present.type):
-        numeric = pc.match_substring_regex(present, r"^\s*\d+\s*$")
-        numbers = pc.if_else(numeric, present, pa.scalar(None, pa.string())).cast(pa.int64())
-        texts = pc.if_else(pc.invert(numeric), present, pa.scalar(None, pa.string()))
-        parsed = [_parsed_ms(text) for text in texts.to_pylist()]
-        present = pc.coalesce(numbers, pa.array(parsed, pa.int64()))
-    elif pa.types.is_timestamp(present.type):
-        present = present.cast(pa.timestamp("ms", tz=present.type.tz), safe=False).cast(pa.int64())
-    elif pa.types.is_date(present.type):
-        present = present.cast(pa.timestamp("ms")).cast(pa.int64())
-    else:
-        present = present.cast(pa.int64())
-    times = present.fill_null(0).to_numpy(zero_copy_only=False)
-    return times, times <= 0
-
-
-def _parsed_ms(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        value: Any = pa.scalar(text.strip().replace("Z", "+00:00")).cast(pa.timestamp("ms", tz="UTC"))
-    except pa.ArrowInvalid:
-        try:
-            value = pa.scalar(text.strip()).cast(pa.timestamp("ms"))
-        except pa.ArrowInvalid:
-            return None
-    return int(value.cast(pa.int64()).as_py())
+    chosen = batch.select([name for name in columns if name in batch.schema.names])
+    if schema.fields or not columns:
+        return cast_columns(schema, chosen)
+    cast = cast_columns(schema, chosen.rename_columns(list(column_nodes(schema))))
+    return replace(cast, misfits=[replace(misfit, column=columns[0]) for misfit in cast.misfits])

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as of_class
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -24,8 +26,8 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.dealing import Deal, groups_of
 from anew.segments.tables.partitions import partition_numbers
 from anew.spark.failures import reason_of
-from anew.spark.pushscan import CORRUPT, FILE, EncodeTask, cast_selected
-from anew.spark.worker import begin_task, required_build
+from anew.spark.inputscan import CORRUPT, FILE, InputScan
+from anew.spark.pushscan import EncodeTask, cast_selected
 
 _COUNTED = "counted string"
 _EXAMPLES = 20
@@ -60,10 +62,10 @@ class Counted:
     """
 
     task: int
-    groups: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, int] = of_class(default_factory=dict)
     read: int = 0
     bad: int = 0
-    bad_files: list[str] = field(default_factory=list)
+    bad_files: list[str] = of_class(default_factory=list)
 
 
 def avro_schema(columns: tuple[Column, ...]) -> str:
@@ -71,34 +73,35 @@ def avro_schema(columns: tuple[Column, ...]) -> str:
     fields = []
     for column in columns:
         kind = _avro_type(column.type)
-        fields.append({"name": column.name, "type": ["null", kind] if column.nullable else kind})
+        field: dict[str, Any] = {"name": column.name, "type": ["null", kind] if column.nullable else kind}
+        if column.nullable and column.default is None:
+            # A file may lack it where others have it.
+            field["default"] = None
+        fields.append(field)
     return json.dumps({"type": "record", "name": "Row", "fields": fields})
 
 
-def count_rows(scanned: DataFrame, task: LoadTask) -> list[Counted]:
+def count_rows(scan: InputScan, task: LoadTask) -> list[Counted]:
     """The first pass, by task.
 
     Raises:
         Failed: ``build_failed``.
     """
-    rows = _collected(scanned.mapInArrow(_counting(task), _COUNTED))
+    rows = _collected(scan.map_rows(_counting(task), _COUNTED))
     return sorted((Counted(**json.loads(row["counted"])) for row in rows), key=lambda counted: counted.task)
 
 
-def dealt_rows(scanned: DataFrame, task: LoadTask, dealt: Deal) -> DataFrame:
+def dealt_rows(scan: InputScan, task: LoadTask, dealt: Deal) -> DataFrame:
     """The second pass: the rows that fit, where they belong: in one Spark partition per segment."""
     schema = task.config.arrow_schema.append(pa.field(SEGMENT, pa.int32()))
     read = pa.schema([schema.field(name) for name in [*task.encode.value, SEGMENT]])
-    rows = scanned.mapInArrow(_dealing(task, dealt), from_arrow_schema(read))
+    rows = scan.map_rows(_dealing(task, dealt), from_arrow_schema(read))
     return rows.repartitionById(len(dealt.names), F.col(SEGMENT))
 
 
 def _counting(task: LoadTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    build = required_build()
-
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = begin_task(build)
-        counted = Counted(context.partitionId())
+        counted = Counted(_task_number())
         files: set[str] = set()
         for batch in batches:
             rows, kept = _fitting(batch, task)
@@ -118,10 +121,8 @@ def _counting(task: LoadTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
 
 
 def _dealing(task: LoadTask, dealt: Deal) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    build = required_build()
-
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        index = begin_task(build).partitionId()
+        index = _task_number()
         seen: dict[str, int] = {}
         for batch in batches:
             rows, _ = _fitting(batch, task)
@@ -136,6 +137,13 @@ def _dealing(task: LoadTask, dealt: Deal) -> Callable[[Iterator[pa.RecordBatch]]
             yield rows.append_column(SEGMENT, pa.array(segments))
 
     return run
+
+
+def _task_number() -> int:
+    context = TaskContext.get()
+    if context is None:
+        raise AssertionError("runs inside a Spark task")
+    return context.partitionId()
 
 
 def _fitting(batch: pa.RecordBatch, task: LoadTask) -> tuple[pa.RecordBatch, np.ndarray[Any, Any]]:

@@ -80,11 +80,13 @@ def test_compressed_files_are_read_too(tmp_path: Path, suffix: str, pack: Any) -
     assert _where(_located(path)) == [(3, "n")]
 
 
-def test_bytes_that_are_no_text_do_not_stop_the_search(tmp_path: Path) -> None:
-    """A row with bytes that are not UTF-8 is read past, and the rows after it are still named."""
+def test_bytes_that_are_not_text_are_named(tmp_path: Path) -> None:
+    """A row with bytes that are not UTF-8 is named by its line, and so are bad rows after it."""
     path = tmp_path / "in.csv"
     path.write_bytes(b"k,n,t\na,1,\xff\xfe\nb,two,x\n")
-    assert _where(_located(path)) == [(3, "n")]
+    rows = _located(path)
+    assert _where(rows) == [(2, "-"), (3, "n")]
+    assert (rows[0].found, "encoding=" in rows[0].expected) == ("a,1,\\xff\\xfe", True)
 
 
 def test_bad_rows_of_json_lines_are_named(tmp_path: Path) -> None:

@@ -103,6 +103,13 @@ def test_the_input_is_what_it_was_then(tmp_path: Path) -> None:
     assert (found.push.as_of_ms, found.bytes) == (1_000_000, 12)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet", "a.avro"])
+def test_options_that_no_reader_takes_are_refused(tmp_path: Path, name: str) -> None:
+    """An option that would drop rows is refused when the input is looked at, for pushes and loads alike."""
+    error = _refused("bad_option", *_made(tmp_path, name), options={"mode": "DROPMALFORMED"})
+    assert error.found == "mode=DROPMALFORMED"
+
+
 def test_duplicate_keys_are_kept_by_time_or_on_request(tmp_path: Path) -> None:
     """Duplicates are refused unless a write time or the order of rows decides."""
     (path,) = _made(tmp_path, "a.csv")
@@ -193,6 +200,12 @@ def test_a_missing_column_is_refused(
     """A key, value or time column that the input does not have is named, with the nearest one that it has."""
     error = _bad_task("missing_column", header, **changes)
     assert (error.expected, error.found, error.hint) == (missing, ", ".join(header), hint)
+
+
+def test_a_column_that_comes_twice_is_refused() -> None:
+    """Of two columns of one name it cannot be known which is meant; for the value it is refused as well."""
+    for header in (["a", "b", "b", "delay"], ["a", "b", "delay", "note", "note"]):
+        assert _bad_task("duplicate_column", header).code == "duplicate_column"
 
 
 def test_key_columns_are_the_key_s_fields() -> None:

@@ -20,8 +20,9 @@ from anew.rebuild.lease import Lease
 from anew.rebuild.tables.driving import TableRun
 from anew.segments.layout import builds_path
 from anew.spark.executors import Sights, check_executors
+from anew.spark.inputfiles import check_columns, check_files, headers_of, merged_header
 from anew.spark.progress import JobWatch
-from anew.spark.pushscan import EncodeTask, check_columns, input_columns, scan_files
+from anew.spark.pushscan import EncodeTask, scan_files, wanted_columns
 from anew.spark.session import SparkSession, session_for_queries
 from anew.spark.tablescan import NO_KEY, LoadTask, avro_schema, count_rows, dealt_rows
 from anew.spark.tablewrite import MadeSegment, WriteTask, write_segments
@@ -90,15 +91,17 @@ def load(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Lease
         check_executors(session, Sights(cluster.deep_store, directory, None, inputs=source.paths[:_SHOWN]))
         files = _files(source)
         uris = [Path(path).as_uri() for path in sorted(source.paths)]
-        header = input_columns(session, files, uris)
-        task = LoadTask(_encode(plan.target.config, uris, header, source), plan.target.config, source.bucket)
-        counted = count_rows(scan_files(session, files, task.encode, header), task)
+        headers = headers_of(files)
+        encode = _encode(plan.target.config, uris, merged_header(files, headers))
+        check_files(files, headers, wanted_columns(encode))
+        task, scan = LoadTask(encode, plan.target.config, source.bucket), scan_files(session, files, encode)
+        counted = count_rows(scan, task)
         bad = sum(each.bad for each in counted)
         if bad:
             _put_aside(source, files, task, sorted({file for each in counted for file in each.bad_files}), bad)
         dealt = deal({each.task: each.groups for each in counted}, source.segment_rows, source.prefix)
         write = WriteTask(cluster.deep_store, directory, plan.target.config, dealt)
-        rows = dealt_rows(scan_files(session, files, task.encode, header), task, dealt)
+        rows = dealt_rows(scan, task, dealt)
         made = write_segments(rows, write) if dealt.names else []
     request = CommitLoad(
         epoch=rebuild.epoch,
@@ -113,9 +116,9 @@ def _files(source: TableInput) -> PushInput:
     return PushInput(paths=source.paths, format=source.format, options=source.options, key=())
 
 
-def _encode(config: SegmentConfig, uris: list[str], header: list[str] | None, source: TableInput) -> EncodeTask:
+def _encode(config: SegmentConfig, uris: list[str], header: list[str] | None) -> EncodeTask:
     """How rows are read: all columns but derived ones; those with a default may be missing."""
-    wanted = [column for column in config.columns if column.name not in config.derived]
+    wanted = every = [column for column in config.columns if column.name not in config.derived]
     if header is not None:
         optional = {c.name for c in wanted if c.default is not None or c.nullable}
         check_columns(header, [c.name for c in wanted if c.name not in optional])
@@ -135,7 +138,7 @@ def _encode(config: SegmentConfig, uris: list[str], header: list[str] | None, so
         value=tuple(column.name for column in wanted),
         written_at=None,
         files={uri: number for number, uri in enumerate(uris)},
-        exact_rows=source.format == "parquet",
+        left_out=tuple(column.name for column in every if column not in wanted),
     )
 
 
