@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anew.core.errors import Failed
-from anew.segments.tables.arrays import Held, whole_table
+from anew.core.tables.arrays import Held, whole_table
 
 _FEW_BYTES = 4
 """A column of texts that takes fewer bytes a row than this before compression is a dictionary and places in it: reading

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed
+from anew.core.tables.arrays import whole_table
 from anew.core.tables.columns import Column as TableColumn
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.segment import Contents
-from anew.segments.tables.arrays import whole_table
 from anew.segments.tables.fingerprint import Fingerprints, fingerprints
 from anew.segments.tables.inspect import check_sound, contents_from, read_back
 from anew.segments.tables.reading import metadata_of, read_rows
