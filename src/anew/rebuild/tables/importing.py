@@ -23,8 +23,9 @@ from anew.core.tables.segment import Build, Contents, check_segment_name
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.lease import Lease
 from anew.rebuild.tables.driving import TableRun, run_work
+from anew.rebuild.tables.readalike import check_read_alike
 from anew.segments.layout import build_path, builds_path
-from anew.segments.tables.inspect import contents_of
+from anew.segments.tables.foreign import examine
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 
@@ -37,7 +38,8 @@ def import_files(snapshot: TableSnapshot, files: Sequence[Path], run: TableRun) 
 
     Raises:
         NotFound: ``no_input``.
-        InvalidRequest: ``bad_name``, ``duplicate_segment``, ``not_parquet``, ``missing_column``; nothing was changed.
+        InvalidRequest: ``bad_name``, ``duplicate_segment``, ``not_parquet``, ``missing_column``, and what
+            `anew.segments.tables.foreign.examine` and `check_read_alike` find; nothing was changed.
         Refused: ``plan_outdated``.
     """
     named = _named(files)
@@ -73,11 +75,26 @@ def _named(files: Sequence[Path]) -> dict[str, Path]:
 def _looked_at(path: Path, config: SegmentConfig) -> Contents:
     """What a file holds; what nobody could serve is refused before anything is made."""
     try:
-        contents = contents_of(path, None)
+        contents = examine(path, config)
+        named = {name: stats for name, stats in contents.columns.items() if name in config.by_name}
+        _check_present(path, config, contents)
+        check_read_alike(path, named)
     except Failed as error:
-        raise InvalidRequest(
-            "not_parquet", f"{path} cannot be imported: {error.message}", found=error.found, expected="a Parquet file"
-        ) from error
+        raise _refused(path, error) from error
+    return contents
+
+
+def _refused(path: Path, error: Failed) -> InvalidRequest:
+    if error.code != "segment_unreadable":
+        return InvalidRequest(
+            error.code, error.message, found=error.found, expected=error.expected or "values that fit", hint=error.hint
+        )
+    return InvalidRequest(
+        "not_parquet", f"{path} cannot be imported: {error.message}", found=error.found, expected="a Parquet file"
+    )
+
+
+def _check_present(path: Path, config: SegmentConfig, contents: Contents) -> None:
     for column in config.columns:
         needed = not column.nullable and column.default is None and column.name not in config.derived
         if needed and column.name not in contents.columns:
@@ -94,7 +111,6 @@ def _looked_at(path: Path, config: SegmentConfig) -> Contents:
             found=", ".join(contents.columns),
             expected=", ".join(config.by_name),
         )
-    return contents
 
 
 def _plan(snapshot: TableSnapshot, named: dict[str, Path], found: dict[str, Contents]) -> TablePlan:
