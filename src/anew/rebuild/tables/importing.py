@@ -43,7 +43,7 @@ def import_files(snapshot: TableSnapshot, files: Sequence[Path], run: TableRun) 
         Refused: ``plan_outdated``.
     """
     named = _named(files)
-    found = {name: _looked_at(path, snapshot.table.config) for name, path in named.items()}
+    found = {name: examined(path, snapshot.table.config) for name, path in named.items()}
     plan = _plan(snapshot, named, found)
 
     def work(rebuild: TableRebuild, _lease: Lease) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def _named(files: Sequence[Path]) -> dict[str, Path]:
     return named
 
 
-def _looked_at(path: Path, config: SegmentConfig) -> Contents:
+def examined(path: Path, config: SegmentConfig) -> Contents:
     """What a file holds; what nobody could serve is refused before anything is made."""
     try:
         contents = examine(path, config)
