@@ -99,6 +99,8 @@ def print_table_outcome(view: dict[str, Any]) -> None:
     """Say how a refresh or a load of a table ended."""
     refresh = view["refresh"]
     counts = {name: len(refresh[name]) for name in ("refreshed", "stamped", "skipped", "failed", "drift")}
+    if refresh["removed"]:
+        counts["removed"] = len(refresh["removed"])
     out().print(f"{view['status']}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     out().print(f"ledger: {ledger_line(view)}")
     for each in refresh["failed"]:

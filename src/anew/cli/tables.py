@@ -162,7 +162,7 @@ def load(
     inputs: Annotated[list[str], typer.Argument(help="Files or directories.")],
     *,
     prefix: Annotated[
-        str | None, typer.Option(help="How names of segments begin; the same again replaces those segments.")
+        str | None, typer.Option(help="How names of segments begin; a load replaces all segments of its prefix.")
     ] = None,
     input_format: Annotated[str | None, typer.Option("--format", help="csv, parquet, json or avro.")] = None,
     option: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A reader option: nullValue=NA.")] = None,
@@ -328,6 +328,9 @@ def _print_plan(plan: TablePlan, *, as_json: bool) -> None:
     print_table(["", ""], [(name, str(value)) for name, value in rows])
     for why in plan.why:
         out().print(f"  {why}", markup=False)
+    if plan.replaces:
+        print_table(["replaced"], [(name,) for name in plan.replaces])
+        return
     chosen = [(s.segment, s.rows, s.bytes, "; ".join(s.reasons)) for s in plan.segments]
     print_table(["segment", "rows", "bytes", "why"], chosen)
     _print_left(plan)

@@ -209,7 +209,7 @@ class Cluster:
         """
         from anew.rebuild.tables.load import plan_load
 
-        return plan_load(self.controller.table_snapshot(table), request, prefix)
+        return plan_load(self.controller.table_snapshot(table, segments=prefix is not None), request, prefix)
 
     def run_table_plan(
         self, plan: TablePlan, spark: SparkChoice, observer: Observer | None, request_id: str | None
