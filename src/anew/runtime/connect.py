@@ -190,6 +190,26 @@ class Cluster:
 
         return run_plan(plan, self._run_with(spark, observer, request_id))
 
+    def begun_before(self, request_id: str | None, asked: str) -> dict[str, Any] | None:
+        """What the same request began before, see `anew.rebuild.asking.begun_before`.
+
+        Raises:
+            InvalidRequest: ``request_id_reused``.
+        """
+        from anew.rebuild.asking import begun_before
+
+        return begun_before(self.controller, request_id, asked)
+
+    def follow(self, rebuild_id: str, observer: Observer) -> dict[str, Any]:
+        """Follow a rebuild that somebody else drives, or that has ended; returns the ``rebuild`` shape.
+
+        Raises:
+            Failed: It failed, or was killed.
+        """
+        from anew.rebuild.asking import follow
+
+        return follow(self.controller, rebuild_id, observer)
+
     # -- tables ------------------------------------------------------------------------------------------------------
 
     def plan_refresh(self, table: str, request: PlanRefresh | None = None) -> TablePlan:

@@ -123,3 +123,41 @@ def test_importing_what_nobody_could_serve_is_refused(anew: Anew, tmp_path: Path
         answer = anew.run_here("table", "import", "strict", str(path))
         assert (answer.code, answer.error["code"]) == (2, code)
     assert trips.segments() == []
+
+
+@pytest.mark.case("tables:F3", "rules:R22")
+def test_the_same_command_under_one_request_id_is_answered_as_before(anew: Anew, tmp_path: Path) -> None:
+    """Load, import and refresh repeated with their id give the first result, whatever has moved since."""
+    trips = Trips.create(anew, "asked_twice", tmp_path)
+    path, file = write_csv(tmp_path / "in.csv", rows(20)), write_parquet(tmp_path / "other.parquet", rows(20))
+    load = ("table", "load", trips.name, str(path), "--request-id", "asked-load")
+    imports = ("table", "import", trips.name, str(file), "--request-id", "asked-import")
+    refresh = ("table", "refresh", trips.name, "--request-id", "asked-refresh")
+    first = [anew.here(*load), anew.here(*imports)]
+    trips.update(sort=["city"])
+    first.append(anew.here(*refresh))
+    assert len(first[-1]["refreshed"]) == 2
+    path.unlink()
+    file.unlink()
+    again = [anew.here(*command) for command in (load, imports, refresh)]
+    assert [view["id"] for view in again] == [view["id"] for view in first]
+    assert again[-1]["refreshed"] == first[-1]["refreshed"]
+    assert len(trips.segments()) == 2
+    for other in ((*load, "--prefix", "p"), (*refresh, "--retry-failed"), ("table", "refresh", trips.name, *load[-2:])):
+        refused = anew.run_here(*other)
+        assert (refused.code, refused.json["error"]["code"]) == (2, "request_id_reused")
+
+
+@pytest.mark.case("tables:F3")
+def test_a_load_dealt_otherwise_replaces_its_prefix(anew: Anew, tmp_path: Path) -> None:
+    """After bucket and segment_rows changed, the same load has each row once; the plan lists what it replaces."""
+    trips = Trips.create(anew, "dealt_again", tmp_path, time_column="left_at", segment_rows=1_000)
+    trips.load(rows(2_500))
+    before = [segment["name"] for segment in trips.segments()]
+    trips.update(bucket="month", segment_rows=2_000)
+    plan = anew.here("table", "load", trips.name, str(tmp_path / "in.csv"), "--prefix", "trips", "--dry-run")
+    assert plan["replaces"] == before
+    assert any("replace the 3 segments" in why for why in plan["why"])
+    view = trips.load(rows(2_500))
+    assert view["refresh"]["removed"] == before
+    assert trips.query(f"SELECT count(*), count(DISTINCT id) FROM {trips.name}") == [[2_500, 2_500]]

@@ -97,7 +97,7 @@ def _begin(context: Context, request: BeginTableRebuild, actor: str) -> TableReb
         # So that of two refreshes that begin at once the second sees what the first took.
         PutTable(table, table.revision),
         PutTableRebuild(rebuild, None),
-        PutRequest(request.request_id, plan.id, rebuild_id),
+        PutRequest(request.request_id, plan.request_hash, rebuild_id),
     )
     detail = {"rebuild": rebuild_id, "plan": plan.id, "segments": len(plan.segments)}
     operation = context.operation(f"begin {plan.kind.value}", table.name, actor, **detail)
@@ -410,7 +410,7 @@ def _check_fence(context: Context, table: Table, plan: TablePlan) -> None:
 
 
 def _begun_before(context: Context, request: BeginTableRebuild) -> TableRebuild | None:
-    made = made_before(context, request.request_id, request.plan.id)
+    made = made_before(context, request.request_id, request.plan.request_hash)
     if made is None:
         return None
     found = context.catalog.table_rebuild(made)

@@ -21,6 +21,7 @@ from anew.core.tables.plan import TableFence, TableInput, TablePlan, TableRebuil
 from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Build, Contents, check_segment_name
 from anew.deepstore.open import open_deep_store
+from anew.rebuild.asking import asked_for, begun_before, follow
 from anew.rebuild.lease import Lease
 from anew.rebuild.tables.driving import TableRun, run_work
 from anew.rebuild.tables.readalike import check_read_alike
@@ -42,9 +43,13 @@ def import_files(snapshot: TableSnapshot, files: Sequence[Path], run: TableRun) 
             `anew.segments.tables.foreign.examine` and `check_read_alike` find; nothing was changed.
         Refused: ``plan_outdated``.
     """
+    asked = asked_for("table import", snapshot.table.name, files=sorted(str(f.expanduser().resolve()) for f in files))
+    before = begun_before(run.controller, run.request_id, asked)
+    if before is not None:
+        return follow(run.controller, before["id"], run.observer)
     named = _named(files)
     found = {name: examined(path, snapshot.table.config) for name, path in named.items()}
-    plan = _plan(snapshot, named, found)
+    plan = _plan(snapshot, named, found).model_copy(update={"asked": asked})
 
     def work(rebuild: TableRebuild, _lease: Lease) -> dict[str, Any]:
         made = tuple(_put(snapshot, rebuild, _File(name, path, found[name]), run) for name, path in named.items())

@@ -10,7 +10,9 @@ import pytest
 from anew.api.tables import BeginTableRebuild, CommitLoad
 from anew.catalog.change import Change
 from anew.core.errors import Failed, InvalidRequest, OutcomeUnknown, Refused
+from anew.core.tables.plan import TablePlan
 from anew.core.tables.segment import Build, Segment
+from anew.rebuild.asking import begun_before
 from tests.component.controller.harness import refused
 from tests.component.controller.tables.tables_harness import Tables
 
@@ -146,6 +148,33 @@ def test_the_same_request_is_the_same_load(tables: Tables) -> None:
     error = refused(InvalidRequest, lambda: tables.cluster.client.begin_table_rebuild(other))
     assert error.code == "request_id_reused"
     assert len(tables.cluster.client.rebuilds(table="trips")) == 1
+
+
+@pytest.mark.case("rules:R22")
+def test_the_same_request_planned_again_is_the_same_load(tables: Tables) -> None:
+    """A request is what was asked for: a later plan of it is answered with what the first began, another is refused."""
+    tables.create()
+    client = tables.cluster.client
+
+    def asked(what: str) -> TablePlan:
+        tables.pass_seconds(1)
+        return tables.load_plan().model_copy(update={"asked": what})
+
+    rebuild = tables.begin(asked("load a"), "r-1")
+    assert tables.begin(asked("load a"), "r-1").id == rebuild.id
+    client.commit_load(rebuild.id, tables.load_of(rebuild, "a"))
+    again = tables.begin(asked("load a"), "r-1")
+    assert (again.id, again.ended) == (rebuild.id, True)
+    for other in (asked("load b"), tables.load_plan()):
+        error = refused(InvalidRequest, lambda plan=other: tables.begin(plan, "r-1"))  # type: ignore[misc]  # bound now
+        assert error.code == "request_id_reused"
+    found = begun_before(client, "r-1", "load a")
+    assert found is not None
+    assert (found["id"], found["status"]) == (rebuild.id, "succeeded")
+    assert begun_before(client, "r-2", "load a") is None
+    assert begun_before(client, None, "load a") is None
+    error = refused(InvalidRequest, lambda: begun_before(client, "r-1", "load b"))
+    assert (error.code, "r-1" in str(error.found)) == ("request_id_reused", True)
 
 
 @pytest.mark.case("rules:R19", "tables:F2")

@@ -96,6 +96,26 @@ def test_a_swap_between_the_look_and_the_hold_is_looked_at_again(
     assert looks == [2, 2]
 
 
+@pytest.mark.case("tables:E1", "tables:F3")
+@pytest.mark.parametrize("counts", [(120,), (80, 40), (10, 50, 30, 30), (60, 60)])
+def test_rows_that_a_load_dealt_otherwise_are_seen_once(
+    node: Rig, asks: Asker, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever of a load a node has taken over, in whichever order, each query sees every row once."""
+    old, expected = trips(node, 0, 40, 80), plain_answer(rows(0, 120), ALL)
+    node.settle(old)
+    firsts = [sum(counts[:at]) for at in range(len(counts))]
+    built = [node.build(rows(first, count)) for first, count in zip(firsts, counts, strict=True)]
+    new = table(*(segment(build, f"s{at}", redealt=True) for at, build in enumerate(built)))
+    node.host.accept(node.desired(new))
+    assert asks.rows(ALL) == expected
+    while node.host.step():
+        assert asks.rows(ALL) == expected
+    # A query that looked before the host took the new ones over.
+    monkeypatch.setattr(node.host, "tables", lambda: {"trips": old})
+    assert asks.rows(ALL) == expected
+
+
 def test_files_that_went_behind_the_back_are_told(node: Rig, asks: Asker) -> None:
     """A query whose file somebody removed ends with `not_ready`, and holds nothing afterwards."""
     wanted = trips(node, 0)
