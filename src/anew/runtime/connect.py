@@ -78,7 +78,7 @@ class Cluster:
         """
         routing = RoutingCache(self.controller, name, self._fabric)
         routing.refresh()
-        return Store(routing, self._nodes, self._open_log)
+        return Store(routing, self._nodes, self._open_log, new_id=new_id)
 
     def verify(self, name: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> Verification:
         """Compare the replicas of a store's current version with each other and with base ⊕ feeds.
