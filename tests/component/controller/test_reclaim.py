@@ -210,7 +210,7 @@ def test_a_long_read_holds_its_version_for_a_while(cluster: Cluster) -> None:
 
 @pytest.mark.case("rules:R15")
 def test_a_long_read_that_ends_lets_its_version_go(cluster: Cluster) -> None:
-    """A version is kept as long as one of its reads holds it, and no longer; those that never say so end by themselves."""
+    """A version is kept as long as one of its reads holds it; holds of reads that never say so end by themselves."""
     _two_versions(cluster)
     cluster.pass_seconds(_WEEK_SECONDS - 60)
     client = cluster.client
