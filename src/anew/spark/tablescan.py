@@ -18,10 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from anew.codec.avro import parse_schema
-from anew.core.errors import AnewError
+from anew.core.errors import AnewError, Failed, error_from_json
+from anew.core.tables.casts import shown_value
 from anew.core.tables.columns import Column
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.dealing import Deal, groups_of
+from anew.segments.tables.foreign import invalid_text
 from anew.segments.tables.partitions import partition_numbers
 from anew.spark.failures import reason_of
 from anew.spark.pushscan import CORRUPT, FILE, EncodeTask, cast_selected
@@ -57,6 +59,7 @@ class Counted:
         read: How many rows there were.
         bad: How many did not fit.
         bad_files: Which files they are in.
+        not_utf8: The error about a text that is not valid UTF-8, if there is one.
     """
 
     task: int
@@ -64,6 +67,7 @@ class Counted:
     read: int = 0
     bad: int = 0
     bad_files: list[str] = field(default_factory=list)
+    not_utf8: dict[str, Any] | None = None
 
 
 def avro_schema(columns: tuple[Column, ...]) -> str:
@@ -79,10 +83,14 @@ def count_rows(scanned: DataFrame, task: LoadTask) -> list[Counted]:
     """The first pass, by task.
 
     Raises:
-        Failed: ``build_failed``.
+        Failed: ``build_failed``; ``not_utf8``: names the file, the column and the value.
     """
     rows = _collected(scanned.mapInArrow(_counting(task), _COUNTED))
-    return sorted((Counted(**json.loads(row["counted"])) for row in rows), key=lambda counted: counted.task)
+    counted = sorted((Counted(**json.loads(row["counted"])) for row in rows), key=lambda each: each.task)
+    for each in counted:
+        if each.not_utf8 is not None:
+            raise error_from_json(Failed.http_status, each.not_utf8)
+    return counted
 
 
 def dealt_rows(scanned: DataFrame, task: LoadTask, dealt: Deal) -> DataFrame:
@@ -101,6 +109,9 @@ def _counting(task: LoadTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
         counted = Counted(context.partitionId())
         files: set[str] = set()
         for batch in batches:
+            counted.not_utf8 = counted.not_utf8 or _not_utf8(batch, task)
+            if counted.not_utf8 is not None:
+                continue
             rows, kept = _fitting(batch, task)
             counted.read += batch.num_rows
             counted.bad += batch.num_rows - rows.num_rows
@@ -158,6 +169,24 @@ def _fitting(batch: pa.RecordBatch, task: LoadTask) -> tuple[pa.RecordBatch, np.
     kept = np.zeros(batch.num_rows, np.bool_)
     kept[positions[fits][within]] = True
     return rows, kept
+
+
+def _not_utf8(batch: pa.RecordBatch, task: LoadTask) -> dict[str, Any] | None:
+    """The error about the first text of a batch that is not valid UTF-8: Spark takes any bytes for one."""
+    for name in task.encode.value:
+        column: Any = batch.column(name)
+        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        row = invalid_text(column) if is_text else None
+        if row is not None:
+            file = batch.column(FILE)[row].as_py()
+            return Failed(
+                "not_utf8",
+                f"a text of the column {name} of {file} is not valid UTF-8",
+                found=shown_value(column[row].cast(pa.large_binary())),
+                expected="UTF-8",
+                hint="write the column's texts in UTF-8",
+            ).to_json()
+    return None
 
 
 def _narrowed(column: Any, held: pa.DataType) -> tuple[Any, np.ndarray[Any, Any]]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cluster.commands import Anew
@@ -161,3 +163,24 @@ def test_a_load_dealt_otherwise_replaces_its_prefix(anew: Anew, tmp_path: Path) 
     view = trips.load(rows(2_500))
     assert view["refresh"]["removed"] == before
     assert trips.query(f"SELECT count(*), count(DISTINCT id) FROM {trips.name}") == [[2_500, 2_500]]
+
+
+@pytest.mark.case("tables:F2")
+def test_parquet_that_is_damaged_or_not_text_is_refused(anew: Anew, tmp_path: Path) -> None:
+    """A damaged page, and a text that is not UTF-8, fail a load with the file and the column; nothing is loaded."""
+    trips = Trips.create(anew, "damaged_input", tmp_path)
+    damaged, invalid = write_parquet(tmp_path / "damaged.parquet", rows(500)), tmp_path / "invalid.parquet"
+    content, chunk = bytearray(damaged.read_bytes()), pq.read_metadata(damaged).row_group(0).column(0)
+    first = chunk.dictionary_page_offset or chunk.data_page_offset
+    content[first : first + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    damaged.write_bytes(content)
+    held = pa.array([b"Bonn", b"K\xf6ln"])
+    cities: Any = pa.Array.from_buffers(pa.string(), 2, held.buffers())
+    pq.write_table(pa.table({"id": [1, 2], "city": cities}), invalid)
+    for path, code, column in ((damaged, "unreadable_input", "id"), (invalid, "not_utf8", "city")):
+        answer = anew.run_here("table", "load", trips.name, str(path))
+        error = answer.json["error"]
+        assert (answer.code, error["code"]) == (1, code)
+        assert path.name in error["message"]
+        assert f"column {column}" in error["message"]
+    assert trips.segments() == []

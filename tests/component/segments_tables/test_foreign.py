@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.tables.columns import TYPES, Column
 from anew.core.tables.segment import Contents
+from anew.rebuild.tables.diagnosing import diagnosed
 from anew.rebuild.tables.importing import examined
 from anew.segments.tables.foreign import examine
 from anew.segments.tables.rebuild import RebuildJob, rebuild_file
@@ -315,3 +316,37 @@ def test_a_refresh_names_the_column_that_is_damaged(tmp_path: Path) -> None:
     assert failed.value.code == "segment_unreadable"
     assert "the column x of a file" in failed.value.message
     assert str(path) in str(failed.value.found)
+
+
+@pytest.mark.parametrize("how", ["cut", "encrypted", "encrypted column", "page", "nanoseconds"])
+def test_what_spark_could_not_read_is_named(how: str, tmp_path: Path) -> None:
+    """Where Spark fails on the files of a load, the error names the file, and the column where one is to blame."""
+    good, path = tmp_path / "good.parquet", tmp_path / "theirs.parquet"
+    pq.write_table(pa.table({"id": [1], "x": [1]}), good)
+    if how == "nanoseconds":
+        _file(tmp_path, pa.array([0, 1]).cast(pa.timestamp("ns", "UTC")))
+    elif how == "page":
+        pq.write_table(pa.table({"id": range(500), "x": range(500)}), path, use_dictionary=False, compression="gzip")
+        content, chunk = bytearray(path.read_bytes()), pq.read_metadata(path).row_group(0).column(1)
+        content[chunk.data_page_offset + 40 : chunk.data_page_offset + 80] = b"\xff" * 40
+        path.write_bytes(content)
+    else:
+        _unreadable(path, how)
+    said = Failed("build_failed", "the Spark job failed", found="java.io.IOException: invalid bit length repeat")
+    with pytest.raises(Failed) as failed, diagnosed([str(good), str(path)], "parquet", ["id", "x"]):
+        raise said
+    assert (failed.value.code, failed.value.__cause__) == ("unreadable_input", said)
+    assert f"{path} cannot be loaded" in failed.value.message
+    assert ("column x" in failed.value.message) == (how not in ("cut", "encrypted"))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("build_failed", "parquet"), ("bad_rows", "parquet"), ("build_failed", "csv")]
+)
+def test_what_is_not_a_file_s_fault_is_said_as_it_was(code: str, kind: str, tmp_path: Path) -> None:
+    """An error of sound files, of rows or of another format stays what it was."""
+    path = _file(tmp_path, pa.array([1]))
+    said = Failed(code, "it failed", found="something else")
+    with pytest.raises(Failed) as failed, diagnosed([str(path)], kind, ["id", "x"]):
+        raise said
+    assert failed.value is said

@@ -19,6 +19,7 @@ from anew.core.tables.segment import Build
 from anew.rebuild.badrows import locate, write_bad_rows
 from anew.rebuild.inputs import PushRequest, find_input
 from anew.rebuild.lease import Lease
+from anew.rebuild.tables.diagnosing import diagnosed
 from anew.rebuild.tables.driving import TableRun
 from anew.segments.layout import builds_path
 from anew.spark.executors import Sights, check_executors
@@ -81,7 +82,7 @@ def load(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Lease
 
     Raises:
         InvalidRequest: ``missing_column``, ``unreadable_input``.
-        Failed: ``bad_rows``; what a segment's making raises.
+        Failed: ``bad_rows``, ``not_utf8``, ``unreadable_input``; what a segment's making raises.
     """
     plan, session = rebuild.plan, session_for_queries(spark)
     source = plan.source
@@ -100,9 +101,10 @@ def load(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Lease
         check_executors(session, Sights(cluster.deep_store, directory, None, inputs=source.paths[:_SHOWN]))
         files = _files(source)
         uris = [Path(path).as_uri() for path in sorted(source.paths)]
-        header = input_columns(session, files, uris)
-        task = LoadTask(_encode(plan.target.config, uris, header, source), plan.target.config, source.bucket)
-        counted = count_rows(scan_files(session, files, task.encode, header), task)
+        with diagnosed(source.paths, source.format, plan.target.config.by_name):
+            header = input_columns(session, files, uris)
+            task = LoadTask(_encode(plan.target.config, uris, header, source), plan.target.config, source.bucket)
+            counted = count_rows(scan_files(session, files, task.encode, header), task)
         bad = sum(each.bad for each in counted)
         if bad:
             _put_aside(source, files, task, sorted({file for each in counted for file in each.bad_files}), bad)

@@ -8,6 +8,7 @@ of the table's own type.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,6 @@ def examine(path: Path, config: SegmentConfig) -> Contents:
         schema: pa.Schema = metadata.schema.to_arrow_schema()
     except UNREADABLE as error:
         raise unreadable(path, error) from error
-    physical = {
-        metadata.schema.column(at).path: metadata.schema.column(at).physical_type for at in range(metadata.num_columns)
-    }
     twice = Counter(name.lower() for name in schema.names)
     columns: dict[str, Column] = {}
     for name in dict.fromkeys(schema.names):
@@ -63,7 +61,7 @@ def examine(path: Path, config: SegmentConfig) -> Contents:
             _check_once(path, name, twice[name.lower()])
             column = _taken(path, name, schema.field(name).type, wanted)
             _check_count(path, name, len(column), metadata.num_rows)
-            if physical.get(name) == "INT96":
+            if _is_int96(metadata, name):
                 _check_microseconds(path, name, column)
             if wanted is not None:
                 _check_fits(path, column, wanted, is_derived=name in config.derived)
@@ -76,6 +74,37 @@ def examine(path: Path, config: SegmentConfig) -> Contents:
     # A table without columns would have no rows.
     counted = contents_from(ReadBack(metadata, table), None, fingerprints(table))
     return counted.model_copy(update={"rows": metadata.num_rows})
+
+
+def check_readable(path: Path, names: Collection[str]) -> None:
+    """Raise for the first of some columns of a file that cannot be read, or holds times in nanoseconds.
+
+    Raises:
+        Failed: ``segment_unreadable``, ``unsupported_type``: names the file and the column.
+    """
+    metadata = metadata_of(path)
+    try:
+        schema: pa.Schema = metadata.schema.to_arrow_schema()
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
+    for name in schema.names:
+        if name not in names:
+            continue
+        held: Held = schema.field(name).type
+        read_checked(path, name)
+        if pa.types.is_timestamp(held) and held.unit == "ns" and not _is_int96(metadata, name):
+            raise Failed(
+                "unsupported_type",
+                f"the column {name} of {path} has times in nanoseconds",
+                found=str(held),
+                expected="times in microseconds or milliseconds",
+                hint="write the column in microseconds",
+            )
+
+
+def _is_int96(metadata: Any, name: str) -> bool:
+    columns = (metadata.schema.column(at) for at in range(metadata.num_columns))
+    return any(column.path == name and column.physical_type == "INT96" for column in columns)
 
 
 def _taken(path: Path, name: str, held: Held, wanted: TableColumn | None) -> Column:
@@ -134,10 +163,8 @@ def _check_once(path: Path, name: str, times: int) -> None:
 
 def _check_text(path: Path, name: str, column: Column) -> None:
     plain = decoded(column)
-    try:
-        plain.validate(full=True)
-    except pa.ArrowInvalid:
-        row = first_misfit(plain, lambda part: part.validate(full=True))
+    row = invalid_text(plain)
+    if row is not None:
         value = plain[row].cast(pa.large_binary() if pa.types.is_large_string(plain.type) else pa.binary())
         raise Failed(
             "not_utf8",
@@ -145,7 +172,16 @@ def _check_text(path: Path, name: str, column: Column) -> None:
             found=shown_value(value),
             expected="UTF-8",
             hint="write the column as binary, or write its texts in UTF-8",
-        ) from None
+        )
+
+
+def invalid_text(column: Column) -> int | None:
+    """The row of the first text that is not valid UTF-8; None: all are, or the column is not of texts."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return first_misfit(column, lambda part: part.validate(full=True))
+    return None
 
 
 def _microseconds(path: Path, name: str, column: Column) -> Column:

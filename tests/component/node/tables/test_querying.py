@@ -158,6 +158,33 @@ def test_a_new_column_answers_for_old_segments_at_once(node: Rig, asks: Asker) -
         assert asks.rows(sql) == plain_answer(whole, sql), sql
 
 
+@pytest.mark.case("tables:E7")
+def test_a_changed_default_answers_as_after_the_refresh(node: Rig, asks: Asker) -> None:
+    """A column that holds nothing but an older default answers with the new one, also where statistics prune."""
+    build = node.build(rows(0), WIDER)
+    assert build.contents.filled == {"tip"}
+    wanted = config_of({**COLUMNS, "tip": {"type": "bigint", "default": 9}})
+    node.settle(table(segment(build), config=wanted, skip_segment_preprocess=True))
+    whole = rows(0).append_column("tip", pa.array([9] * 40, pa.int64()))
+    for sql in ("SELECT count(*) FROM trips WHERE tip = 9", "SELECT id, tip FROM trips WHERE tip > 7 ORDER BY id"):
+        assert asks.rows(sql) == plain_answer(whole, sql), sql
+
+
+@pytest.mark.case("tables:C3", "tables:E7")
+def test_changed_types_answer_as_after_the_refresh(node: Rig, asks: Asker) -> None:
+    """Through the query process: values as the refresh writes them, and a misfit named with segment and row."""
+    built = node.build(rows(0))
+    texts = config_of({**COLUMNS, "fare": "varchar"})
+    node.settle(table(segment(built), config=texts, skip_segment_preprocess=True))
+    found = [fare for (fare,) in asks.rows("SELECT fare FROM trips WHERE fare IS NOT NULL ORDER BY id LIMIT 4")]
+    assert found == ["0.25", "0.5", "0.75", "1"]
+    exact = config_of({**COLUMNS, "fare": "decimal(5,1)"})
+    node.settle(table(segment(built), config=exact, revision=2, skip_segment_preprocess=True))
+    error = raised("bad_query", lambda: asks.rows("SELECT sum(fare) FROM trips"))
+    assert "the column fare does not fit its type, in row 1 of the segment s0" in error.message
+    assert "0.25" in str(error.found)
+
+
 def test_segments_of_other_nodes_are_fetched_once(node: Rig, asks: Asker) -> None:
     """What others host comes from the deep store with the first query, and from the cache afterwards."""
     here, there = trips(node, 0).segments[0], trips(node, 100, 200, hosted=False).segments
