@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anew.core.errors import AnewError, Failed, InvalidRequest
@@ -149,6 +149,9 @@ def test_less_than_a_microsecond_is_refused(options: dict[str, Any], tmp_path: P
         examined(path, config_of({"id": "bigint", "x": "timestamp"}))
 
 
+@example(moment=16_725_225_600_000_001)
+@example(moment=-62_135_596_800_000_000)
+@example(moment=3_000_000_000_000_000_007)
 @settings(deadline=None, max_examples=30)
 @given(moment=st.integers((1 - _JULIAN_EPOCH) * _DAY_US, 250_000 * 366 * _DAY_US))
 def test_int96_holds_times_of_any_year(moment: int, tmp_path_factory: pytest.TempPathFactory) -> None:
