@@ -353,3 +353,18 @@ def test_what_is_not_a_file_s_fault_is_said_as_it_was(code: str, kind: str, tmp_
     with pytest.raises(Failed) as failed, diagnosed([str(path)], kind, ["id", "x"]):
         raise said
     assert failed.value is said
+
+
+def test_statistics_that_leave_values_out_are_refused(tmp_path: Path) -> None:
+    """A file whose statistics are not those of its values would lose rows to filters: it is refused by column."""
+    path = _file(tmp_path, pa.array([5, 6, 7], pa.int64()), compression="none", use_dictionary=False)
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    path.write_bytes(content[:footer] + content[footer:].replace((5).to_bytes(8, "little"), (6).to_bytes(8, "little")))
+    statistics: Any = pq.read_metadata(path).row_group(0).column(1).statistics
+    assert statistics.min == 6
+    with pytest.raises(InvalidRequest) as refused:
+        examined(path, config_of({"id": "bigint", "x": "bigint"}))
+    assert refused.value.code == "wrong_statistics"
+    assert f"column x of {path}" in refused.value.message
+    assert "no row with 5" in str(refused.value.found)

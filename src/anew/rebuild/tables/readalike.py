@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from anew.core.errors import AnewError, Failed
+from anew.core.errors import AnewError, Failed, InvalidRequest
+from anew.core.tables.arrays import pc
 from anew.core.tables.columns import Column
 from anew.core.tables.segment import ColumnStats
 from anew.segments.tables.fingerprint import MODULUS, column_hashes, fingerprint
@@ -16,6 +17,7 @@ from anew.sql.query import Limits, QueryEngine
 from anew.sql.views import SegmentFile, TableView
 
 _TABLE = "file"
+_SHOWN_CHARACTERS = 100
 _LIMITS = Limits(memory_bytes=2 * 2**30, seconds=3_600.0, rows=2**62, threads=1)
 
 
@@ -27,7 +29,8 @@ def check_read_alike(path: Path, columns: Mapping[str, ColumnStats]) -> None:
         columns: Column → what Arrow found in it.
 
     Raises:
-        Failed: ``unreadable_column``: queries cannot read it; ``read_differently``. Both name file and column.
+        Failed: ``unreadable_column``: queries cannot read it; ``read_differently``; ``wrong_statistics``: filters would
+            lose rows, as the file's statistics leave values out. All name file and column.
     """
     with tempfile.TemporaryDirectory(prefix="anew-import-") as folder:
         # DuckDB would read some letters of a path as a pattern.
@@ -43,7 +46,8 @@ def _check_column(path: Path, link: Path, name: str, stats: ColumnStats) -> None
     try:
         engine = QueryEngine([TableView(_TABLE, (column,), (file,))])
         try:
-            found = _fingerprint(engine, column)
+            found, extremes = _read(engine, column)
+            lost = next((value for value in sorted(extremes) if _is_lost(engine, column, value)), None)
         finally:
             engine.close()
     except AnewError as error:
@@ -54,6 +58,14 @@ def _check_column(path: Path, link: Path, name: str, stats: ColumnStats) -> None
             expected="a column that is sound",
             hint="write the file again with another program, or leave the column out of the table's schema",
         ) from None
+    if lost is not None:
+        raise Failed(
+            "wrong_statistics",
+            f"filters on the column {name} of {path} would lose rows: its statistics leave values out",
+            found=f"no row with {lost[:_SHOWN_CHARACTERS]}, which is there",
+            expected="statistics that hold for all values",
+            hint="write the file again with another program",
+        )
     if found != stats.fingerprint:
         raise Failed(
             "read_differently",
@@ -64,9 +76,25 @@ def _check_column(path: Path, link: Path, name: str, stats: ColumnStats) -> None
         )
 
 
-def _fingerprint(engine: QueryEngine, column: Column) -> int:
-    total = 0
+def _read(engine: QueryEngine, column: Column) -> tuple[int, set[str]]:
+    """The fingerprint of a column, and texts of the least and the greatest value of each part of it."""
+    total, extremes = 0, set[str]()
     for batch in engine.rows(_TABLE, _LIMITS):
         values = pa.Table.from_batches([batch]).column(0).cast(column.arrow_type)
         total += fingerprint(column_hashes(values))
-    return total % MODULUS
+        if not pa.types.is_binary(values.type):
+            both = pc.min_max(values)
+            found = (both[which].cast(pa.string()).as_py() for which in ("min", "max"))
+            extremes |= {text for text in found if text is not None}
+    return total % MODULUS, extremes
+
+
+def _is_lost(engine: QueryEngine, column: Column, value: str) -> bool:
+    """Whether a filter on a value that is there finds no row: statistics of its row group leave it out."""
+    literal = "'" + value.replace("'", "''") + "'"
+    sql = f'SELECT count(*) AS found FROM {_TABLE} WHERE "{column.name}" = CAST({literal} AS {column.type})'  # noqa: S608 - a column's name is letters, digits and _, and the text is escaped
+    try:
+        return bool(engine.execute(sql, _LIMITS).column("found")[0].as_py() == 0)
+    except InvalidRequest:
+        # DuckDB reads no such text as a value of the type: no filter asks for it so.
+        return False
