@@ -100,6 +100,27 @@ def test_the_same_request_id_is_the_same_rebuild(anew: Anew, people: Path, tmp_p
     assert _current(anew, "once") == 2
 
 
+@pytest.mark.case("stores:H1", "rules:R22")
+def test_the_same_command_under_one_request_id_is_answered_as_before(anew: Anew, people: Path, tmp_path: Path) -> None:
+    """Push and repush repeated with their id give the first result, whatever has moved since; others are refused."""
+    anew.create("asked", "hybrid=true", "rt_partitions=2")
+    files = tmp_path / "input"
+    files.mkdir()
+    source = files / people.name
+    source.write_bytes(people.read_bytes())
+    push = ("push", "asked", str(source), "--key", "id", "--request-id", "asked-push")
+    repush = ("repush", "asked", "--request-id", "asked-repush")
+    pushed, repushed = anew.here(*push), anew.here(*repush)
+    source.unlink()
+    anew.here("store", "update", "asked", "--set", "compression=gzip")
+    assert (anew.here(*push)["id"], anew.here(*repush)["id"]) == (pushed["id"], repushed["id"])
+    assert anew.here(*repush, "--detach")["id"] == repushed["id"]
+    assert _current(anew, "asked") == 2
+    for other in (("repush", "asked", "--request-id", "asked-push"), (*repush, "--defer-swap")):
+        refused = anew.run_here(*other)
+        assert (refused.code, refused.json["error"]["code"]) == (2, "request_id_reused")
+
+
 def test_a_killed_driver_leaves_the_store_serving_and_is_cleaned_up(anew: Anew, people: Path) -> None:
     """SIGKILL in the middle of a repush: reads go on, the next repush works, the first one's files are reclaimed."""
     anew.create("killed", "hybrid=true", "rt_partitions=2")

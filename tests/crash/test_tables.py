@@ -140,6 +140,65 @@ def test_refreshes_outlast_thirty_deaths(crashing: Crashing, tables: tuple[list[
     crashing.await_healthy()
 
 
+_DEALS = ((_ROWS, 1), (1_000, 12), (5_000, 3))
+"""How many rows a segment holds at most, and how many segments that makes."""
+
+
+def test_a_prefix_loaded_again_is_never_there_twice_or_not_at_all(crashing: Crashing, tmp_path: Path) -> None:
+    """While a controller dies in each load that deals the same rows otherwise, every query sees each row once."""
+    name, source, schema = "loaded_again", _source(tmp_path), tmp_path / "schema.json"
+    schema.write_text(json.dumps({"columns": _COLUMNS}))
+    crashing.await_controller()
+    crashing.anew.here("table", "create", name, "--schema", str(schema), "--set", "segment_rows=2000")
+    crashing.anew.here("table", "load", name, str(source), "--prefix", "s")
+    wait_until(lambda: _served(crashing, name, _SEGMENTS), f"nodes to serve {name}")
+    with _asking(crashing, [name], source) as asking:
+        for rows, count in _DEALS:
+            crashing.await_controller()
+            crashing.anew.here("table", "update", name, "--set", f"segment_rows={rows}")
+            _load_under_death(crashing, name, source)
+            wait_until(
+                lambda count=count: _served(crashing, name, count),  # type: ignore[misc]  # bound now
+                f"{count} segments to be served",
+                _CONVERGENCE_SECONDS,
+            )
+    assert (asking.failed[:3], asking.wrong[:3]) == ([], [])
+    assert asking.asked > len(_QUESTIONS) * len(_DEALS)
+
+
+def _load_under_death(crashing: Crashing, name: str, source: Path) -> None:
+    driver = crashing.anew.start("table", "load", name, str(source), "--prefix", "s", start_new_session=True)
+    try:
+        wait_until(lambda: _begun(crashing, name, driver), "the load to begin")
+        crashing.await_sound("controller")
+        os.kill(crashing.pid("controller"), signal.SIGKILL)
+        assert driver.wait(_CONVERGENCE_SECONDS) == 0
+    finally:
+        kill_family(driver.pid)
+        driver.communicate()
+
+
+def _begun(crashing: Crashing, name: str, driver: subprocess.Popen[str]) -> bool:
+    try:
+        running = crashing.controller.rebuilds(table=name, running=True)
+    except AnewError:
+        return False
+    return bool(running) or driver.poll() is not None
+
+
+def _served(crashing: Crashing, name: str, count: int) -> bool:
+    """Whether the table has so many segments, each served by its nodes as it is."""
+    try:
+        found = crashing.controller.segments(name)
+    except AnewError:
+        return False
+    return len(found) == count and all(
+        copy["state"] == "serving" and copy["build"] == segment["build"]
+        for segment in found
+        for copy in segment["replicas"]
+    )
+
+
 def _round(crashing: Crashing, names: list[str], sort: tuple[str, ...], dice: random.Random) -> int:
     """Change every table and refresh it; in each driver, controller and nodes die; returns how often."""
     deaths = 0

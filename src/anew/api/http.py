@@ -251,6 +251,10 @@ class ControllerClient:
         """Begin what a plan says."""
         return self._as(Rebuild, _Call("POST", "/v1/rebuilds", request, look_up="anew rebuild list"))
 
+    def begun_by(self, request_id: str) -> list[_Row]:
+        """The view of the rebuild that a request began; none where it began none."""
+        return self._rows(_Call("GET", "/v1/rebuilds", query={"request_id": request_id}))
+
     def rebuilds(self, store: str | None = None, *, table: str | None = None, running: bool = False) -> list[_Row]:
         """The views of rebuilds, newest first."""
         return self._rows(_Call("GET", "/v1/rebuilds", query={"store": store, "table": table, "running": running}))

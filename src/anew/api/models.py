@@ -133,12 +133,16 @@ class DrainNode(Request):
 
 
 class HoldVersion(Request):
-    """Keep a version for a long read: for so long from now, at most `MAX_HOLD_SECONDS` at a time; renew it to go on."""
+    """Keep a version for a long read: for so long from now, at most `MAX_HOLD_SECONDS` at a time; renew it to go on.
+
+    A read that says which hold is its own, by an id that no other one has, lets go of it with 0 seconds.
+    """
 
     model_config = example(version=7, seconds=120)
 
     version: int
-    seconds: int = Field(ge=1, le=MAX_HOLD_SECONDS)
+    seconds: int = Field(ge=0, le=MAX_HOLD_SECONDS)
+    hold: str | None = Field(default=None, max_length=100)
 
 
 class SnapshotView(Wire):

@@ -16,12 +16,14 @@ class DesiredSegment(Wire):
     Attributes:
         hosted: Whether this node is to hold it.
         reload: How often nodes were asked to make their copies of it again.
+        redealt: Whether a copy with other rows than the build's may not be answered in its place.
     """
 
     name: str
     build: Build
     hosted: bool
     reload: int = 0
+    redealt: bool = False
 
 
 class DesiredTable(Wire):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +12,14 @@ from pydantic import ValidationError
 
 from anew.cli.options import Conf, Defines, Detach, Jars, Master, Properties, RequestId
 from anew.cli.output import Json, out, print_json, print_table
-from anew.cli.running import Asked, print_outcome, run, spark_choice
+from anew.cli.running import Asked, print_outcome, run, run_again, spark_choice
 from anew.cli.session import cluster, comma_list, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.plan import Plan
 from anew.core.planning import PushOptions
 from anew.core.properties import parse_properties, read_properties
 from anew.core.store import RebuildKind
+from anew.rebuild.asking import asked_for, input_said
 from anew.rebuild.inputs import PushRequest
 from anew.runtime.connect import Cluster, SparkChoice
 
@@ -65,24 +67,33 @@ def push(
     given = _properties(properties, define)
     of_store = parse_properties(given).source_kafka and not inputs and not empty
     spark, fabrics = spark_choice(master, conf, jars), comma_list(target_fabrics)
+    options = PushOptions(allow_undying, fabrics, defer_swap)
+    request = (
+        None
+        if of_store
+        else PushRequest(
+            inputs=_needed(inputs, empty=empty),
+            key=() if empty else _key_columns(key),
+            value=comma_list(value),
+            input_format=input_format,
+            options=pairs(option, "--option"),
+            written_at=written_at,
+            keep_last=_keeps_last(on_duplicate_key),
+            bad_rows_to=None if bad_rows_to is None else str(bad_rows_to.absolute()),
+            as_of_ms=_time_ms(as_of),
+        )
+    )
+    said = {"properties": given, "options": asdict(options), "input": None if request is None else input_said(request)}
+    asked = Asked(dry_run, json_output, request_id, detach, asked_for("push", name, **said))
     with cluster() as connected:
-        if of_store:
+        again = run_again(connected, asked, print_outcome)
+        if again is not None:
+            return again
+        if request is None:
             plan = connected.plan_repush(name, properties=given, target_fabrics=fabrics, defer_swap=defer_swap)
         else:
-            request = PushRequest(
-                inputs=_needed(inputs, empty=empty),
-                key=() if empty else _key_columns(key),
-                value=comma_list(value),
-                input_format=input_format,
-                options=pairs(option, "--option"),
-                written_at=written_at,
-                keep_last=_keeps_last(on_duplicate_key),
-                bad_rows_to=None if bad_rows_to is None else str(bad_rows_to.absolute()),
-                as_of_ms=_time_ms(as_of),
-            )
-            options = PushOptions(allow_undying, fabrics, defer_swap)
             plan = connected.plan_push(name, request, properties=given, options=options)
-        return _run(connected, plan, spark, Asked(dry_run, json_output, request_id, detach))
+        return _run(connected, plan, spark, asked)
 
 
 def repush(
@@ -111,8 +122,14 @@ def repush(
         if plan_file is not None:
             if dry_run or given or allow_not_serving or defer_swap or target_fabrics is not None:
                 raise InvalidRequest("contradiction", "a plan says it all", found="--plan with other options")
-            plan = _read_plan(plan_file, name)
+            asked, plan = Asked(dry_run, json_output, request_id, detach), _read_plan(plan_file, name)
         else:
+            how = {"not_serving": allow_not_serving, "defer_swap": defer_swap, "targets": comma_list(target_fabrics)}
+            wanted = asked_for("repush", name, properties=given, **how)
+            asked = Asked(dry_run, json_output, request_id, detach, wanted)
+            again = run_again(connected, asked, print_outcome)
+            if again is not None:
+                return again
             plan = connected.plan_repush(
                 name,
                 properties=given,
@@ -120,7 +137,7 @@ def repush(
                 target_fabrics=comma_list(target_fabrics),
                 defer_swap=defer_swap,
             )
-        return _run(connected, plan, spark, Asked(dry_run, json_output, request_id, detach))
+        return _run(connected, plan, spark, asked)
 
 
 def _run(connected: Cluster, plan: Plan, spark: SparkChoice, asked: Asked) -> int:

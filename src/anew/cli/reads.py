@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -66,14 +67,16 @@ def scan(name: str, *, version: Version = None, fabric: FabricName = None, json_
     with cluster(fabric) as connected:
         store = connected.store(name)
         key_schema, value_schema = store.key_schema, store.value_schema
-        for row in store.scan(version=number):
-            print_line(
-                {
-                    "key": to_plain(key_schema, row.key),
-                    "value": to_plain(value_schema, row.value),
-                    "written_at": row.written_at,
-                }
-            )
+        # A scan that is broken off lets go of its version while there is somebody to tell.
+        with closing(store.scan(version=number)) as rows:
+            for row in rows:
+                print_line(
+                    {
+                        "key": to_plain(key_schema, row.key),
+                        "value": to_plain(value_schema, row.value),
+                        "written_at": row.written_at,
+                    }
+                )
 
 
 def write(

@@ -22,12 +22,17 @@ _ENDED_BADLY = ("failed", "killed")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How a run was asked for."""
+    """How a run was asked for.
+
+    Attributes:
+        request: The hash of what was asked for, see `anew.rebuild.asking.asked_for`; None: exactly a given plan.
+    """
 
     dry_run: bool
     as_json: bool
     request_id: str | None
     detach: bool
+    request: str | None = None
 
 
 def spark_choice(master: str | None, conf: list[str] | None, jars: str | None) -> SparkChoice:
@@ -63,14 +68,11 @@ def run(
         asked: How it was asked for.
         print_ended: Says how it ended.
     """
+    plan = plan.model_copy(update={"asked": asked.request})
     if asked.detach:
         request_id = new_id() if asked.request_id is None else asked.request_id
         view = start_driver(connected, plan, spark, request_id, resolve({}).home / "logs")
-        if asked.as_json:
-            print_json(view)
-        else:
-            out().print(f"rebuild {view['id']} runs; follow it: anew rebuild watch {view['id']}")
-        return 0
+        return _print_detached(view, as_json=asked.as_json)
     with TerminalObserver() as observer:
         if isinstance(plan, Plan):
             view = connected.run_plan(plan, spark, observer, asked.request_id)
@@ -78,6 +80,33 @@ def run(
             view = connected.run_table_plan(plan, spark, observer, asked.request_id)
     print_ended(view, as_json=asked.as_json)
     return exit_code(view)
+
+
+def run_again(connected: Cluster, asked: Asked, print_ended: PrintEnded) -> int | None:
+    """Answer a request that was made before under the same id as it was then; None: it is a new one.
+
+    Raises:
+        InvalidRequest: ``request_id_reused``.
+    """
+    if asked.request is None or asked.dry_run:
+        return None
+    view = connected.begun_before(asked.request_id, asked.request)
+    if view is None:
+        return None
+    if asked.detach:
+        return _print_detached(view, as_json=asked.as_json)
+    with TerminalObserver() as observer:
+        view = connected.follow(view["id"], observer)
+    print_ended(view, as_json=asked.as_json)
+    return exit_code(view)
+
+
+def _print_detached(view: dict[str, Any], *, as_json: bool) -> int:
+    if as_json:
+        print_json(view)
+    else:
+        out().print(f"rebuild {view['id']} runs; follow it: anew rebuild watch {view['id']}")
+    return 0
 
 
 def print_outcome(view: dict[str, Any], *, as_json: bool) -> None:
@@ -99,6 +128,8 @@ def print_table_outcome(view: dict[str, Any]) -> None:
     """Say how a refresh or a load of a table ended."""
     refresh = view["refresh"]
     counts = {name: len(refresh[name]) for name in ("refreshed", "stamped", "skipped", "failed", "drift")}
+    if refresh["removed"]:
+        counts["removed"] = len(refresh["removed"])
     out().print(f"{view['status']}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     out().print(f"ledger: {ledger_line(view)}")
     for each in refresh["failed"]:

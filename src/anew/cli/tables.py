@@ -14,10 +14,11 @@ from anew.api.query_wire import json_rows
 from anew.api.tables import CreateTable, DropSegments, PlanRefresh, ReloadTable, UpdateTable
 from anew.cli.options import Conf, Detach, Jars, Master, RequestId
 from anew.cli.output import Json, out, print_json, print_table
-from anew.cli.running import Asked, exit_code, print_table_outcome, run, spark_choice
+from anew.cli.running import Asked, exit_code, print_table_outcome, run, run_again, spark_choice
 from anew.cli.session import cluster, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.tables.plan import TablePlan, TableRebuildKind
+from anew.rebuild.asking import asked_for, input_said
 from anew.rebuild.inputs import PushRequest
 from anew.runtime.connect import Cluster, SparkChoice
 
@@ -162,7 +163,7 @@ def load(
     inputs: Annotated[list[str], typer.Argument(help="Files or directories.")],
     *,
     prefix: Annotated[
-        str | None, typer.Option(help="How names of segments begin; the same again replaces those segments.")
+        str | None, typer.Option(help="How names of segments begin; a load replaces all segments of its prefix.")
     ] = None,
     input_format: Annotated[str | None, typer.Option("--format", help="csv, parquet, json or avro.")] = None,
     option: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A reader option: nullValue=NA.")] = None,
@@ -184,9 +185,13 @@ def load(
         options=pairs(option, "--option"),
         bad_rows_to=_bad_rows(on_bad_row, bad_rows_to),
     )
+    wanted = asked_for("table load", name, input=input_said(request), prefix=prefix)
+    asked = Asked(dry_run, json_output, request_id, detach, wanted)
     with cluster() as connected:
-        plan = connected.plan_load(name, request, prefix)
-        return _run(connected, plan, spark_choice(master, conf, jars), Asked(dry_run, json_output, request_id, detach))
+        again = run_again(connected, asked, _print_outcome)
+        if again is not None:
+            return again
+        return _run(connected, connected.plan_load(name, request, prefix), spark_choice(master, conf, jars), asked)
 
 
 @tables_app.command("import")
@@ -226,17 +231,22 @@ def refresh(
     json_output: Json = False,
 ) -> int:
     """Rebuild the segments that are stale, in the deep store; nodes pick them up."""
-    asked = PlanRefresh(
+    choice = PlanRefresh(
         reload_only=reload_only, force_reload=force_reload, max_segments=max_segments, retry_failed=retry_failed
     )
     with cluster() as connected:
         if plan_file is not None:
-            if dry_run or asked != PlanRefresh():
+            if dry_run or choice != PlanRefresh():
                 raise InvalidRequest("contradiction", "a plan says it all", found="--plan with other options")
-            plan = _read_plan(plan_file, name)
+            asked, plan = Asked(dry_run, json_output, request_id, detach), _read_plan(plan_file, name)
         else:
-            plan = connected.plan_refresh(name, asked)
-        return _run(connected, plan, spark_choice(master, conf, jars), Asked(dry_run, json_output, request_id, detach))
+            wanted = asked_for("table refresh", name, choice=choice.model_dump(mode="json"))
+            asked = Asked(dry_run, json_output, request_id, detach, wanted)
+            again = run_again(connected, asked, _print_outcome)
+            if again is not None:
+                return again
+            plan = connected.plan_refresh(name, choice)
+        return _run(connected, plan, spark_choice(master, conf, jars), asked)
 
 
 @tables_app.command()
@@ -249,8 +259,14 @@ def repair(
     json_output: Json = False,
 ) -> int:
     """Read all files in the deep store; bring those back that were changed or removed, from copies of nodes."""
+    wanted = asked_for("table repair", name, segments=sorted(segment or ()))
     with cluster() as connected:
-        plan = connected.plan_repair(name, segment or ())
+        again = run_again(
+            connected, Asked(dry_run, json_output, request_id, detach=False, request=wanted), _print_outcome
+        )
+        if again is not None:
+            return again
+        plan = connected.plan_repair(name, segment or ()).model_copy(update={"asked": wanted})
         if dry_run:
             _print_plan(plan, as_json=json_output)
             return 0
@@ -328,6 +344,9 @@ def _print_plan(plan: TablePlan, *, as_json: bool) -> None:
     print_table(["", ""], [(name, str(value)) for name, value in rows])
     for why in plan.why:
         out().print(f"  {why}", markup=False)
+    if plan.replaces:
+        print_table(["replaced"], [(name,) for name in plan.replaces])
+        return
     chosen = [(s.segment, s.rows, s.bytes, "; ".join(s.reasons)) for s in plan.segments]
     print_table(["segment", "rows", "bytes", "why"], chosen)
     _print_left(plan)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from anew.api.http import ControllerClient
 from anew.api.models import HoldVersion, Routing
-from anew.core.errors import Unreachable
+from anew.core.errors import AnewError, Unreachable
 
 _FRESH_SECONDS = 5.0
 
@@ -69,14 +69,24 @@ class RoutingCache:
             self._loaded_at = self._clock_seconds()
             return self._routing if self._routing is not None else found
 
-    def hold(self, version: int, seconds: int) -> None:
+    def hold(self, version: int, seconds: int, hold: str | None = None) -> None:
         """Ask that a version be kept for a long read; without the controller the read goes on without.
+
+        Args:
+            version: Which one.
+            seconds: For how long from now.
+            hold: The read's own id, by which it lets go again.
 
         Raises:
             Refused: ``version_gone``.
         """
         with contextlib.suppress(Unreachable):
-            self._controller.hold_version(self._name, HoldVersion(version=version, seconds=seconds))
+            self._controller.hold_version(self._name, HoldVersion(version=version, seconds=seconds, hold=hold))
+
+    def release(self, version: int, hold: str) -> None:
+        """Let go of a version that a read held; where that cannot be said, the hold ends by itself."""
+        with contextlib.suppress(AnewError):
+            self._controller.hold_version(self._name, HoldVersion(version=version, seconds=0, hold=hold))
 
     def notice(self, current: int, revision: int) -> None:
         """A node said what is current there: when it knows more than we do, ask the controller at the next read."""

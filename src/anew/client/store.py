@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -70,6 +70,7 @@ class Store:
         open_log: Callable[[Routing], Log],
         clock_seconds: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = wait_seconds,
+        new_id: Callable[[], str] | None = None,
     ) -> None:
         """Use the cluster's connections.
 
@@ -79,12 +80,15 @@ class Store:
             open_log: How the log that a routing names is opened.
             clock_seconds: A monotonic clock.
             pause: Waits for so many seconds.
+            new_id: Gives scans ids of their own, by which they let go of their version when they end; None: it is kept
+                for some time longer.
         """
         self._routing = routing
         self._nodes = nodes
         self._open_log = open_log
         self._clock_seconds = clock_seconds
         self._pause = pause
+        self._new_id = new_id
         self._schemas: dict[str, AvroSchema] = {}
         self._turn = 0
         self._suspect_until: dict[tuple[str, int | None], float] = {}
@@ -134,16 +138,24 @@ class Store:
 
         return self._retrying(attempt, version)
 
-    def scan(self, *, version: int | None = None) -> Iterator[Scanned]:
+    def scan(self, *, version: int | None = None) -> Generator[Scanned]:
         """All records of one version, partition by partition, each in key order.
 
         A page that cannot be had from one replica is asked of the next; a swap in the middle changes nothing, and the
-        version is kept as long as the scan goes on.
+        version is kept as long as the scan goes on, and let go of when it ends or is broken off.
 
         Raises:
             As `get`.
         """
         number = self._retrying(lambda _routing, chosen: chosen, version)
+        hold = None if self._new_id is None else self._new_id()
+        try:
+            yield from self._scan(number, hold)
+        finally:
+            if hold is not None:
+                self._routing.release(number, hold)
+
+    def _scan(self, number: int, hold: str | None) -> Iterator[Scanned]:
         config = self._version(self._routing.get(), number).config
         hold_again_at = self._clock_seconds()
         for unit in range(config.sub_partitions):
@@ -151,7 +163,7 @@ class Store:
             after: bytes | None = None
             while True:
                 if self._clock_seconds() >= hold_again_at:
-                    self._routing.hold(number, _HOLD_SECONDS)
+                    self._routing.hold(number, _HOLD_SECONDS, hold)
                     hold_again_at = self._clock_seconds() + _HOLD_SECONDS / 2
                 page = self._page(number, place, after)
                 yield from (self._scanned(item) for item in page.items)

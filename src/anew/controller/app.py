@@ -154,8 +154,11 @@ def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
         store: str | None = None,
         table: str | None = None,
         running: bool = False,  # noqa: FBT001, FBT002
+        request_id: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Rebuilds of a store, of a table, or all, newest first."""
+        """Rebuilds of a store, of a table, or all, newest first; or the one that a request began."""
+        if request_id is not None:
+            return rebuilding.begun_by(context, request_id)
         return rebuilding.listed(context, store, table, running_only=running)
 
     @app.get("/v1/rebuilds/{rebuild_id}", tags=["rebuilds"], response_model=dict[str, Any])

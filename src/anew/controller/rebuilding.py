@@ -10,7 +10,7 @@ from anew.controller.context import Context, store_named
 from anew.controller.tables import rebuilds as table_rebuilds
 from anew.controller.tables.records import table_named
 from anew.controller.tables.views import table_rebuild_view
-from anew.core.errors import Refused
+from anew.core.errors import NotFound, Refused
 from anew.core.rebuild import Rebuild
 from anew.core.tables.rebuild import TableRebuild
 
@@ -43,6 +43,18 @@ def listed(context: Context, store: str | None, table: str | None, *, running_on
         of_tables = context.catalog.table_rebuilds(table_uid=table_uid, running_only=running_only)
         shown += [table_rebuild_view(context, rebuild) for rebuild in of_tables]
     return sorted(shown, key=lambda view: (-view["created_at_ms"], view["id"]))
+
+
+def begun_by(context: Context, request_id: str) -> list[dict[str, Any]]:
+    """The ``rebuild`` shape of the rebuild that a request began (rule R22); none where it began none."""
+    known = context.catalog.request(request_id)
+    if known is None:
+        return []
+    try:
+        return [view(context, known.result)]
+    except NotFound:
+        # It made something else, or its record is gone.
+        return []
 
 
 def view(context: Context, rebuild_id: str) -> dict[str, Any]:

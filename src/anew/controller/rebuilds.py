@@ -72,7 +72,7 @@ def _begun_before(context: Context, request: BeginRebuild) -> Rebuild | None:
     Raises:
         InvalidRequest: ``request_id_reused``.
     """
-    made = made_before(context, request.request_id, request.plan.id)
+    made = made_before(context, request.request_id, request.plan.request_hash)
     return None if made is None else rebuild_of(context, made)
 
 
@@ -105,7 +105,7 @@ def _begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
     puts: tuple[Put, ...] = (
         PutStore(lifecycle.begin(store, plan, made, now_ms), store.revision),
         PutRebuild(rebuild, None),
-        PutRequest(request.request_id, plan.id, rebuild_id),
+        PutRequest(request.request_id, plan.request_hash, rebuild_id),
         *_displace(context, in_the_way, plan, made),
     )
     detail = {"rebuild": rebuild_id, "version": made.number, "plan": plan.id}

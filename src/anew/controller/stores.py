@@ -164,16 +164,24 @@ def _with_topics(context: Context, uid: str) -> Store:
 
 
 def hold_version(context: Context, name: str, request: HoldVersion, actor: str) -> Store:
-    """Keep a version for a long read (rule R15).
+    """Keep a version for a long read (rule R15), or let go of it; letting go of what is not held changes nothing.
 
     Raises:
         NotFound: ``unknown_version``.
         Refused: ``version_gone``.
     """
     store = store_named(context, name)
-    until_ms = context.clock() + request.seconds * 1000
+    now_ms, hold = context.clock(), request.hold
+    if hold is not None and request.seconds == 0:
+        released = context.operation("release version", name, actor, version=request.version)
+        return change_store(
+            context, store.uid, released, lambda s: (lifecycle.release(s, request.version, hold, now_ms), ())
+        )
+    until_ms = now_ms + request.seconds * 1000
     operation = context.operation("hold version", name, actor, version=request.version, until_ms=until_ms)
-    return change_store(context, store.uid, operation, lambda s: (lifecycle.hold(s, request.version, until_ms), ()))
+    return change_store(
+        context, store.uid, operation, lambda s: (lifecycle.hold(s, request.version, until_ms, hold), ())
+    )
 
 
 def snapshot(context: Context, name: str, at_ms: int | None) -> SnapshotView:

@@ -285,7 +285,8 @@ def retire(store: Store, number: int, now_ms: int) -> Store:
     version = existing(store, number)
     held = {n: until_ms for n, until_ms in store.read_until_ms.items() if n != number}
     retired = _replace(store, _moved(version, _E.RETIRE, version.statuses, now_ms))
-    return retired.model_copy(update={"read_until_ms": held})
+    holds = {n: held for n, held in store.holds.items() if n != number}
+    return retired.model_copy(update={"read_until_ms": held, "holds": holds})
 
 
 def reclaimed(store: Store, number: int, now_ms: int) -> Store:
@@ -294,8 +295,14 @@ def reclaimed(store: Store, number: int, now_ms: int) -> Store:
     return _replace(store, _moved(version, _E.RECLAIM, version.statuses, now_ms))
 
 
-def hold(store: Store, number: int, until_ms: int) -> Store:
+def hold(store: Store, number: int, until_ms: int, hold_id: str | None = None) -> Store:
     """Keep a version for a long read until then (rule R15); holding it for less changes nothing.
+
+    Args:
+        store: Whose version.
+        number: Which one.
+        until_ms: When the hold ends by itself.
+        hold_id: Of the read, which says when it ends (`release`); None: it does not.
 
     Raises:
         NotFound: ``unknown_version``.
@@ -309,8 +316,23 @@ def hold(store: Store, number: int, until_ms: int) -> Store:
             found=version.status.value,
             expected="a version that is kept",
         )
-    held = {**store.read_until_ms, number: max(until_ms, store.read_until_ms.get(number, 0))}
-    return store.model_copy(update={"read_until_ms": held})
+    if hold_id is None:
+        held = {**store.read_until_ms, number: max(until_ms, store.read_until_ms.get(number, 0))}
+        return store.model_copy(update={"read_until_ms": held})
+    present = store.holds.get(number, {})
+    holds = {**present, hold_id: max(until_ms, present.get(hold_id, 0))}
+    return store.model_copy(update={"holds": {**store.holds, number: holds}})
+
+
+def release(store: Store, number: int, hold_id: str, now_ms: int) -> Store:
+    """Let go of a version that a long read held, and of what others held until a time that is over."""
+    others = {
+        hold: until_ms
+        for hold, until_ms in store.holds.get(number, {}).items()
+        if hold != hold_id and until_ms > now_ms
+    }
+    kept = {version: holds for version, holds in store.holds.items() if version != number}
+    return store.model_copy(update={"holds": {**kept, number: others} if others else kept})
 
 
 def reassign(store: Store, number: int, fabric: str, assignment: dict[int, tuple[str, ...]]) -> Store:

@@ -16,17 +16,27 @@ class _Value(BaseModel):
 
 
 class PlanValue(_Value):
-    """What plans of all kinds are: an immutable value; ``id`` is the hash of everything else."""
+    """What plans of all kinds are: an immutable value; ``id`` is the hash of everything else that is done.
+
+    Attributes:
+        asked: The hash of what was asked for, which has another plan at another moment; None: this very plan.
+    """
 
     id: str = ""
+    asked: str | None = None
 
     def sealed(self) -> Self:
         """This plan with the id that its value has."""
         return self.model_copy(update={"id": self.value_id()})
 
     def value_id(self) -> str:
-        """The hash of the plan's value, without the id itself."""
-        return f"plan-{value_hash(self.model_dump(mode='json', exclude={'id'}))[:16]}"
+        """The hash of the plan's value, without the id itself, and without what it was made for."""
+        return f"plan-{value_hash(self.model_dump(mode='json', exclude={'id', 'asked'}))[:16]}"
+
+    @property
+    def request_hash(self) -> str:
+        """By which the same request is known again, whose plan may have been made at another moment (rule R22)."""
+        return self.id if self.asked is None else self.asked
 
 
 class LogSplit(_Value):

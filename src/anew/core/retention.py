@@ -157,7 +157,8 @@ def _claims(store: Store, version: Version, now_ms: int) -> Iterator[_Term]:
     for making in store.versions:
         if making.source_version == version.number and not IN_THE_MAKING.isdisjoint(making.statuses.values()):
             yield _Term(None, f"the source of version {making.number}, which is in the making")
-    held_until_ms = store.read_until_ms.get(version.number, 0)
+    holds = store.holds.get(version.number, {})
+    held_until_ms = max(store.read_until_ms.get(version.number, 0), *holds.values(), 0)
     if now_ms < held_until_ms:
         yield _Term(held_until_ms, "held by a long read")
 

@@ -255,7 +255,8 @@ class Store(BaseModel):
         schemas: Value schema id → Avro schema text; the greatest id is the newest.
         current: Fabric → number of the version that it serves; 0 before the first.
         next_version: The number that the next version gets.
-        read_until_ms: Version → until when a long read holds it (rule R15); it is not retired before.
+        read_until_ms: Version → until when some long read holds it (rule R15); it is not retired before.
+        holds: The same for long reads that say when they end: version → hold → until when.
         paused: Why no scheduled rebuild, reclaim or gc starts, None when they may.
         schedule_held: Why no scheduled rebuild starts, None when it may: somebody rolled back.
         schedule: How far the scheduled repush has come, None before the first look.
@@ -277,6 +278,7 @@ class Store(BaseModel):
     versions: tuple[Version, ...] = ()
     next_version: int = 1
     read_until_ms: dict[int, int] = {}
+    holds: dict[int, dict[str, int]] = {}
     paused: str | None = None
     schedule_held: str | None = None
     schedule: ScheduleState | None = None

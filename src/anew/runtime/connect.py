@@ -80,7 +80,7 @@ class Cluster:
         """
         routing = RoutingCache(self.controller, name, self._fabric)
         routing.refresh()
-        return Store(routing, self._nodes, self._open_log)
+        return Store(routing, self._nodes, self._open_log, new_id=new_id)
 
     def verify(self, name: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> Verification:
         """Compare the replicas of a store's current version with each other and with base ⊕ feeds.
@@ -245,6 +245,26 @@ class Cluster:
 
         return run_plan(plan, self._run_with(spark, observer, request_id))
 
+    def begun_before(self, request_id: str | None, asked: str) -> dict[str, Any] | None:
+        """What the same request began before, see `anew.rebuild.asking.begun_before`.
+
+        Raises:
+            InvalidRequest: ``request_id_reused``.
+        """
+        from anew.rebuild.asking import begun_before
+
+        return begun_before(self.controller, request_id, asked)
+
+    def follow(self, rebuild_id: str, observer: Observer) -> dict[str, Any]:
+        """Follow a rebuild that somebody else drives, or that has ended; returns the ``rebuild`` shape.
+
+        Raises:
+            Failed: It failed, or was killed.
+        """
+        from anew.rebuild.asking import follow
+
+        return follow(self.controller, rebuild_id, observer)
+
     # -- tables ------------------------------------------------------------------------------------------------------
 
     def plan_refresh(self, table: str, request: PlanRefresh | None = None) -> TablePlan:
@@ -264,7 +284,7 @@ class Cluster:
         """
         from anew.rebuild.tables.load import plan_load
 
-        return plan_load(self.controller.table_snapshot(table), request, prefix)
+        return plan_load(self.controller.table_snapshot(table, segments=prefix is not None), request, prefix)
 
     def run_table_plan(
         self, plan: TablePlan, spark: SparkChoice, observer: Observer | None, request_id: str | None

@@ -59,7 +59,7 @@ def worth_a_record(store: Store) -> Store:
     """
     feeds = tuple(feed.model_copy(update={"low_water": (), "moving": False}) for feed in store.feeds)
     versions = tuple(version.model_copy(update={"assignment": {}}) for version in store.versions)
-    changes = {"feeds": feeds, "versions": versions, "revision": 0, "schedule": None, "read_until_ms": {}}
+    changes = {"feeds": feeds, "versions": versions, "revision": 0, "schedule": None, "read_until_ms": {}, "holds": {}}
     return store.model_copy(update=changes)
 
 

@@ -72,7 +72,7 @@ def rows_of(source: TableSource, builds: Sequence[Build]) -> Iterator[pa.RecordB
 
     Raises:
         Failed: ``checksum_mismatch``, ``file_missing``; ``query_failed``: a file is damaged.
-        InvalidRequest: ``bad_query``: a value cannot be converted to the wanted type.
+        InvalidRequest: ``bad_query``: a value does not fit what the table wants now.
         Unreachable: The deep store does not answer.
     """
     store = open_deep_store(source.deep_store)
@@ -81,8 +81,7 @@ def rows_of(source: TableSource, builds: Sequence[Build]) -> Iterator[pa.RecordB
         for number, build in enumerate(builds):
             path = Path(folder) / f"{number}.parquet"
             store.download(build.path, path, build.sha256)
-            present = {name: stats.type for name, stats in build.contents.columns.items()}
-            view = TableView(source.name, source.columns, (SegmentFile(str(path), present),))
+            view = TableView(source.name, source.columns, (_segment_file(build, path),))
             engine = QueryEngine([view], spill_directory=folder)
             try:
                 for batch in engine.rows(source.name, limits):
@@ -90,3 +89,14 @@ def rows_of(source: TableSource, builds: Sequence[Build]) -> Iterator[pa.RecordB
             finally:
                 engine.close()
             path.unlink()
+
+
+def _segment_file(build: Build, path: Path) -> SegmentFile:
+    stored = {name: stats for name, stats in build.contents.columns.items() if not stats.filled}
+    return SegmentFile(
+        str(path),
+        {name: stats.type for name, stats in stored.items()},
+        segment=build.path,
+        nulls=frozenset(name for name, stats in stored.items() if stats.nulls),
+        foreign=build.config_hash is None,
+    )

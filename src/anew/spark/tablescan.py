@@ -85,7 +85,7 @@ def count_rows(scan: InputScan, task: LoadTask) -> list[Counted]:
     """The first pass, by task.
 
     Raises:
-        Failed: ``build_failed``.
+        Failed: ``build_failed``; what a file is refused for, with its name.
     """
     rows = _collected(scan.map_rows(_counting(task), _COUNTED))
     return sorted((Counted(**json.loads(row["counted"])) for row in rows), key=lambda counted: counted.task)

@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from anew.core.errors import AnewError, Failed, InvalidRequest, NotFound
 from anew.core.suggest import did_you_mean
+from anew.sql.conversions import Conversions
 from anew.sql.instance import Connection, Fault, first_line, open_instance, quoted, select, text_literal
+from anew.sql.misfits import misfit
 from anew.sql.statements import Query, check_query
 from anew.sql.views import TableView, view_statement
 
@@ -41,11 +43,13 @@ class QueryEngine:
 
     def __init__(self, views: Sequence[TableView], *, spill_directory: str | None = None) -> None:
         self._tables = {view.name.lower(): view.name for view in views}
+        self._views = tuple(views)
         self._connection = open_instance(threads=1)
+        self._conversions = Conversions(self._connection)
         self._allowed: tuple[int, int] | None = None
         try:
             for view in views:
-                self._connection.execute(view_statement(view))
+                self._connection.execute(view_statement(view, self._conversions, self._connection))
         except Fault as error:
             self._connection.close()
             hint = "the segment's file may have gone, or may be damaged"
@@ -58,8 +62,9 @@ class QueryEngine:
         """The answer to a query; that to EXPLAIN is one column ``plan``.
 
         Raises:
-            InvalidRequest: ``not_a_query``; `NotFound` ``unknown_table``; ``bad_query``: DuckDB does not take it or it
-                failed on a value; ``too_many_rows``, ``query_timeout``, ``query_out_of_memory``: of the limits.
+            InvalidRequest: ``not_a_query``; `NotFound` ``unknown_table``; ``bad_query``: DuckDB does not take it, it
+                failed on a value, or it met a value of a segment that does not fit what the table wants now, which a
+                refresh refuses too; ``too_many_rows``, ``query_timeout``, ``query_out_of_memory``: of the limits.
             Failed: ``query_failed``: the engine or a disk failed, or a segment's file is damaged.
         """
         query = self._checked(sql)
@@ -137,6 +142,7 @@ class QueryEngine:
     def _limited(self, limits: Limits) -> Iterator[Connection]:
         """A connection that is interrupted when the time is over; DuckDB's errors become ours."""
         connection = self._connection.cursor()
+        self._conversions.forget()
         timer = threading.Timer(limits.seconds, connection.interrupt)
         timer.daemon = True
         try:
@@ -148,10 +154,18 @@ class QueryEngine:
             timer.start()
             yield connection
         except (Fault, pa.ArrowException, OSError, MemoryError) as error:
-            raise _as_ours(error, limits) from None
+            raise self._misfit() or _as_ours(error, limits) from None
         finally:
             timer.cancel()
             connection.close()
+
+    def _misfit(self) -> InvalidRequest | None:
+        """The error about a value that a conversion met and that does not fit, with its segment and row."""
+        met = self._conversions.met()
+        if met is None:
+            return None
+        view = next(view for view in self._views if view.name == met[0].table)
+        return misfit(met, view, self._connection)
 
 
 def _as_ours(error: BaseException, limits: Limits) -> AnewError:

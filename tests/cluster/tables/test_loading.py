@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cluster.commands import Anew
@@ -122,4 +124,62 @@ def test_importing_what_nobody_could_serve_is_refused(anew: Anew, tmp_path: Path
     for path, code in ((text, "not_parquet"), (other, "bad_name"), (tmp_path / "none.parquet", "no_input")):
         answer = anew.run_here("table", "import", "strict", str(path))
         assert (answer.code, answer.error["code"]) == (2, code)
+    assert trips.segments() == []
+
+
+@pytest.mark.case("tables:F3", "rules:R22")
+def test_the_same_command_under_one_request_id_is_answered_as_before(anew: Anew, tmp_path: Path) -> None:
+    """Load, import and refresh repeated with their id give the first result, whatever has moved since."""
+    trips = Trips.create(anew, "asked_twice", tmp_path)
+    path, file = write_csv(tmp_path / "in.csv", rows(20)), write_parquet(tmp_path / "other.parquet", rows(20))
+    load = ("table", "load", trips.name, str(path), "--request-id", "asked-load")
+    imports = ("table", "import", trips.name, str(file), "--request-id", "asked-import")
+    refresh = ("table", "refresh", trips.name, "--request-id", "asked-refresh")
+    first = [anew.here(*load), anew.here(*imports)]
+    trips.update(sort=["city"])
+    first.append(anew.here(*refresh))
+    assert len(first[-1]["refreshed"]) == 2
+    path.unlink()
+    file.unlink()
+    again = [anew.here(*command) for command in (load, imports, refresh)]
+    assert [view["id"] for view in again] == [view["id"] for view in first]
+    assert again[-1]["refreshed"] == first[-1]["refreshed"]
+    assert len(trips.segments()) == 2
+    for other in ((*load, "--prefix", "p"), (*refresh, "--retry-failed"), ("table", "refresh", trips.name, *load[-2:])):
+        refused = anew.run_here(*other)
+        assert (refused.code, refused.json["error"]["code"]) == (2, "request_id_reused")
+
+
+@pytest.mark.case("tables:F3")
+def test_a_load_dealt_otherwise_replaces_its_prefix(anew: Anew, tmp_path: Path) -> None:
+    """After bucket and segment_rows changed, the same load has each row once; the plan lists what it replaces."""
+    trips = Trips.create(anew, "dealt_again", tmp_path, time_column="left_at", segment_rows=1_000)
+    trips.load(rows(2_500))
+    before = [segment["name"] for segment in trips.segments()]
+    trips.update(bucket="month", segment_rows=2_000)
+    plan = anew.here("table", "load", trips.name, str(tmp_path / "in.csv"), "--prefix", "trips", "--dry-run")
+    assert plan["replaces"] == before
+    assert any("replace the 3 segments" in why for why in plan["why"])
+    view = trips.load(rows(2_500))
+    assert view["refresh"]["removed"] == before
+    assert trips.query(f"SELECT count(*), count(DISTINCT id) FROM {trips.name}") == [[2_500, 2_500]]
+
+
+@pytest.mark.case("tables:F2")
+def test_parquet_that_is_damaged_or_not_text_is_refused(anew: Anew, tmp_path: Path) -> None:
+    """A damaged page, and a text that is not UTF-8, fail a load with the file and the column; nothing is loaded."""
+    trips = Trips.create(anew, "damaged_input", tmp_path)
+    damaged, invalid = write_parquet(tmp_path / "damaged.parquet", rows(500)), tmp_path / "invalid.parquet"
+    content, chunk = bytearray(damaged.read_bytes()), pq.read_metadata(damaged).row_group(0).column(0)
+    first = chunk.dictionary_page_offset or chunk.data_page_offset
+    content[first : first + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    damaged.write_bytes(content)
+    held = pa.array([b"Bonn", b"K\xf6ln"])
+    cities: Any = pa.Array.from_buffers(pa.string(), 2, held.buffers())
+    pq.write_table(pa.table({"id": [1, 2], "city": cities}), invalid)
+    for path, code, column in ((damaged, "unreadable_input", "id"), (invalid, "bad_rows", "city")):
+        answer = anew.run_here("table", "load", trips.name, str(path))
+        assert (answer.code, answer.error["code"]) == (1, code)
+        assert path.name in answer.out
+        assert column in answer.out
     assert trips.segments() == []

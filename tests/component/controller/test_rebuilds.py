@@ -136,6 +136,21 @@ def test_the_same_request_is_the_same_rebuild(cluster: Cluster) -> None:
 
 
 @pytest.mark.case("stores:H1", "rules:R22")
+def test_the_same_request_planned_again_is_the_same_rebuild(cluster: Cluster) -> None:
+    """A request is what was asked for: a later plan of it is answered with what the first began, another is refused."""
+    cluster.create()
+    first = cluster.begin(cluster.push_plan().model_copy(update={"asked": "push"}), "r-1")
+    cluster.client.kill_rebuild(first.id)
+    later = cluster.push_plan()
+    assert cluster.begin(later.model_copy(update={"asked": "push"}), "r-1").id == first.id
+    error = refused(InvalidRequest, lambda: cluster.begin(later.model_copy(update={"asked": "another"}), "r-1"))
+    assert error.code == "request_id_reused"
+    (found,) = cluster.client.begun_by("r-1")
+    assert (found["id"], found["plan"]["asked"]) == (first.id, "push")
+    assert cluster.client.begun_by("r-2") == []
+
+
+@pytest.mark.case("stores:H1", "rules:R22")
 def test_one_request_at_once_from_many_is_one_rebuild(cluster: Cluster) -> None:
     """A begin that is under way several times makes one version, and everybody is told of it."""
     cluster.create()

@@ -208,6 +208,27 @@ def test_a_long_read_holds_its_version_for_a_while(cluster: Cluster) -> None:
     assert again.code == "version_gone"
 
 
+@pytest.mark.case("rules:R15")
+def test_a_long_read_that_ends_lets_its_version_go(cluster: Cluster) -> None:
+    """A version is kept as long as one of its reads holds it; holds of reads that never say so end by themselves."""
+    _two_versions(cluster)
+    cluster.pass_seconds(_WEEK_SECONDS - 60)
+    client = cluster.client
+    for hold, seconds in (("one", 600), ("two", 600), ("crashed", 70)):
+        client.hold_version("flights", HoldVersion(version=1, seconds=seconds, hold=hold))
+    cluster.pass_seconds(120)
+    for hold in ("one", "one", "unknown"):
+        client.hold_version("flights", HoldVersion(version=1, seconds=0, hold=hold))
+        cluster.settle(2)
+        assert cluster.status(1) == "backup"
+    assert cluster.store().holds == {1: {"two": cluster.clock() + 480_000}}
+    client.hold_version("flights", HoldVersion(version=1, seconds=0, hold="two"))
+    assert cluster.store().holds == {}
+    cluster.settle(1)
+    assert cluster.status(1) == "retired"
+    client.hold_version("flights", HoldVersion(version=1, seconds=0, hold="two"))
+
+
 @pytest.mark.case("rules:R8")
 def test_a_topic_that_got_more_partitions_is_told_of(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it has those again that it was made with; a log that does not answer, or another topic, changes nothing."""

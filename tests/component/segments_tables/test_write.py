@@ -190,3 +190,19 @@ def test_two_columns_of_one_name_are_unreadable(tmp_path: Path) -> None:
     pq.write_table(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
     with pytest.raises(Failed, match="two columns have one name"):
         read_rows(path)
+
+
+@pytest.mark.parametrize("kind", ["real", "double"])
+@pytest.mark.parametrize("page_index", ["true", "false"])
+@pytest.mark.parametrize("rows", [["nan"], ["nan", "1", None], ["1", "2", "nan"], [None], ["inf", "-0.0"]])
+def test_statistics_never_hide_nan(kind: str, page_index: str, rows: list[str | None], tmp_path: Path) -> None:
+    """A column with NaN has no bounds in the footer, one without has them; both files are sound."""
+    path, config = tmp_path / "x.parquet", config_of({"d": kind, "id": "bigint"}, page_index=page_index)
+    values = [None if value is None else float(value) for value in rows]
+    write_segment(
+        pa.table({"d": pa.array(values, config.arrow_schema.field("d").type), "id": range(len(rows))}), config, path
+    )
+    verify_segment(path, config, rows=len(rows))
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    has_bounds = chunk.statistics is not None and chunk.statistics.has_min_max
+    assert has_bounds == ("nan" not in rows and rows != [None])

@@ -65,6 +65,7 @@ _ROUTES: list[tuple[Call, str, Any]] = [
     (lambda c: c.delete_store("flights"), "DELETE /v1/stores/flights", {}),
     (lambda c: c.swap("flights", Swap(version=2)), "POST /v1/stores/flights/swap", {}),
     (lambda c: c.roll_back("flights", RollBack()), "POST /v1/stores/flights/rollback", {}),
+    (lambda c: c.begun_by("r-1"), "GET /v1/rebuilds?request_id=r-1", []),
     (lambda c: c.rebuilds(), "GET /v1/rebuilds?running=false", []),
     (lambda c: c.rebuilds("flights", running=True), "GET /v1/rebuilds?store=flights&running=true", []),
     (lambda c: c.rebuild("r-1"), "GET /v1/rebuilds/r-1", {}),

@@ -78,6 +78,7 @@ class Fleet:
     controller_down: bool = False
     routings: int = 0
     holds: list[int] = field(default_factory=list)
+    held: dict[str, int] = field(default_factory=dict)
     asked: list[tuple[str, int, str]] = field(default_factory=list)
     before: Callable[[str, int, str], None] = lambda *_: None
     seconds: Seconds = field(default_factory=Seconds)
@@ -123,10 +124,10 @@ class Fleet:
         controller = ControllerClient("http://controller", transport=httpx.MockTransport(self._controller))
         return RoutingCache(controller, STORE, None, self.seconds)
 
-    def store(self, open_log: Callable[[Routing], Log] | None = None) -> Store:
+    def store(self, open_log: Callable[[Routing], Log] | None = None, new_id: Callable[[], str] | None = None) -> Store:
         """A client of the store; its controller and nodes are these."""
         nodes = NodeClient(transport=httpx.MockTransport(self._node))
-        return Store(self.cache(), nodes, _no_log if open_log is None else open_log, self.seconds)
+        return Store(self.cache(), nodes, _no_log if open_log is None else open_log, self.seconds, new_id=new_id)
 
     # -- the wire ----------------------------------------------------------------------------------------------------
 
@@ -134,8 +135,12 @@ class Fleet:
         if self.controller_down:
             raise httpx.ConnectError("refused", request=request)
         if request.url.path == f"/v1/stores/{STORE}/hold":
-            version = int(orjson.loads(request.content)["version"])
-            self.holds.append(version)
+            asked = orjson.loads(request.content)
+            if asked["seconds"]:
+                self.holds.append(int(asked["version"]))
+                self.held |= {} if asked["hold"] is None else {asked["hold"]: int(asked["version"])}
+            else:
+                del self.held[asked["hold"]]
             return httpx.Response(204)
         assert request.url.path == f"/v1/stores/{STORE}/routing"
         self.routings += 1

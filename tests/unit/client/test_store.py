@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
+
 import pytest
 
+from anew.client.store import Scanned
 from anew.codec.avro import encode_datum, parse_schema
 from anew.core.errors import Failed, InvalidRequest, Refused, Unreachable
 from tests.unit.client.fleet import Fleet, a_fleet
@@ -300,6 +305,50 @@ def test_a_scan_stays_with_its_version(fleet: Fleet) -> None:
     assert {row.key: row.value["text"] for row in found} == _texts(1)
     assert len(fleet.holds) > 3
     assert set(fleet.holds) == {1}
+
+
+def _broken_by_a_reader(rows: Generator[Scanned]) -> None:
+    with closing(rows), suppress(KeyError):
+        raise KeyError(next(rows).key)
+
+
+def _dropped(rows: Generator[Scanned]) -> None:
+    next(rows)
+    del rows
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda rows: list(rows),
+        lambda rows: next(rows) and rows.close(),
+        _broken_by_a_reader,
+        _dropped,
+    ],
+    ids=["read to its end", "closed", "broken off", "dropped"],
+)
+def test_a_scan_that_ends_lets_go_of_its_version(fleet: Fleet, end: Callable[[Generator[Scanned]], object]) -> None:
+    """However a scan ends its hold ends with it, and that of another scan of the same version stays."""
+    ids = iter(["one", "two"])
+    store = fleet.store(new_id=lambda: next(ids))
+    other = store.scan()
+    next(other)
+    rows = store.scan()
+    next(rows)
+    assert fleet.held == {"one": 1, "two": 1}
+    waiting = [rows]
+    del rows
+    end(waiting.pop())
+    assert fleet.held == {"one": 1}
+    other.close()
+    assert fleet.held == {}
+
+
+def test_a_scan_that_never_began_holds_nothing(fleet: Fleet) -> None:
+    """A version is held from the first row that is asked for."""
+    fleet.store(new_id=lambda: "one").scan().close()
+    assert (fleet.held, fleet.holds) == ({}, [])
 
 
 def test_a_scan_goes_on_without_the_controller(fleet: Fleet) -> None:

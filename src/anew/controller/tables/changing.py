@@ -13,13 +13,13 @@ from anew.controller.tables.records import change_table, table_named
 from anew.core.confighash import value_hash
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
 from anew.core.suggest import did_you_mean
+from anew.core.tables.casts import cast_column
 from anew.core.tables.columns import Column, parse_columns
 from anew.core.tables.config import SegmentConfig, segment_config
 from anew.core.tables.segment import Segment
 from anew.core.tables.settings import TableSettings, parse_table_settings
 from anew.core.tables.table import Table, asked_to_reload, changed, check_table_name
 from anew.segments.layout import table_path
-from anew.segments.tables.casts import cast_column
 from anew.sql.expressions import check_expressions, conjuncts
 
 

@@ -28,6 +28,14 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Owned:
+    """To which load a segment belongs, see `Segment`."""
+
+    prefix: str | None
+    redealt: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
     """What became of a segment, and what is written for it."""
 
@@ -135,9 +143,18 @@ def _skipped(done: Done, why: str) -> Done:
 
 
 def pushed(
-    context: Context, table: Table, present: Segment | None, loaded: LoadedSegment, slot: int
+    context: Context, table: Table, present: Segment | None, loaded: LoadedSegment, slot: int, owned: Owned
 ) -> tuple[SegmentOutcome, list[Put]]:
-    """A build that a user brought: a new segment, a new build of one that is there (D5), or the same content (D6)."""
+    """A build that a user brought: a new segment, a new build of one that is there (D5), or the same content (D6).
+
+    Args:
+        context: The controller's.
+        table: Which the segment belongs to.
+        present: The segment of that name, if there is one.
+        loaded: What was brought.
+        slot: Where a new segment belongs.
+        owned: To which load it belongs.
+    """
     now_ms, build = context.clock(), loaded.build
     if present is None:
         segment = Segment(
@@ -147,10 +164,14 @@ def pushed(
             created_at_ms=now_ms,
             pushed_at_ms=now_ms,
             build=build,
+            prefix=owned.prefix,
+            redealt=owned.redealt,
         )
         return SegmentOutcome.LOADED, [PutSegment(segment, None)]
+    # What was dealt otherwise once stays so: a node may have a copy from before.
+    belongs = {"prefix": owned.prefix, "redealt": owned.redealt or present.redealt}
     if same_content(present.build, build):
-        noted = present.model_copy(update={"pushed_at_ms": now_ms})
+        noted = present.model_copy(update={"pushed_at_ms": now_ms, **belongs})
         return SegmentOutcome.SAME, [PutSegment(noted, present.revision)]
-    after = present.model_copy(update={"build": build, "pushed_at_ms": now_ms, "failure": None})
+    after = present.model_copy(update={"build": build, "pushed_at_ms": now_ms, "failure": None, **belongs})
     return SegmentOutcome.LOADED, [PutSegment(after, present.revision), _replaced(context, table, present)]

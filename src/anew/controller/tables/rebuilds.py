@@ -23,7 +23,8 @@ from anew.catalog.change import (
 )
 from anew.controller.context import Context, check_unaltered, made_before
 from anew.controller.rebuilds import check_driven
-from anew.controller.tables.judging import Held, judged, pushed
+from anew.controller.tables.judging import Held, Owned, judged, pushed
+from anew.controller.tables.owning import check_own, left_over, prefix_of, removed
 from anew.controller.tables.planning import segments_in_work
 from anew.controller.tables.records import (
     change_rebuild,
@@ -96,7 +97,7 @@ def _begin(context: Context, request: BeginTableRebuild, actor: str) -> TableReb
         # So that of two refreshes that begin at once the second sees what the first took.
         PutTable(table, table.revision),
         PutTableRebuild(rebuild, None),
-        PutRequest(request.request_id, plan.id, rebuild_id),
+        PutRequest(request.request_id, plan.request_hash, rebuild_id),
     )
     detail = {"rebuild": rebuild_id, "plan": plan.id, "segments": len(plan.segments)}
     operation = context.operation(f"begin {plan.kind.value}", table.name, actor, **detail)
@@ -169,9 +170,11 @@ def commit_segment(context: Context, rebuild_id: str, request: CommitSegment) ->
 def commit_load(context: Context, rebuild_id: str, request: CommitLoad) -> TableRebuild:
     """Make all segments of a load visible at once, and end it; the same again is the same (F3).
 
+    Segments of earlier loads with its prefix that it did not make again go in the same commit.
+
     Raises:
         Failed: ``ledger_imbalance``, ``quota_exceeded``.
-        Refused: ``rebuild_ended``, ``epoch_outdated``.
+        Refused: ``rebuild_ended``, ``epoch_outdated``, ``prefix_taken``.
     """
     rebuild = table_rebuild_of(context, rebuild_id)
     written = sum(loaded.build.contents.rows for loaded in request.segments)
@@ -189,14 +192,16 @@ def commit_load(context: Context, rebuild_id: str, request: CommitLoad) -> Table
             return None
         check_driver(present, request.epoch)
         table = table_named(context, present.table)
-        _check_quota(context, table, request)
-        table, puts = _loaded(context, table, present, request)
+        left = left_over(context, table, present, [each.segment for each in request.segments])
+        _check_quota(context, table, request, left)
+        table, puts = _loaded(context, table, present, request, left)
         account = {"read": request.read, "skipped": request.skipped, "written": written, "filtered": filtered}
         progress = Progress(done=len(request.segments), total=len(request.segments), unit="segments", records=written)
         counted = present.model_copy(update={**account, "progress": progress})
         ended = end(counted, RebuildStatus.SUCCEEDED, None, context.clock())
         # The table's revision was read before its segments: two loads cannot both make a segment of one name.
-        return ended, (PutTable(table, table.revision), *puts, *attempt_left(context, present))
+        gone = removed(context, table, present, left)
+        return ended, (PutTable(table, table.revision), *puts, *gone, *attempt_left(context, present))
 
     operation = context.operation("load", rebuild.table, "driver", rebuild=rebuild_id, segments=len(request.segments))
     return change_rebuild(context, rebuild_id, operation, change)
@@ -353,24 +358,27 @@ def _with_done(rebuild: TableRebuild, done: Done) -> TableRebuild:
 
 
 def _loaded(
-    context: Context, table: Table, rebuild: TableRebuild, request: CommitLoad
+    context: Context, table: Table, rebuild: TableRebuild, request: CommitLoad, left: list[Segment]
 ) -> tuple[Table, tuple[Put, ...]]:
     puts: list[Put] = [PutConfig(rebuild.plan.target.config)]
     present = {s.name: s for s in context.catalog.segments(table.uid, [each.segment for each in request.segments])}
+    check_own(context, rebuild, present.values())
+    before = {segment.name for segment in left} | present.keys()
+    owned = Owned(prefix_of(rebuild), bool(before) and before != {each.segment for each in request.segments})
     table, slots = next_slots(table, len(request.segments))
     for slot, loaded in zip(slots, request.segments, strict=True):
-        outcome, put = pushed(context, table, present.get(loaded.segment), loaded, slot)
+        outcome, put = pushed(context, table, present.get(loaded.segment), loaded, slot, owned)
         rows = loaded.build.contents.rows
         done = Done(segment=loaded.segment, outcome=outcome, rows=rows, bytes=loaded.build.bytes)
         puts += [*put, PutDone(rebuild.id, done)]
     return table, tuple(puts)
 
 
-def _check_quota(context: Context, table: Table, request: CommitLoad) -> None:
+def _check_quota(context: Context, table: Table, request: CommitLoad, left: list[Segment]) -> None:
     quota_bytes = table.settings.quota_bytes
     if not quota_bytes:
         return
-    replaced = context.catalog.segments(table.uid, [each.segment for each in request.segments])
+    replaced = [*context.catalog.segments(table.uid, [each.segment for each in request.segments]), *left]
     added_bytes = sum(each.build.bytes for each in request.segments) - sum(s.build.bytes for s in replaced)
     after_bytes = context.catalog.table_size(table.uid).bytes + added_bytes
     if after_bytes > quota_bytes:
@@ -402,7 +410,7 @@ def _check_fence(context: Context, table: Table, plan: TablePlan) -> None:
 
 
 def _begun_before(context: Context, request: BeginTableRebuild) -> TableRebuild | None:
-    made = made_before(context, request.request_id, request.plan.id)
+    made = made_before(context, request.request_id, request.plan.request_hash)
     if made is None:
         return None
     found = context.catalog.table_rebuild(made)

@@ -95,6 +95,7 @@ def _desired(context: Context, table: Table, node: str) -> DesiredTable:
                 build=segment.build,
                 hosted=node in table.nodes_of(segment.slot),
                 reload=table.reload_of(segment.name),
+                redealt=segment.redealt,
             )
             for segment in context.catalog.segments(table.uid)
         ),

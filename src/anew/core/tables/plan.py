@@ -65,7 +65,7 @@ class TableInput(_Value):
         paths: Files, absolute.
         format: csv, parquet, json or avro.
         options: Reader options, as given.
-        prefix: How the names of its segments begin: a load with the same prefix makes new builds of the same segments.
+        prefix: How the names of its segments begin: a load replaces all segments of earlier loads with its prefix.
         bad_rows_to: Where rows that do not fit are put, or None: they fail the load.
         bucket, segment_rows: How rows are dealt to segments.
     """
@@ -87,6 +87,7 @@ class TablePlan(PlanValue):
         drift: Segments that are stale in the deep store, while every node serves the wanted configuration.
         skipped: Stale segments that it leaves, with the reason, as far as they are named.
         left: How many stale segments it leaves.
+        replaces: The segments of earlier loads with the same prefix: a load makes them again, or takes them out.
     """
 
     kind: TableRebuildKind
@@ -100,6 +101,7 @@ class TablePlan(PlanValue):
     drift: tuple[str, ...] = ()
     skipped: dict[str, str] = Field(default_factory=dict)
     left: int = 0
+    replaces: tuple[str, ...] = ()
     source: TableInput | None = None
     fence: TableFence
     planned_at_ms: int

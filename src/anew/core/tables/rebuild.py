@@ -16,7 +16,8 @@ class SegmentOutcome(StrEnum):
     """What became of a segment.
 
     ``stamped``: its bytes satisfied the wanted configuration already; only the record changed (case A4). ``same``: a
-    load brought what was there already (case D6). ``repaired``: its file lies in the deep store again.
+    load brought what was there already (case D6). ``repaired``: its file lies in the deep store again. ``removed``: it
+    belonged to an earlier load with the same prefix, and the new one deals its rows otherwise.
     """
 
     REFRESHED = "refreshed"
@@ -24,6 +25,7 @@ class SegmentOutcome(StrEnum):
     LOADED = "loaded"
     SAME = "same"
     REPAIRED = "repaired"
+    REMOVED = "removed"
     SKIPPED = "skipped"
     FAILED = "failed"
 
@@ -77,6 +79,7 @@ def refresh_view(rebuild: TableRebuild, done: Sequence[Done]) -> dict[str, Any]:
         "rebuild": rebuild.id,
         "chosen": [planned.segment for planned in rebuild.plan.segments],
         "refreshed": [one.segment for one in made],
+        "removed": [one.segment for one in of(SegmentOutcome.REMOVED)],
         "stamped": [one.segment for one in of(SegmentOutcome.STAMPED, SegmentOutcome.SAME)],
         "skipped": [*({"segment": one.segment, "reason": one.why} for one in of(SegmentOutcome.SKIPPED)), *left],
         "drift": list(rebuild.plan.drift),

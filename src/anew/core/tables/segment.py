@@ -130,6 +130,9 @@ class Segment(_Value):
         slot: Which place of the table's assignment it belongs to.
         created_at_ms: When the segment was made; builds come and go, it stays.
         pushed_at_ms: When somebody last loaded or imported it.
+        prefix: The prefix of the load that it belongs to; None: it was imported.
+        redealt: Whether a load dealt the rows of its prefix to other segments than before. Rows of this one's builds
+            may since have come from other segments: a query sees the newest of it, or none of the load.
         failure: Of the last refresh that failed on it.
     """
 
@@ -140,6 +143,8 @@ class Segment(_Value):
     pushed_at_ms: int
     build: Build
     failure: Failure | None = None
+    prefix: str | None = None
+    redealt: bool = False
     revision: int = 0
 
 

@@ -28,6 +28,7 @@ from anew.api.models import DesiredState
 from anew.api.segments import DesiredSegment, DesiredTable, SegmentReport, SegmentState
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Unreachable
+from anew.core.tables.segment import may_be_the_same_rows
 from anew.loops.guarded import Loops
 from anew.node.faults import fault_of
 from anew.node.loader import Submits
@@ -80,6 +81,14 @@ class ServedFile:
     segment: DesiredSegment
     path: Path | None
     copy: Copy | None
+
+
+def _has_its_rows(hosted: Hosted, segment: DesiredSegment) -> bool:
+    """Whether a copy can be answered in the place of a segment's build, which may be newer or older."""
+    copy, build = hosted.copy, segment.build
+    if copy is None or copy.build == build.id or not (segment.redealt or hosted.segment.redealt):
+        return True
+    return may_be_the_same_rows(copy.contents, build.contents)
 
 
 @dataclass(slots=True)
@@ -146,12 +155,15 @@ class SegmentHost:
         """What can be queried in the place of each of the table's segments now.
 
         A hosted segment is served as the node has it, also while a newer build is fetched; another one as the deep
-        store has it.
+        store has it. So is one whose rows were dealt to segments otherwise than when the copy was made: of such a load
+        a query is to see all rows, or none.
         """
         found, root = [], self._directory / table.uid
         for segment in table.segments:
             hosted = self._hosted.get((table.uid, segment.name))
             copy = None if hosted is None else hosted.copy
+            if hosted is not None and copy is not None and not _has_its_rows(hosted, segment):
+                copy = None
             # One path of one text: joining it part by part, for each segment and each query, shows.
             path = None if copy is None else Path(f"{root}/{segment.name}/{copy.build}/{copy.file}")
             found.append(ServedFile(segment, path, copy))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from anew.api.segments import DesiredTable
 from anew.core.confighash import value_hash
 from anew.core.errors import NotFound, Unreachable
 from anew.core.suggest import did_you_mean
-from anew.core.tables.segment import Contents
+from anew.core.tables.segment import ColumnStats, Contents
 from anew.node.tables.cache import SegmentCache
 from anew.node.tables.hosting import SegmentHost, ServedFile
 from anew.segments.tables.groups import row_groups
@@ -130,7 +130,9 @@ class TableQueries:
         pruned = fetched = 0
         for file in served:
             contents = _contents(file)
-            if not may_match(contents.columns, contents.rows, predicates, wanted):
+            # A column that holds nothing but an older default is answered as one that is missing: with the newest.
+            present = {name: stats for name, stats in contents.columns.items() if not stats.filled}
+            if not may_match(present, contents.rows, predicates, wanted):
                 pruned += 1
                 continue
             path = file.path
@@ -139,8 +141,7 @@ class TableQueries:
             else:
                 held.enter_context(self._host.reading([path]))
             paths.append(path)
-            present = {name: stats.type for name, stats in contents.columns.items()}
-            files.append(SegmentFile(str(path), present))
+            files.append(_segment_file(file, path, present))
         view = TableView(table.name, table.columns, tuple(files))
         return _Chosen(view, paths, Read(table.name, len(served), pruned, fetched))
 
@@ -157,6 +158,17 @@ class _Chosen:
     view: TableView
     paths: list[Path]
     read: Read
+
+
+def _segment_file(file: ServedFile, path: Path, present: Mapping[str, ColumnStats]) -> SegmentFile:
+    as_it_came = file.copy is None or file.copy.original
+    return SegmentFile(
+        str(path),
+        {name: stats.type for name, stats in present.items()},
+        segment=file.segment.name,
+        nulls=frozenset(name for name, stats in present.items() if stats.nulls),
+        foreign=as_it_came and file.segment.build.config_hash is None,
+    )
 
 
 def _named(known: dict[str, DesiredTable], name: str) -> DesiredTable:

@@ -21,10 +21,12 @@ from anew.core.tables.plan import TableFence, TableInput, TablePlan, TableRebuil
 from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Build, Contents, check_segment_name
 from anew.deepstore.open import open_deep_store
+from anew.rebuild.asking import asked_for, begun_before, follow
 from anew.rebuild.lease import Lease
 from anew.rebuild.tables.driving import TableRun, run_work
+from anew.rebuild.tables.readalike import check_read_alike
 from anew.segments.layout import build_path, builds_path
-from anew.segments.tables.inspect import contents_of
+from anew.segments.tables.foreign import examine
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 
@@ -37,12 +39,17 @@ def import_files(snapshot: TableSnapshot, files: Sequence[Path], run: TableRun) 
 
     Raises:
         NotFound: ``no_input``.
-        InvalidRequest: ``bad_name``, ``duplicate_segment``, ``not_parquet``, ``missing_column``; nothing was changed.
+        InvalidRequest: ``bad_name``, ``duplicate_segment``, ``not_parquet``, ``missing_column``, and what
+            `anew.segments.tables.foreign.examine` and `check_read_alike` find; nothing was changed.
         Refused: ``plan_outdated``.
     """
+    asked = asked_for("table import", snapshot.table.name, files=sorted(str(f.expanduser().resolve()) for f in files))
+    before = begun_before(run.controller, run.request_id, asked)
+    if before is not None:
+        return follow(run.controller, before["id"], run.observer)
     named = _named(files)
-    found = {name: _looked_at(path, snapshot.table.config) for name, path in named.items()}
-    plan = _plan(snapshot, named, found)
+    found = {name: examined(path, snapshot.table.config) for name, path in named.items()}
+    plan = _plan(snapshot, named, found).model_copy(update={"asked": asked})
 
     def work(rebuild: TableRebuild, _lease: Lease) -> dict[str, Any]:
         made = tuple(_put(snapshot, rebuild, _File(name, path, found[name]), run) for name, path in named.items())
@@ -70,14 +77,29 @@ def _named(files: Sequence[Path]) -> dict[str, Path]:
     return named
 
 
-def _looked_at(path: Path, config: SegmentConfig) -> Contents:
+def examined(path: Path, config: SegmentConfig) -> Contents:
     """What a file holds; what nobody could serve is refused before anything is made."""
     try:
-        contents = contents_of(path, None)
+        contents = examine(path, config)
+        named = {name: stats for name, stats in contents.columns.items() if name in config.by_name}
+        _check_present(path, config, contents)
+        check_read_alike(path, named)
     except Failed as error:
-        raise InvalidRequest(
-            "not_parquet", f"{path} cannot be imported: {error.message}", found=error.found, expected="a Parquet file"
-        ) from error
+        raise _refused(path, error) from error
+    return contents
+
+
+def _refused(path: Path, error: Failed) -> InvalidRequest:
+    if error.code != "segment_unreadable":
+        return InvalidRequest(
+            error.code, error.message, found=error.found, expected=error.expected or "values that fit", hint=error.hint
+        )
+    return InvalidRequest(
+        "not_parquet", f"{path} cannot be imported: {error.message}", found=error.found, expected="a Parquet file"
+    )
+
+
+def _check_present(path: Path, config: SegmentConfig, contents: Contents) -> None:
     for column in config.columns:
         needed = not column.nullable and column.default is None and column.name not in config.derived
         if needed and column.name not in contents.columns:
@@ -94,7 +116,6 @@ def _looked_at(path: Path, config: SegmentConfig) -> Contents:
             found=", ".join(contents.columns),
             expected=", ".join(config.by_name),
         )
-    return contents
 
 
 def _plan(snapshot: TableSnapshot, named: dict[str, Path], found: dict[str, Contents]) -> TablePlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from anew.api.tables import CommitLoad, LoadedSegment, TableSnapshot
 from anew.core.errors import Failed, InvalidRequest
 from anew.core.plan import Estimate, PushInput
 from anew.core.rebuild import Progress, Stage
+from anew.core.tables.choosing import MAX_NAMED
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.dealing import check_prefix, deal
 from anew.core.tables.plan import TableFence, TableInput, TablePlan, TableRebuildKind, TableTarget
@@ -34,7 +36,7 @@ def plan_load(snapshot: TableSnapshot, request: PushRequest, prefix: str | None)
     """The plan of a load; nothing is made.
 
     Args:
-        snapshot: The table.
+        snapshot: The table, with its segments where a prefix is given.
         request: The files, their format and options, and where bad rows go; the rest does not matter here.
         prefix: How the names of its segments begin; None: as no other load's.
 
@@ -44,6 +46,7 @@ def plan_load(snapshot: TableSnapshot, request: PushRequest, prefix: str | None)
     """
     table = snapshot.table
     found = find_input(request)
+    replaces = [] if prefix is None else sorted(s.name for s in snapshot.segments if s.prefix == prefix)
     chosen = f"load{snapshot.now_ms:x}" if prefix is None else prefix
     check_prefix(chosen)
     source = TableInput(
@@ -59,12 +62,19 @@ def plan_load(snapshot: TableSnapshot, request: PushRequest, prefix: str | None)
         kind=TableRebuildKind.TABLE_LOAD,
         table=table.name,
         target=TableTarget(config=table.config, config_hash=table.config_hash, fabric=table.fabric),
-        why=(f"{len(source.paths)} files become segments {chosen}_…",),
+        why=tuple(_why(chosen, len(source.paths), len(replaces))),
         estimate=Estimate(records=0, bytes=found.bytes),
         source=source,
+        replaces=tuple(replaces[:MAX_NAMED]),
         fence=TableFence(table_uid=table.uid, config_hash=table.config_hash),
         planned_at_ms=snapshot.now_ms,
     ).sealed()
+
+
+def _why(prefix: str, files: int, replaced: int) -> Iterator[str]:
+    yield f"{files} files become segments {prefix}_…"
+    if replaced:
+        yield f"they replace the {replaced} segments of earlier loads with the prefix {prefix}, all in one commit"
 
 
 def load(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Lease) -> dict[str, Any]:
@@ -72,7 +82,7 @@ def load(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Lease
 
     Raises:
         InvalidRequest: ``missing_column``, ``unreadable_input``.
-        Failed: ``bad_rows``; what a segment's making raises.
+        Failed: ``bad_rows``, ``unreadable_input``; what a segment's making raises.
     """
     plan, session = rebuild.plan, session_for_queries(spark)
     source = plan.source

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anew.segments.tables.arrays import Column, codes, pc
+from anew.core.tables.arrays import Column, codes, pc
 
 MOST_CHARACTERS = 64
 """Longer texts (and bytes) are cut: a bound of so many says as much."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from anew.core.errors import Failed
 from anew.core.hashing import Hashes
-from anew.segments.tables.arrays import Column, Held, codes, is_text, nulls, numbers, whole
+from anew.core.tables.arrays import Column, Held, codes, is_text, nulls, numbers, whole
 from anew.segments.tables.texthash import text_hashes
 
 MODULUS = 2**64

@@ -12,6 +12,7 @@ from anew.core.tables.config import Encoding, SegmentConfig
 
 _CODECS = {"none": "UNCOMPRESSED"}
 """A codec's name in a footer where that is not its own in capitals."""
+_FLOATS = frozenset({"real", "double"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ def layout_faults(metadata: Any, config: SegmentConfig) -> tuple[Fault, ...]:
         if column.name in places:
             chunks = [group.column(places[column.name]) for group in groups]
             faults += _chunk_faults(column.name, chunks, config)
+            # Columns with NaN have no statistics, and no reader of ours goes by those of floats.
+            if column.type not in _FLOATS and not all(chunk.is_stats_set for chunk in chunks):
+                faults.append(Fault("statistics", column.name, f"statistics of {column.name}: none"))
             # No writer has dictionaries of two values.
             if column.type != "boolean":
                 faults += _dictionary_faults(column.name, chunks, config.encodings[column.name])
@@ -69,10 +73,13 @@ def _chunk_faults(name: str, chunks: list[Any], config: SegmentConfig) -> Iterat
         yield Fault("codec", name, f"codec of {name}: {', '.join(sorted(found)).lower()}, wanted {encoding.codec}")
     if any((chunk.bloom_filter_offset is not None) != (encoding.bloom is not None) for chunk in chunks):
         yield Fault("bloom", name, f"bloom filter of {name}: {'none' if encoding.bloom else 'there'}")
-    if any((chunk.has_column_index and chunk.has_offset_index) != config.page_index for chunk in chunks):
+    if any(_has_page_index(chunk) != config.page_index for chunk in chunks):
         yield Fault("page_index", name, f"page index of {name}: {'none' if config.page_index else 'there'}")
-    if not all(chunk.is_stats_set for chunk in chunks):
-        yield Fault("statistics", name, f"statistics of {name}: none")
+
+
+def _has_page_index(chunk: Any) -> bool:
+    """Without statistics there is nothing for a column index to say."""
+    return bool(chunk.has_offset_index and (chunk.has_column_index or not chunk.is_stats_set))
 
 
 def _dictionary_faults(name: str, chunks: list[Any], encoding: Encoding) -> Iterator[Fault]:

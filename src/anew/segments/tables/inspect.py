@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed
+from anew.core.tables.arrays import whole
 from anew.core.tables.columns import type_name
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.segment import ColumnStats, Contents
-from anew.segments.tables.arrays import whole
 from anew.segments.tables.bounds import bounds_of
 from anew.segments.tables.fingerprint import Fingerprints, fingerprints
 from anew.segments.tables.footer import layout_faults, sorting_is_said

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anew.core.sorting import Ints, key_windows, shared_prefix, window_order
-from anew.segments.tables.arrays import Column, Mask, codes, decoded, nulls, numbers, pc, whole
+from anew.core.tables.arrays import Column, Mask, codes, decoded, nulls, numbers, pc, whole
 
 _WORD_BITS, _DEALT_BITS = 64, 16
 _PROBE_ROWS = 4_096

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anew.core.hashing import SEED, hash_binary, hash_int64
+from anew.core.tables.arrays import Column, codes, nulls, pc, whole
 from anew.core.tables.config import Partitioning
-from anew.segments.tables.arrays import Column, codes, nulls, pc, whole
 
 
 def partition_numbers(column: pa.ChunkedArray[Any] | Column, partitioning: Partitioning) -> npt.NDArray[np.int64]:

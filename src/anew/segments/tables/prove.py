@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from anew.core.errors import AnewError
+from anew.core.tables.arrays import decoded, table_of, whole
 from anew.core.tables.config import Kind, Reason, SegmentConfig, differences
 from anew.core.tables.segment import Contents
-from anew.segments.tables.arrays import decoded, table_of, whole
 from anew.segments.tables.fingerprint import column_hashes
 from anew.segments.tables.footer import layout_faults
 from anew.segments.tables.order import is_sorted

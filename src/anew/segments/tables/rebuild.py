@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed
+from anew.core.tables.arrays import whole, whole_table
+from anew.core.tables.casts import cast_column
 from anew.core.tables.columns import Column as TableColumn
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.segment import Contents
-from anew.segments.tables.arrays import whole_table
 from anew.segments.tables.fingerprint import Fingerprints, fingerprints
 from anew.segments.tables.inspect import check_sound, contents_from, read_back
 from anew.segments.tables.reading import metadata_of, read_rows
@@ -76,7 +77,8 @@ def rebuild_file(source: Path, target: Path, job: RebuildJob) -> Rebuilt:
     names = metadata_of(source).schema.to_arrow_schema().names
     needed = [name for name in names if _is_read(name, job)]
     # A file is read by its columns: one of them has to say how many rows there are.
-    return _made(read_rows(source, needed or names[:1]), target, job)
+    read = read_rows(source, needed or [name for name in names if _is_known(name, job)][:1])
+    return _made(read if job.known is None else _as_known(read, job.known), target, job)
 
 
 def make_file(table: pa.Table, target: Path, config: SegmentConfig) -> Rebuilt:
@@ -168,7 +170,22 @@ def _verified(target: Path, job: RebuildJob, expected: _Expected) -> Rebuilt:
 
 def _is_read(name: str, job: RebuildJob) -> bool:
     column = job.wanted.by_name.get(name)
-    return column is not None and (_same_expression(name, job) or name not in job.wanted.derived)
+    return (
+        column is not None and _is_known(name, job) and (_same_expression(name, job) or name not in job.wanted.derived)
+    )
+
+
+def _as_known(table: pa.Table, known: Contents) -> pa.Table:
+    """The rows in the types in which the segment holds them: another program's file may have others as wide."""
+    for at, name in enumerate(table.column_names):
+        kind = known.columns[name].type
+        table = table.set_column(at, name, cast_column(whole(table.column(name)), TableColumn(name=name, type=kind)))
+    return table
+
+
+def _is_known(name: str, job: RebuildJob) -> bool:
+    """Whether a column belongs to the segment: an import leaves out what tables cannot hold."""
+    return job.known is None or name in job.known.columns
 
 
 def _stays(table: pa.Table, column: TableColumn, job: RebuildJob) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed
+from anew.core.tables.arrays import Column, Mask, all_null, decoded, mask_of, table_of, whole
+from anew.core.tables.casts import cast_column
 from anew.core.tables.columns import Column as TableColumn
 from anew.core.tables.config import SegmentConfig
-from anew.segments.tables.arrays import Column, Mask, all_null, decoded, mask_of, table_of, whole
-from anew.segments.tables.casts import cast_column
 from anew.segments.tables.order import is_sorted, sort_order, taken
 from anew.sql.evaluate import derive, matching
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import xxhash
 
 from anew.core.hashing import Hashes
-from anew.segments.tables.arrays import Column, has_long_offsets
+from anew.core.tables.arrays import Column, has_long_offsets
 
 _LONG_BYTES = 256
 """Longer values are hashed one by one: their bytes take longer than the call."""

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anew.core.errors import Failed
+from anew.core.tables.arrays import Column, codes, has_long_offsets, is_text, nulls, pc, whole
 from anew.core.tables.columns import type_name
 from anew.core.tables.config import SegmentConfig
-from anew.segments.tables.arrays import Column, codes, has_long_offsets, is_text, nulls, whole
 
 FORMAT_VERSION = "2.6"
 _BATCH_ROWS, _CODES_BATCH_ROWS = 2_048, 8_192
@@ -35,6 +35,10 @@ def write_segment(table: pa.Table, config: SegmentConfig, path: str | Path) -> N
     columns = [whole(table.column(name)) for name in schema.names]
     size = config.row_group_rows
     options = parquet_options(config, table.num_rows)
+    # Statistics leave NaN out, and some readers take them as bounds of all values: there they would lose rows.
+    options["write_statistics"] = [
+        name for name, column in zip(schema.names, columns, strict=True) if not has_nan(column)
+    ]
     if not any(is_text(column.type) for column in columns):
         options["write_batch_size"] = _CODES_BATCH_ROWS
     with pq.ParquetWriter(str(path), schema, **options) as writer:
@@ -91,6 +95,11 @@ def _written_schema(table: pa.Table, config: SegmentConfig) -> pa.Schema:
             raise Failed("null_value", f"the column {column.name} has nulls", expected="none")
         fields.append(pa.field(column.name, held, column.nullable))
     return pa.schema(fields)
+
+
+def has_nan(column: Column) -> bool:
+    """Whether a column is of floats one of which is NaN."""
+    return pa.types.is_floating(column.type) and bool(pc.any(pc.is_nan(column)).as_py())
 
 
 def _compact(column: Column) -> Column:

@@ -25,7 +25,7 @@ from anew.controller.attention import Attention
 from anew.controller.context import Limits
 from anew.controller.reconcile import Reconciler
 from anew.core.rebuild import Stage
-from anew.core.tables.plan import TablePlan, TableRebuildKind
+from anew.core.tables.plan import TableInput, TablePlan, TableRebuildKind
 from anew.core.tables.rebuild import Done, SegmentOutcome, TableRebuild
 from anew.core.tables.segment import Build, Segment
 from anew.core.tables.table import Table
@@ -101,18 +101,20 @@ class Tables:
         self.cluster.deep.put(path, f"rows of {segment}, attempt {number}".encode().ljust(build.bytes))
         return build.model_copy(update={**made, **changes})
 
-    def load_plan(self, name: str = "trips") -> TablePlan:
-        """A load, as its driver plans it."""
-        return a_table_plan(self.table(name), kind=TableRebuildKind.TABLE_LOAD, planned_at_ms=self.clock())
+    def load_plan(self, name: str = "trips", prefix: str | None = None) -> TablePlan:
+        """A load, as its driver plans it; without a prefix as of old, when plans did not say their source."""
+        table = self.table(name)
+        source = None if prefix is None else TableInput(paths=(), format="csv", prefix=prefix, segment_rows=1_000)
+        return a_table_plan(table, kind=TableRebuildKind.TABLE_LOAD, planned_at_ms=self.clock(), source=source)
 
     def load_of(self, rebuild: TableRebuild, *segments: str, **changes: Any) -> CommitLoad:
         """All segments of a load, written, as they are committed."""
         loaded = tuple(LoadedSegment(segment=s, build=self.build(rebuild, s, **changes)) for s in segments)
         return CommitLoad(epoch=rebuild.epoch, segments=loaded, read=sum(each.build.contents.rows for each in loaded))
 
-    def load(self, *segments: str, name: str = "trips", **changes: Any) -> TableRebuild:
+    def load(self, *segments: str, name: str = "trips", prefix: str | None = None, **changes: Any) -> TableRebuild:
         """Make segments by a load; ``changes`` replace fields of their builds."""
-        rebuild = self.begin(self.load_plan(name))
+        rebuild = self.begin(self.load_plan(name, prefix))
         self.cluster.client.commit_load(rebuild.id, self.load_of(rebuild, *segments, **changes))
         return rebuild
 

@@ -10,7 +10,9 @@ import pytest
 from anew.api.tables import BeginTableRebuild, CommitLoad
 from anew.catalog.change import Change
 from anew.core.errors import Failed, InvalidRequest, OutcomeUnknown, Refused
+from anew.core.tables.plan import TablePlan
 from anew.core.tables.segment import Build, Segment
+from anew.rebuild.asking import begun_before
 from tests.component.controller.harness import refused
 from tests.component.controller.tables.tables_harness import Tables
 
@@ -148,6 +150,33 @@ def test_the_same_request_is_the_same_load(tables: Tables) -> None:
     assert len(tables.cluster.client.rebuilds(table="trips")) == 1
 
 
+@pytest.mark.case("rules:R22")
+def test_the_same_request_planned_again_is_the_same_load(tables: Tables) -> None:
+    """A request is what was asked for: a later plan of it is answered with what the first began, another is refused."""
+    tables.create()
+    client = tables.cluster.client
+
+    def asked(what: str) -> TablePlan:
+        tables.pass_seconds(1)
+        return tables.load_plan().model_copy(update={"asked": what})
+
+    rebuild = tables.begin(asked("load a"), "r-1")
+    assert tables.begin(asked("load a"), "r-1").id == rebuild.id
+    client.commit_load(rebuild.id, tables.load_of(rebuild, "a"))
+    again = tables.begin(asked("load a"), "r-1")
+    assert (again.id, again.ended) == (rebuild.id, True)
+    for other in (asked("load b"), tables.load_plan()):
+        error = refused(InvalidRequest, lambda plan=other: tables.begin(plan, "r-1"))  # type: ignore[misc]  # bound now
+        assert error.code == "request_id_reused"
+    found = begun_before(client, "r-1", "load a")
+    assert found is not None
+    assert (found["id"], found["status"]) == (rebuild.id, "succeeded")
+    assert begun_before(client, "r-2", "load a") is None
+    assert begun_before(client, None, "load a") is None
+    error = refused(InvalidRequest, lambda: begun_before(client, "r-1", "load b"))
+    assert (error.code, "r-1" in str(error.found)) == ("request_id_reused", True)
+
+
 @pytest.mark.case("rules:R19", "tables:F2")
 def test_a_load_accounts_for_every_row(tables: Tables) -> None:
     """Rows read are those written and put aside, or taken by the filter if there is one; otherwise nothing is there."""
@@ -211,3 +240,89 @@ def test_a_load_of_an_older_driver_is_turned_away(tables: Tables) -> None:
     assert _segments(tables) == []
     tables.cluster.client.commit_load(second.id, tables.load_of(second, "a"))
     assert "-e2/" in tables.segment("a").build.path
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("p_0", "p_1", "p_2"), ("p_0",)),
+        (("p_0",), ("p_0", "p_1")),
+        (("p_2013-01_0", "p_2013-02_0"), ("p_2013_0",)),
+        (("p_0", "p_1"), ("p_p0_0", "p_p1_0")),
+        (("p_0",), ()),
+    ],
+)
+def test_a_load_replaces_all_that_its_prefix_held(
+    tables: Tables, before: tuple[str, ...], after: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However its rows are dealt now: what the earlier load held and this one did not make goes in the same commit."""
+    tables.create(backup_retention_seconds=0)
+    tables.load(*before, prefix="p")
+    tables.load("q_0", prefix="q")
+    tables.load("p_imported", config_hash=None)
+    catalog, seen = tables.cluster.context.catalog, []
+    write = catalog.commit
+
+    def looked(change: Change) -> bool:
+        done = write(change)
+        seen.append({segment.name for segment in _segments(tables)})
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "commit", looked)
+        rebuild = tables.load(*after, prefix="p")
+    others = {"q_0", "p_imported"}
+    assert all(names in ({*before, *others}, {*after, *others}) for names in seen)
+    assert {segment.name for segment in _segments(tables)} == {*after, *others}
+    view = tables.cluster.client.rebuild(rebuild.id)["refresh"]
+    assert (view["removed"], view["refreshed"]) == (sorted({*before} - {*after}), list(after))
+    tables.pass_seconds(6_000)
+    tables.round()
+    assert sorted(tables.files()) == sorted(segment.build.path for segment in _segments(tables))
+
+
+def test_what_was_dealt_otherwise_says_so_to_nodes(tables: Tables) -> None:
+    """Only a load that deals its rows to other segments makes nodes answer none of the older copies, from then on."""
+    tables.create()
+
+    def redealt() -> dict[str, bool]:
+        return {segment.name: segment.redealt for segment in tables.desired("node-1").segments}
+
+    tables.load("p_0", "p_1", prefix="p")
+    tables.load("p_0", "p_1", prefix="p")
+    assert redealt() == {"p_0": False, "p_1": False}
+    tables.load("p_0", prefix="p")
+    assert redealt() == {"p_0": True}
+    tables.load("p_0", prefix="p")
+    assert redealt() == {"p_0": True}
+
+
+def test_a_load_takes_no_names_of_another_prefix(tables: Tables) -> None:
+    """Segments of one prefix may be called as those of another one would be: the load is refused, nothing changes."""
+    tables.create()
+    tables.load("p_2013_0", prefix="p")
+    rebuild, before = tables.begin(tables.load_plan(prefix="p_2013")), _segments(tables)
+    error = refused(Refused, lambda: tables.cluster.client.commit_load(rebuild.id, tables.load_of(rebuild, "p_2013_0")))
+    assert (error.code, _segments(tables)) == ("prefix_taken", before)
+    assert "p_2013_0 of the prefix p" in str(error.found)
+
+
+def test_a_refreshed_segment_stays_its_load_s(tables: Tables) -> None:
+    """A refresh makes another build of a segment, which the next load of the prefix replaces like any other."""
+    tables.create()
+    tables.load("p_0", "p_1", prefix="p")
+    tables.update(sort="city")
+    rebuild = tables.begin(tables.plan())
+    for name in ("p_0", "p_1"):
+        tables.commit(rebuild, tables.refreshed(rebuild, name))
+    tables.finish(rebuild)
+    tables.load("p_0", prefix="p")
+    assert [segment.name for segment in _segments(tables)] == ["p_0"]
+
+
+def test_what_a_load_replaces_does_not_count_against_the_quota(tables: Tables) -> None:
+    """Rows that are dealt to fewer segments take the place of those that go."""
+    tables.create(quota_bytes=2_500)
+    tables.load("p_0", "p_1", prefix="p")
+    tables.load("p_2013_0", "p_2014_0", prefix="p")
+    assert [segment.name for segment in _segments(tables)] == ["p_2013_0", "p_2014_0"]

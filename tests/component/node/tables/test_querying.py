@@ -96,6 +96,26 @@ def test_a_swap_between_the_look_and_the_hold_is_looked_at_again(
     assert looks == [2, 2]
 
 
+@pytest.mark.case("tables:E1", "tables:F3")
+@pytest.mark.parametrize("counts", [(120,), (80, 40), (10, 50, 30, 30), (60, 60)])
+def test_rows_that_a_load_dealt_otherwise_are_seen_once(
+    node: Rig, asks: Asker, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever of a load a node has taken over, in whichever order, each query sees every row once."""
+    old, expected = trips(node, 0, 40, 80), plain_answer(rows(0, 120), ALL)
+    node.settle(old)
+    firsts = [sum(counts[:at]) for at in range(len(counts))]
+    built = [node.build(rows(first, count)) for first, count in zip(firsts, counts, strict=True)]
+    new = table(*(segment(build, f"s{at}", redealt=True) for at, build in enumerate(built)))
+    node.host.accept(node.desired(new))
+    assert asks.rows(ALL) == expected
+    while node.host.step():
+        assert asks.rows(ALL) == expected
+    # A query that looked before the host took the new ones over.
+    monkeypatch.setattr(node.host, "tables", lambda: {"trips": old})
+    assert asks.rows(ALL) == expected
+
+
 def test_files_that_went_behind_the_back_are_told(node: Rig, asks: Asker) -> None:
     """A query whose file somebody removed ends with `not_ready`, and holds nothing afterwards."""
     wanted = trips(node, 0)
@@ -136,6 +156,33 @@ def test_a_new_column_answers_for_old_segments_at_once(node: Rig, asks: Asker) -
         "SELECT count(*) FROM trips WHERE tip > 7",
     ):
         assert asks.rows(sql) == plain_answer(whole, sql), sql
+
+
+@pytest.mark.case("tables:E7")
+def test_a_changed_default_answers_as_after_the_refresh(node: Rig, asks: Asker) -> None:
+    """A column that holds nothing but an older default answers with the new one, also where statistics prune."""
+    build = node.build(rows(0), WIDER)
+    assert build.contents.filled == {"tip"}
+    wanted = config_of({**COLUMNS, "tip": {"type": "bigint", "default": 9}})
+    node.settle(table(segment(build), config=wanted, skip_segment_preprocess=True))
+    whole = rows(0).append_column("tip", pa.array([9] * 40, pa.int64()))
+    for sql in ("SELECT count(*) FROM trips WHERE tip = 9", "SELECT id, tip FROM trips WHERE tip > 7 ORDER BY id"):
+        assert asks.rows(sql) == plain_answer(whole, sql), sql
+
+
+@pytest.mark.case("tables:C3", "tables:E7")
+def test_changed_types_answer_as_after_the_refresh(node: Rig, asks: Asker) -> None:
+    """Through the query process: values as the refresh writes them, and a misfit named with segment and row."""
+    built = node.build(rows(0))
+    texts = config_of({**COLUMNS, "fare": "varchar"})
+    node.settle(table(segment(built), config=texts, skip_segment_preprocess=True))
+    found = [fare for (fare,) in asks.rows("SELECT fare FROM trips WHERE fare IS NOT NULL ORDER BY id LIMIT 4")]
+    assert found == ["0.25", "0.5", "0.75", "1"]
+    exact = config_of({**COLUMNS, "fare": "decimal(5,1)"})
+    node.settle(table(segment(built), config=exact, revision=2, skip_segment_preprocess=True))
+    error = raised("bad_query", lambda: asks.rows("SELECT sum(fare) FROM trips"))
+    assert "the column fare does not fit its type, in row 1 of the segment s0" in error.message
+    assert "0.25" in str(error.found)
 
 
 def test_segments_of_other_nodes_are_fetched_once(node: Rig, asks: Asker) -> None:

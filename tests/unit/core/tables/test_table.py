@@ -29,7 +29,7 @@ from anew.core.tables.table import (
 )
 from anew.testing.table_builders import a_build, a_segment, a_table, a_table_rebuild, some_columns
 
-_R, _ST, _L, _SA, _RP, _SK, _F = (SegmentOutcome(outcome) for outcome in SegmentOutcome)
+_R, _ST, _L, _SA, _RP, _RM, _SK, _F = (SegmentOutcome(outcome) for outcome in SegmentOutcome)
 
 
 @pytest.mark.parametrize("name", ["t", "trips_2013", "a" * 64])
@@ -221,6 +221,7 @@ def test_the_view_of_a_refresh_names_every_segment_once() -> None:
         "rebuild": "r-1",
         "chosen": ["a", "b", "c", "d", "e", "f", "g"],
         "refreshed": ["a", "c", "g"],
+        "removed": [],
         "stamped": ["b", "d"],
         "skipped": [{"segment": "e", "reason": "why e"}, {"segment": "z", "reason": "the run is full"}],
         "drift": ["a"],

@@ -1,4 +1,8 @@
-"""Casts of whole columns that lose nothing, and the first value that does not fit where one would."""
+"""Casts of whole columns that lose nothing, and the first value that does not fit where one would.
+
+Whatever turns a column of a segment into another type goes through `cast_column`: a refresh, a local rebuild, and a
+query of a segment that is stale. So a query answers before the refresh as it does after it.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,28 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed
+from anew.core.tables.arrays import Column, Held, all_null, decoded, has_long_offsets, pc
 from anew.core.tables.columns import Column as TableColumn
 from anew.core.tables.columns import type_name
-from anew.segments.tables.arrays import Column, Held, all_null, decoded, has_long_offsets, pc
 
 # Arrow would read 0x10 as sixteen, and 1 as true. Its regular expressions are RE2's: \z is the end.
 _INTEGER = r"\A[+-]?[0-9]+\z"
 _HAS_ZONE = r"(Z|[+-][0-9]{2}:?[0-9]{2})\z"
+_INFINITE = r"(?i)\A[+-]?inf(inity)?\z"
+_NOT_SHOWN = "<value out of range"
+"""How Arrow writes a date or a time whose year has more than five digits."""
 _SHOWN_CHARACTERS = 100
 
 _Convert = Callable[[Column], Column]
+_MISFITS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError)
+"""What a conversion raises for a value that does not fit."""
 
 
 def cast_column(column: Column, wanted: TableColumn) -> Column:
     """A column as the type wanted, shape (n,); a dictionary of it stays one where nothing changes but its values.
 
     Casts lose nothing but digits that a float does not hold. Texts are read as numbers, ``true`` and ``false``,
-    ISO-8601 dates and times (UTC where they say nothing).
+    ISO-8601 dates and times (UTC where they say nothing). A float fits a decimal that gives the same float back.
 
     Raises:
         Failed: ``bad_value``: names the column, the first value that does not fit and its row, counted from 0;
@@ -37,12 +46,18 @@ def cast_column(column: Column, wanted: TableColumn) -> Column:
     plain = decoded(column)
     try:
         return convert(plain)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-        raise _first_misfit(plain, wanted, convert) from None
+    except _MISFITS:
+        row = first_misfit(plain, convert)
+        raise Failed(
+            "bad_value",
+            f"a value of the column {wanted.name} does not fit its type, in row {row}",
+            found=shown_value(plain[row]),
+            expected=wanted.type,
+        ) from None
 
 
-def _first_misfit(column: Column, wanted: TableColumn, convert: _Convert) -> Failed:
-    """The error about the first value that does not fit, found by casting halves."""
+def first_misfit(column: Column, convert: Callable[[Column], Any]) -> int:
+    """The row of the first value on which a conversion of the column fails, found by converting halves."""
     first, count = 0, len(column)
     while count > 1:
         half = count // 2
@@ -50,26 +65,24 @@ def _first_misfit(column: Column, wanted: TableColumn, convert: _Convert) -> Fai
             first, count = first + half, count - half
         else:
             count = half
-    return Failed(
-        "bad_value",
-        f"a value of the column {wanted.name} does not fit its type, in row {first}",
-        found=_shown(column[first]),
-        expected=wanted.type,
-    )
+    return first
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """A value of a column for people, cut where it is long."""
     try:
         text = repr(value.as_py())
     except (ValueError, OverflowError):
-        text = str(value)
+        # Python has no dates before the year 1 nor after 9999.
+        text = str(value.cast(pa.string()).as_py())
+        text = f"{value.type} {value.value}" if text.startswith(_NOT_SHOWN) else text
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-def _fits(part: Column, convert: _Convert) -> bool:
+def _fits(part: Column, convert: Callable[[Column], Any]) -> bool:
     try:
         convert(part)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+    except _MISFITS:
         return False
     return True
 
@@ -99,9 +112,13 @@ def _converter(held: Held, wanted: TableColumn) -> _Convert:
     if kinds.is_timestamp(held) and kinds.is_timestamp(target):
         # A zone is but how a time is shown.
         return lambda part: part.cast(pa.timestamp("us", held.tz)).cast(target)
+    if kinds.is_temporal(held) and kinds.is_string(target):
+        return _shown_time
     if kinds.is_float32(target):
         return _narrowed
-    if kinds.is_boolean(target) or kinds.is_date(target):
+    if kinds.is_floating(held) and kinds.is_decimal(target):
+        return lambda part: _exact_decimal(part, target)
+    if kinds.is_boolean(target) or kinds.is_date(target) or kinds.is_date(held):
         return lambda part: _and_back(part, target)
     if kinds.is_binary(held):
         return lambda part: _valid_text(part.cast(target))
@@ -139,7 +156,9 @@ def _from_text(target: Held) -> _Convert:
         truths = pa.array(["true", "false"])
         return lambda part: _only(part, pc.is_in(pc.utf8_lower(part), value_set=truths)).cast(target)
     if kinds.is_float32(target):
-        return lambda part: _narrowed(part.cast(pa.float64()))
+        return lambda part: _narrowed(_finite(part))
+    if kinds.is_float64(target):
+        return _finite
     if kinds.is_timestamp(target):
         return _instants
     return _plain(target)
@@ -154,6 +173,35 @@ def _instants(part: Column) -> Column:
         return part.cast(naive)
     with_zone = pc.if_else(has_zone, part, None).cast(zoned).cast(naive)
     return pc.if_else(has_zone, with_zone, pc.if_else(has_zone, None, part).cast(naive))
+
+
+def _finite(part: Column) -> Column:
+    """Texts as doubles; one that no double is as large as is none."""
+    read = part.cast(pa.float64())
+    infinite = pc.is_inf(read)
+    if pc.any(infinite).as_py():
+        _only(part.filter(infinite), pc.match_substring_regex(part.filter(infinite), _INFINITE))
+    return read
+
+
+def _shown_time(part: Column) -> Column:
+    text = part.cast(pa.string())
+    if pc.any(pc.starts_with(text, _NOT_SHOWN)).as_py():
+        raise ValueError
+    return text
+
+
+def _exact_decimal(part: Column, target: Held) -> Column:
+    """Floats as decimals that give the same floats back, which is asked by way of text: that rounds as it should."""
+    became = part.cast(target)
+    if not became.cast(pa.string()).cast(pa.float64()).cast(part.type).equals(_without_signs(part)):
+        raise ValueError
+    return became
+
+
+def _without_signs(part: Column) -> Column:
+    """Floats with 0.0 for -0.0."""
+    return pc.add(part, pa.scalar(0.0, part.type))
 
 
 def _narrowed(part: Column) -> Column:
