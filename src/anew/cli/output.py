@@ -14,6 +14,7 @@ from rich.table import Table
 from anew.core.errors import AnewError
 
 _PIPED_COLUMNS = 200
+_ESCAPED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
 
@@ -53,6 +54,21 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     for row in listed:
         table.add_row(*["" if cell is None else str(cell) for cell in row])
     out().print(table)
+
+
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows that somebody asked for: a table on a terminal, tab-separated lines in a pipe, where programs read.
+
+    In a pipe a tab, a line break and a backslash of a text are written as backslash escapes; null is empty.
+    """
+    if sys.stdout.isatty():
+        print_table(columns, rows)
+        return
+    lines = (
+        "\t".join("" if cell is None else str(cell).translate(_ESCAPED) for cell in row) for row in (columns, *rows)
+    )
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
 
 
 def print_error(error: AnewError, *, as_json: bool) -> None:

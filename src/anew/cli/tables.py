@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from anew.api.query_wire import json_rows
 from anew.api.tables import CreateTable, DropSegments, PlanRefresh, ReloadTable, UpdateTable
 from anew.cli.options import Conf, Detach, Jars, Master, RequestId
-from anew.cli.output import Json, out, print_json, print_table
+from anew.cli.output import Json, out, print_json, print_rows, print_table
 from anew.cli.running import Asked, exit_code, print_table_outcome, run, run_again, spark_choice
 from anew.cli.session import cluster, pairs
 from anew.core.errors import InvalidRequest, NotFound
@@ -296,7 +296,7 @@ def query(
         for (line,) in rows:
             out().print(line, markup=False)
         return
-    print_table(answered.table.column_names, rows)
+    print_rows(answered.table.column_names, rows)
 
 
 def _run(connected: Cluster, plan: TablePlan, spark: SparkChoice, asked: Asked) -> int:

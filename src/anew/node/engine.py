@@ -99,6 +99,7 @@ class Workshop:
     Attributes:
         clock: The time in ms since the epoch.
         clock_seconds: A monotonic clock.
+        loops: The loops of the node's process; None: the engine is all of it.
     """
 
     memory: NodeMemory
@@ -106,6 +107,7 @@ class Workshop:
     open_log: Callable[[LogLocation], Log]
     clock: Callable[[], int]
     clock_seconds: Callable[[], float] = time.monotonic
+    loops: Loops | None = None
 
 
 class Engine:
@@ -123,7 +125,9 @@ class Engine:
         self.picture = Picture()
         self.changed = threading.Event()
         self.dead_letters = DeadLetters(identity.directory / "dead-letters.jsonl")
-        self.loops = Loops(workshop.clock, self.changed.set, workshop.clock_seconds)
+        own = workshop.loops
+        self.loops = Loops(workshop.clock, clock_seconds=workshop.clock_seconds) if own is None else own
+        self.loops.changed = self.changed.set
         self._identity = identity
         self._shop = workshop
         self._holdings: dict[ReplicaKey, Holding] = {}

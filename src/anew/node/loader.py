@@ -27,6 +27,8 @@ from anew.node.faults import fault_of
 ATTEMPTS = 3
 NICENESS = 10
 _STOP_SECONDS = 3.0
+_IDLE_SECONDS = 1.0
+"""A loop that waits for ever could not be seen to get on."""
 
 _Made_co = TypeVar("_Made_co", covariant=True)
 _Made = TypeVar("_Made")
@@ -103,7 +105,10 @@ class Loader:
 
     def _hand_on(self) -> None:
         """The next job, whatever becomes of it: its future ends in any case, or its replica would wait for ever."""
-        item = self._jobs.get()
+        try:
+            item = self._jobs.get(timeout=_IDLE_SECONDS)
+        except queue.Empty:
+            return
         if item is None:
             return
         job, future = item

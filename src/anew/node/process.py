@@ -22,7 +22,7 @@ from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.core.errors import AnewError, Refused
 from anew.log.interface import Log
 from anew.log.open import open_log
-from anew.loops.guarded import Trouble
+from anew.loops.guarded import Loops, Trouble
 from anew.node.engine import Engine, NodeIdentity, Workshop, read_desired, save_desired
 from anew.node.loader import Loader
 from anew.node.metrics import registry_of
@@ -225,17 +225,18 @@ class Node:
             settings.clock(),
             settings.removal_grace_seconds,
         )
-        self._loader = Loader()
+        loops = Loops(settings.clock)
+        self._loader = Loader("loader", loops)
         memory = NodeMemory(settings.cache_bytes, settings.write_buffer_bytes)
 
         def opened(location: LogLocation) -> Log:
             return open_log(location, clock=settings.clock)
 
-        self.engine = Engine(identity, Workshop(memory, self._loader, opened, settings.clock))
+        self.engine = Engine(identity, Workshop(memory, self._loader, opened, settings.clock, loops=loops))
         # A loader of its own: a segment need not wait for a store's load, nor the other way round.
-        self._segment_loader = Loader("loader of segments", self.engine.loops)
+        self._segment_loader = Loader("loader of segments", loops)
         self.segments = SegmentHost(
-            settings.directory / "segments", self._segment_loader, self.engine.changed.set, loops=self.engine.loops
+            settings.directory / "segments", self._segment_loader, self.engine.changed.set, loops=loops
         )
         self.reads = Reads(lambda: self.engine.picture, settings.node)
         verify = VerifyFace(self.engine.verifications, lambda: self.engine.picture)

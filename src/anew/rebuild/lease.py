@@ -6,6 +6,7 @@ lease, and a driver that waits for it is alive.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from anew.api.http import ControllerClient
 from anew.api.models import Heartbeat
 from anew.core.errors import AnewError, InvalidRequest, Refused
 from anew.core.rebuild import Progress, Stage
+from anew.loops.guarded import Loops
 
 _LOG = structlog.get_logger("anew.rebuild")
 
@@ -43,8 +45,14 @@ class Lease:
         self._measure: Callable[[], Progress] | None = None
         self._measured = Progress()
         self._cancel: Callable[[], None] | None = None
-        self._beats = threading.Thread(target=self._run, name="lease", daemon=True)
-        self._measures = threading.Thread(target=self._follow, name="progress", daemon=True)
+        loops = Loops(lambda: 0)
+        beats, measures = loops.loop("lease"), loops.loop("progress", stall_seconds=math.inf)
+        self._beats = threading.Thread(
+            target=lambda: beats.run(self._give_sign, self._closed), name="lease", daemon=True
+        )
+        self._measures = threading.Thread(
+            target=lambda: measures.run(self._follow, self._closed), name="progress", daemon=True
+        )
         self.lost = False
 
     def __enter__(self) -> Lease:
@@ -65,20 +73,15 @@ class Lease:
         self._stage, self._measure, self._cancel = stage, measure, cancel
         self._woken.set()
 
-    def _run(self) -> None:
+    def _give_sign(self) -> None:
         # At once: who was kept from beginning, by a controller that was away, has little of its lease left.
-        while not self._closed.is_set():
-            try:
-                self._beat()
-            except Exception:  # noqa: BLE001  # whatever it was, a driver that says nothing any more counts as dead
-                _LOG.exception("heartbeat_failed", rebuild=self._rebuild_id)
-            self._woken.wait(self._interval_seconds)
-            self._woken.clear()
+        self._beat()
+        self._woken.wait(self._interval_seconds)
+        self._woken.clear()
 
     def _follow(self) -> None:
-        while not self._closed.wait(self._interval_seconds):
-            if self._measure is not None:
-                self._measured = self._measure()
+        if not self._closed.wait(self._interval_seconds) and self._measure is not None:
+            self._measured = self._measure()
 
     def _beat(self) -> None:
         beat = Heartbeat(epoch=self._epoch, stage=self._stage, progress=self._measured)
