@@ -368,3 +368,34 @@ def test_explain_shows_every_replica(fleet: Fleet) -> None:
     first, second = shown["replicas"]
     assert (first["node"], first["found"], "error" in first) == (holders[0], False, False)
     assert (second["node"], "does not answer" in second["error"]) == (holders[1], True)
+
+
+@pytest.mark.parametrize("code", ["internal_error", "storage_broken", "unexpected_answer", "out_of_memory"])
+def test_a_node_that_fails_over_a_read_is_passed_over(fleet: Fleet, code: str) -> None:
+    """Keys, batches and scans go on to the next replica, whatever the node fails over."""
+    fleet.nodes["node-1"].refusal = (500, Failed(code, "the node failed over the request"))
+    store = fleet.store()
+    assert None not in store.get_many(_KEYS)
+    assert all(store.get(key) is not None for key in _KEYS)
+    assert len(list(store.scan())) == len(_KEYS)
+
+
+def test_each_replica_is_asked_once_and_then_its_error_is_told(fleet: Fleet) -> None:
+    """Where every replica fails over a read, the read ends with the error, without asking for as long as it may."""
+    for node in fleet.nodes.values():
+        node.refusal = (500, Failed("storage_broken", "a block is bad"))
+    store, began = fleet.store(), len(fleet.asked)
+    with pytest.raises(Failed) as caught:
+        store.get("key-0")
+    asked = [node for node, *_ in fleet.asked[began:]]
+    assert (caught.value.code, len(asked) <= len(set(asked)) + 1) == ("storage_broken", True)
+
+
+def test_what_is_wrong_with_a_request_is_asked_of_nobody_else(fleet: Fleet) -> None:
+    """An answer about the request itself ends it."""
+    for node in fleet.nodes.values():
+        node.refusal = (422, InvalidRequest("bad_key", "the key is not one"))
+    store = fleet.store()
+    with pytest.raises(InvalidRequest):
+        store.get("key-0")
+    assert len(fleet.asked) == 1

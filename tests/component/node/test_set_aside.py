@@ -1,0 +1,176 @@
+"""What breaks in one replica, feed partition or moment stays there: the others go on, and it is told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from anew.api.models import DesiredState, NodeReport, ReplicaState
+from anew.core.partition import XxHash64Partitioner
+from anew.node.process import Liaison
+from anew.storage.replica import Replica
+from anew.storage.rocks import RocksError
+from tests.component.node.harness import World, caught_up, clock, config, engine_in, key_of, value_of, wait_for, world
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Iterator[World]:
+    """A world without a version."""
+    with world(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        RocksError("Corruption: bad block"),
+        MemoryError(),
+        KeyError("unforeseen"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_replica_that_cannot_apply_holds_up_no_other(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The others apply; it says why, is never without lag meanwhile, and goes on once it can."""
+    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.05, 0.1))
+    words.version(1, {"a": "base"}, config=config(partitions=2))
+    places = {XxHash64Partitioner(2).of(key_of(name)): name for name in ("k1", "k2", "k3", "k4", "k5", "k6")}
+    apply, broken = Replica.apply, [True]
+
+    def unable(replica: Replica, *given: Any) -> None:
+        if broken[0] and "/p0-" in str(replica.directory):
+            raise error
+        apply(replica, *given)
+
+    monkeypatch.setattr(Replica, "apply", unable)
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        for name in places.values():
+            words.write(name, "new")
+        wait_for("the healthy replica", lambda: value_of(engine, places[1]) == "new")
+
+        def told() -> list[tuple[ReplicaState, bool, bool]]:
+            return [
+                (r.state, r.lag_records > 0, r.lag_ms > 0)
+                for r in engine.report().replicas
+                if r.error and not r.partition
+            ]
+
+        wait_for("the report", lambda: told() and told()[0][1:] == (True, True))
+        healthy = next(r for r in engine.report().replicas if r.partition == 1)
+        assert (healthy.state, healthy.error, healthy.lag_records) == (ReplicaState.APPLYING, None, 0)
+        broken[0] = False
+        wait_for("the mended replica", lambda: value_of(engine, places[0]) == "new")
+        wait_for("its report", lambda: all(not r.lag_records for r in engine.report().replicas))
+
+
+def test_a_damaged_block_loads_the_replica_again(words: World, tmp_path: Path) -> None:
+    """A replica whose own disk was damaged is discarded and loaded from the base; what was written since is there."""
+    names = [f"k{number}" for number in range(4_000)]
+    words.version(1, dict.fromkeys(names, "b" * 50), config=config(partitions=1))
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        for path in (tmp_path / "node" / "replicas").rglob("*.sst"):
+            with path.open("r+b") as file:
+                file.seek(2_000)
+                file.write(os.urandom(path.stat().st_size // 2))
+        for name in names[::40]:
+            words.write(name, "new")
+        wait_for("a replica that is whole", lambda: value_of(engine, names[0]) == "new")
+        assert [value_of(engine, name) for name in names[:80:40]] == ["new", "new"]
+        assert value_of(engine, names[1]) == "b" * 50
+        assert "loaded again" in str(engine.report().replicas[0].error)
+
+
+def test_a_replica_that_leaves_lends_its_schemas_to_nobody(words: World, tmp_path: Path) -> None:
+    """A record that the store's newest schemas and feeds let in is applied, whatever a version that leaves knew."""
+    words.version(1, {"a": "base"})
+    words.version(2, {"a": "base"})
+    words.current = 2
+    partition = XxHash64Partitioner(4).of(key_of("a"))
+    with engine_in(tmp_path) as engine:
+        engine._identity = SimpleNamespace(  # type: ignore[assignment]  # one that lets a replica go slowly
+            **{
+                name: getattr(engine._identity, name)
+                for name in ("node", "fabric", "url", "directory", "started_at_ms")
+            },
+            replicas=engine._identity.replicas,
+            loading=engine._identity.loading,
+            verifying=engine._identity.verifying,
+            removal_grace_seconds=60.0,
+        )
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        bad = words.write("a", "x", schema_id=9)
+        words.write("a", "2")
+        wait_for("the wait", lambda: engine.report().unknown_schemas)
+        ends = words.ends()
+        words.schemas = {1: words.schemas[1], 2: '["null","string"]'}
+        (at,) = [at for at in ends if at.partition == partition]
+        words.feed = words.feed.with_settled(partition, ends[at], 2)
+        words.versions.pop(1)
+        engine.accept(words.desired())
+        wait_for("the acknowledged write", lambda: value_of(engine, "a") == "2")
+        assert [(d.partition, d.offset) for d in engine.report().dead_letters] == [(partition, bad)]
+
+
+def test_a_letter_outlives_the_process(words: World, tmp_path: Path) -> None:
+    """A rejection that no report has carried yet is told by the next run, although the position has moved past it."""
+    words.version(1, {"a": "base"})
+    partition = (XxHash64Partitioner(4).of(key_of("a")) + 1) % 4
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        offset = words.write("a", "x", partition=partition)
+        wait_for("the letter", engine.dead_letters.waiting)
+    with engine_in(tmp_path) as engine:
+        assert [(d.partition, d.offset) for d in engine.dead_letters.waiting()] == [(partition, offset)]
+        engine.dead_letters.told(engine.dead_letters.waiting())
+    with engine_in(tmp_path) as engine:
+        assert engine.dead_letters.waiting() == ()
+
+
+class _Asked:
+    """A controller that gives out the world's newest state, and counts."""
+
+    def __init__(self, words: World) -> None:
+        self.words, self.polls = words, 0
+
+    def desired(self, node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> DesiredState | None:
+        self.polls += 1
+        state = self.words.desired()
+        return state if state.revision > after else None
+
+    def report(self, request: NodeReport) -> None:
+        """Nobody looks."""
+
+
+def test_a_disk_that_is_full_for_a_moment_ends_no_poll(words: World, tmp_path: Path) -> None:
+    """The node takes newer states all the same, and keeps the newest once there is room."""
+    words.version(1, {"a": "1"})
+    with engine_in(tmp_path) as engine:
+        settings: Any = SimpleNamespace(directory=tmp_path, node="n1", fabric="dc-0", clock=clock)
+        (tmp_path / "desired.new").symlink_to("/dev/full")
+        asked = _Asked(words)
+        liaison = Liaison(asked, engine, settings)
+        liaison.start()
+        try:
+            wait_for("the trouble", lambda: [t.loop for t in engine.loops.troubles()] == ["desired state"])
+            assert "No space left" in engine.loops.troubles()[0].error
+            words.version(2, {"a": "2"})
+            words.current = 2
+            wait_for("the newer state", lambda: value_of(engine, "a") == "2")
+            (tmp_path / "desired.new").unlink()
+            wait_for("health", lambda: not engine.loops.troubles())
+            wait_for("the kept state", lambda: '"current":2' in (tmp_path / "desired.json").read_text())
+        finally:
+            liaison.stop()
