@@ -338,6 +338,18 @@ def _all_between() -> Iterator[None]:
         yield
 
 
+@bug(
+    "7.8: what fails in one replica is the round's, and nobody listed it",
+    "nothing unexpected is raised",
+    among=histories(often="sick_disk"),
+)
+def _of_the_round() -> AbstractContextManager[Any]:
+    def raised(_self: Any, _holding: Any, error: Any) -> None:
+        raise RuntimeError(str(error))
+
+    return patch.object(node_feeds.FeedApplier, "_set_aside", raised)
+
+
 @bug("R25: a node is let go before its successor is ready", "successors come first")
 def _let_go() -> AbstractContextManager[Any]:
     def assignment(_store: Any, version: Any, fabric: str, nodes: list[str], _reports: Any) -> Any:

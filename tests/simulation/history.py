@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 SKEW_LIMIT_SECONDS = 2
 """How far clocks may be apart: what is further apart is wrong, and nothing is promised then (rules R6, R12)."""
 KEYS = tuple(f"k{number}" for number in range(8))
-HARD = frozenset({"crash", "doom", "stop", "cut_off", "lose_node", "recreate", "lose_tail", "configure"})
+HARD = frozenset({"sick_disk", "crash", "doom", "stop", "cut_off", "lose_node", "recreate", "lose_tail", "configure"})
 """Steps that may keep a reader from an answer for a while."""
 
 
@@ -103,6 +103,7 @@ def _step(what: str, *arguments: SearchStrategy[Any]) -> _Named:
     return what, st.builds(Step, st.just(what), st.tuples(*arguments), _WAITS)
 
 
+_SICKNESSES = ["full", "failing", "damaged", "no memory", "unforeseen"]
 _DISK = ["ingest", "ingested", "write", "written"]
 _WEIGHTED: list[tuple[int, _Named]] = [
     (14, _step("write", _KEYS, _AGO)),
@@ -124,6 +125,7 @@ _WEIGHTED: list[tuple[int, _Named]] = [
     (7, _step("doom", st.just("node"), st.sampled_from(_DISK))),
     (4, _step("doom", st.sampled_from(["node", "driver", "controller", "executor"]), st.sampled_from(_TOUCHED))),
     (3, _step("stop", st.sampled_from(["node", "controller", "driver"]), _FEW, st.sampled_from([2_000, 15_000]))),
+    (3, _step("sick_disk", st.sampled_from(_SICKNESSES), _FEW, st.sampled_from([1_500, 6_000]))),
     (3, _step("damage", st.sampled_from(["bit", "bit", "bit", "cut", "swapped"]), _FEW)),
     (3, _step("cut_off", st.sampled_from(["node", "driver"]), _FEW, st.sampled_from([3_000, 15_000]))),
     (2, _step("lose_node", _FEW)),

@@ -301,9 +301,10 @@ class Invariants:
             for row in rows.select(["key", "time", "value"]).to_pylist():
                 if row["key"] in found:
                     self.breach("base", f"{row['key']!r} twice in {version.name_in(store.name)}")
-                found[row["key"]] = (row["time"], None if row["value"] is None else codec.decompress(row["value"]))
+                value = row["value"]
+                found[row["key"]] = (row["time"], None if value is None else _text(codec.decompress(value)))
         cells = self.oracle.base(store.uid, version.number)
-        expected = {key: (cell.stamp.time_ms, cell.value) for key, cell in cells.items()}
+        expected = {k: (c.stamp.time_ms, None if c.value is None else _text(c.value)) for k, c in cells.items()}
         if found != expected:
             self.breach("base", f"{version.name_in(store.name)}: {_difference(found, expected)}")
 

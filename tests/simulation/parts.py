@@ -40,15 +40,15 @@ from anew.controller import collecting, rebuilds, resuming, stores, swaps, views
 from anew.controller.context import Context, Fabric, Limits
 from anew.controller.nodes import desired_state, take_report
 from anew.controller.reconcile import Reconciler
-from anew.core.errors import AnewError, Unreachable
+from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.rebuild import Progress, Rebuild, Stage
 from anew.deepstore.arrow import ArrowDeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.open import open_log
 from anew.node.engine import Engine, NodeIdentity, Workshop
-from anew.node.loader import Job
+from anew.node.loader import Job, answer_of
 from anew.node.process import Liaison, NodeSettings
-from anew.node.reads import Reads, Request
+from anew.node.reads import Answer, Reads, Request, error_answer
 from anew.rebuild.lease import Lease
 from anew.storage.memory import MIB, NodeMemory
 from anew.testing.builders import FABRIC
@@ -305,10 +305,11 @@ class TaskLoader:
 
         def run() -> None:
             self._world.sleep(self._world.random.random() * 300)
-            try:
-                future.set_result(job.run())
-            except AnewError as error:
-                future.set_exception(error)
+            answer = answer_of(job)
+            if isinstance(answer, AnewError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
 
         self._world.spawn(self._process, run)
         return future
@@ -418,10 +419,18 @@ class NodeTransport(httpx.BaseTransport):
             raise httpx.ConnectError("refused")
         asked = Request(request.method, request.url.path, dict(request.url.params), request.headers.get, request.read())
         try:
-            answer = self._machines.network.between(part.process, _READ, lambda: part.reads.answer(asked))
+            answer = self._machines.network.between(part.process, _READ, lambda: _answered(part, asked))
         except Unreachable as error:
             raise httpx.ReadTimeout(error.message) from error
         return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
+
+
+def _answered(part: NodePart, asked: Request) -> Answer:
+    """What a node answers, as its server does: whatever a read fails over, there is an answer."""
+    try:
+        return part.reads.answer(asked)
+    except Exception:  # noqa: BLE001 - as `anew.node.http1`
+        return error_answer(Failed("internal_error", "the node failed over the request"), [])
 
 
 def store_client(machines: Machines, process: Process, name: str) -> ReadStore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from anew.rebuild.executor import resume_rebuild, run_plan
 from anew.rebuild.inputs import PushRequest
 from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
 from anew.segments.manifest import parse_manifest
+from anew.storage.rocks import RocksError
 from anew.testing.builders import FABRIC
 from tests.simulation.damage import one_bit_over, silent_about_damage
 from tests.simulation.network import Halt
@@ -304,6 +306,26 @@ class Steps(Scene):
             for place, content in ((path, before), (other, beside)):
                 if place.exists():
                     place.write_bytes(content)
+
+    def sick_disk(self, kind: str, which: int, ms: int) -> None:
+        """Every touch of a node's replicas fails for a while, in a way that somebody listed or nobody did."""
+        part = self.machines.nodes[self._one("node", which).name]
+        errors: dict[str, Exception] = {
+            "full": OSError(errno.ENOSPC, "No space left on device"),
+            "failing": OSError(errno.EIO, "Input/output error"),
+            "damaged": RocksError("Corruption: block checksum mismatch"),
+            "no memory": MemoryError("no memory is left"),
+            "unforeseen": ZeroDivisionError("nobody foresaw this"),
+        }
+        sick, place = self.machines.rocks.sick, str(part.directory)
+        sick[place] = errors[kind]
+        self._say(f"the disk of {part.name} is sick: {kind}")
+
+        def mend() -> None:
+            self.world.sleep(ms)
+            sick.pop(place, None)
+
+        self.world.spawn(self.operator, mend)
 
     def lose_node(self, which: int) -> None:
         """A node and its disk are gone for good."""

@@ -94,6 +94,7 @@ class Story(Steps):
         self.is_calm = True
         self.machines.pace = _CALM_PACE
         self._faults(0.0)
+        self.machines.rocks.sick.clear()
         self.machines.network.doomed.clear()
         self.machines.network.halts.clear()
         for process in self._processes():

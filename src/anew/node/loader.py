@@ -189,12 +189,13 @@ def serve_jobs(connection: Connection) -> None:
     _end_with_parent(lambda: os._exit(1))
     try:
         while True:
-            connection.send(_answer(connection.recv()))
+            connection.send(answer_of(connection.recv()))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return
 
 
-def _answer(job: Job[Any]) -> Any:
+def answer_of(job: Job[Any]) -> Any:
+    """What a job made, or the error that it ended with, whatever that was."""
     try:
         return job.run()
     except AnewError as error:

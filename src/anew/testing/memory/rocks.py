@@ -39,11 +39,13 @@ class RocksDisk:
     Attributes:
         writing: Directories in which somebody is just writing.
         point: Called with what happens next, before and after each write; it may end the process that writes.
+        sick: Directory → what each operation on an instance below it raises.
     """
 
     instances: dict[str, Instance] = field(default_factory=dict)
     writing: set[str] = field(default_factory=set)
     point: Callable[[str], None] = lambda _what: None
+    sick: dict[str, Exception] = field(default_factory=dict)
     _made: int = 0
 
     def at(self, directory: Path) -> Instance:
@@ -55,6 +57,12 @@ class RocksDisk:
             name.write_text(str(self._made), encoding="utf-8")
             self.instances[str(self._made)] = Instance()
         return self.instances[name.read_text(encoding="utf-8")]
+
+    def check(self, directory: str) -> None:
+        """Raise what a disk that is sick raises."""
+        for place, error in self.sick.items():
+            if directory.startswith(f"{place}/"):
+                raise error
 
 
 class MemoryCursor:
@@ -89,6 +97,7 @@ class MemoryRocks:
         Raises:
             RocksError: It is open elsewhere.
         """
+        disk.check(directory)
         self._disk = disk
         self.directory = directory
         self._instance = disk.at(Path(directory))
@@ -99,10 +108,12 @@ class MemoryRocks:
 
     def get(self, key: bytes, family: int = CELLS) -> bytes | None:
         """The value of a key."""
+        self._disk.check(self.directory)
         return self._family(family).get(key)
 
     def get_many(self, keys: list[bytes], *, is_sorted: bool = False) -> list[bytes | None]:
         """The cells of keys."""
+        self._disk.check(self.directory)
         if is_sorted and keys != sorted(keys):
             raise RocksError("the keys do not ascend")
         return [self._family(CELLS).get(key) for key in keys]
@@ -116,6 +127,7 @@ class MemoryRocks:
         is_durable: bool = False,  # everything is
     ) -> None:
         """Put all at once."""
+        self._disk.check(self.directory)
         self._disk.writing.add(self.directory)
         try:
             self._disk.point("write")
@@ -127,6 +139,7 @@ class MemoryRocks:
 
     def ingest(self, paths: Sequence[str]) -> None:
         """Take sorted files in, and remove them."""
+        self._disk.check(self.directory)
         self._disk.point("ingest")
         for path in paths:
             self._family(CELLS).update(marshal.loads(Path(path).read_bytes()))  # noqa: S302 - made by `MemorySst`
@@ -135,6 +148,7 @@ class MemoryRocks:
 
     def entries(self) -> int:
         """How many cells there are."""
+        self._disk.check(self.directory)
         return len(self._family(CELLS))
 
     @contextmanager
