@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused
-from anew.log.interface import LOG_RECORDS, Flaw, Log, Offsets, SetAside, TopicPartition, TopicSpec, identified
+from anew.log.interface import LOG_RECORDS, Flaw, Log, Offsets, SetAside, TopicPartition, TopicSpec
 from anew.testing.builders import ORIGIN, append_records, some_records
 from anew.testing.clock import ManualClock
 from anew.testing.log_reading import keys, keys_below, partition_of, rows
@@ -466,35 +466,6 @@ class ClockedLogContract(LogContract):
         assert log.offsets(at) == Offsets(0, 1)
         clock.advance(1)
         assert log.append(at, some_records(1)).first_offset == 1
-
-    def test_a_repeated_append_is_found(
-        self, log: Log, at: TopicPartition, topic: TopicSpec, tmp_path: Path, clock: ManualClock
-    ) -> None:
-        """Under its id an append is made once, through whatever handle, later, and while the topic takes nothing."""
-        records = identified(some_records(3))
-        first = log.append(at, records)
-        deleted = log.append(at, append_records([b"key-0"], [None]))
-        clock.advance(1_000)
-        other = self.open_log(tmp_path, clock)
-        assert log.append(at, records) == other.append(at, records) == first
-        log.set_open(topic, is_open=False, epoch=5)
-        assert other.append(at, records) == first
-        with pytest.raises(Refused):
-            other.append(at, identified(some_records(1)))
-        other.close()
-        assert log.offsets(at).end == deleted.next_offset
-
-    def test_a_refused_append_is_made_when_it_is_repeated(
-        self, log: Log, at: TopicPartition, topic: TopicSpec, clock: ManualClock
-    ) -> None:
-        """What was refused is not there: its repeat is judged anew."""
-        records = identified(some_records(2))
-        log.set_open(topic, is_open=False, epoch=5)
-        with pytest.raises(Refused):
-            log.append(at, records)
-        log.set_open(topic, is_open=True, epoch=6)
-        assert log.append(at, records).first_offset == 0
-        assert log.offsets(at).end == 2
 
     def test_offsets_are_found_by_time(self, log: Log, at: TopicPartition, clock: ManualClock) -> None:
         """The first offset at or after a time; the end when there is none; the begin for any earlier time."""
