@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from anew.runtime.home import Home
 from tests.cluster.commands import Anew, wait_until
 
 
@@ -120,7 +121,7 @@ def test_a_push_beyond_the_quota_fails_and_a_repush_does_not(anew: Anew, people:
 
 
 def test_a_node_is_drained_and_removed(lone: Anew, people: Path) -> None:
-    """Its replicas move to the others before it lets them go; then it is removed, and can be used again."""
+    """Its replicas move to the others before it lets them go; removed, it ends for good, until it is added again."""
     lone.done("up", "--detach", "--nodes", "3")
     lone.create("moving", "partitions=3", "replicas=2")
     lone.push("moving", people)
@@ -130,8 +131,19 @@ def test_a_node_is_drained_and_removed(lone: Anew, people: Path) -> None:
     wait_until(lambda: lone.run_here("node", "remove", "node-1").code == 0, "node-1 to hold nothing")
     assert {node["id"] for node in lone.here("node", "list")} == {"node-2", "node-3"}
     assert len(lone.scan("moving")) == 20
-    lone.done("node", "drain", "node-1", "--undo")
-    wait_until(lambda: len(lone.here("node", "list")) == 3, "node-1 to come back")
+    wait_until(lambda: "node-1" in Home(lone.home).running().removed, "its process to end")
+    lone.done("down")
+    lone.done("up", "--detach")
+    assert {node["id"] for node in lone.here("node", "list") if node["alive"]} == {"node-2", "node-3"}
+    refused = lone.run_here("node", "drain", "node-2")
+    assert (refused.code, refused.error["code"]) == (3, "too_few_nodes")
+    assert lone.here("node", "add")["node"] == "node-4"
+    lone.done("node", "drain", "node-2")
+    wait_until(lambda: lone.run_here("node", "remove", "node-2").code == 0, "node-2 to hold nothing")
+    lone.done("node", "drain", "node-2", "--undo")
+    lone.done("node", "add", "node-1")
+    assert {node["id"] for node in lone.here("node", "list")} == {f"node-{number}" for number in range(1, 5)}
+    assert len(lone.scan("moving")) == 20
 
 
 def test_gc_says_what_goes_and_why(anew: Anew, people: Path) -> None:

@@ -288,6 +288,10 @@ class ControllerClient:
         """End a rebuild from outside; the rebuild's view."""
         return self._row(self._of_rebuild(rebuild_id, "kill", None))
 
+    def see_failure(self, rebuild_id: str) -> _Row:
+        """Say that the failure of a rebuild was seen."""
+        return self._row(self._of_rebuild(rebuild_id, "seen", None))
+
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
     def pause(self, store: str | None) -> _Row:

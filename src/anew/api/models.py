@@ -125,11 +125,16 @@ class RestoreCatalog(Request):
 
 
 class DrainNode(Request):
-    """Let a node's replicas move to others, or (``undo``) let it be used again."""
+    """Let a node's replicas move to others, or (``undo``) let it be used again.
 
-    model_config = example(undo=False)
+    Attributes:
+        force: Also where the other nodes are too few to take them all, so that redundancy is lost.
+    """
+
+    model_config = example(undo=False, force=False)
 
     undo: bool = False
+    force: bool = False
 
 
 class HoldVersion(Request):
@@ -343,6 +348,15 @@ class LoopTrouble(Wire):
     failures: int
 
 
+class NodeFault(Wire):
+    """Something that is wrong with a node as a whole, and what a person can do about it."""
+
+    code: str
+    what: str
+    since_ms: int
+    hint: str
+
+
 class NodeReport(Wire):
     """What a node holds: the whole of it each time."""
 
@@ -355,6 +369,7 @@ class NodeReport(Wire):
     unknown_schemas: tuple[UnknownSchema, ...] = ()
     segments: tuple[SegmentReport, ...] = ()
     loops: tuple[LoopTrouble, ...] = ()
+    faults: tuple[NodeFault, ...] = ()
 
 
 class DesiredVersion(Wire):
@@ -430,10 +445,11 @@ class ClusterInfo(Wire):
 
 
 class StatusView(Wire):
-    """The answer of ``anew status``."""
+    """The answer of ``anew status``; ``notes`` are what somebody decided, or what waits, and nothing unhealthy."""
 
     healthy: bool
     problems: tuple[Problem, ...]
+    notes: tuple[Problem, ...] = ()
     controller: dict[str, Any]
     nodes: tuple[NodeView, ...]
     stores: tuple[dict[str, Any], ...]

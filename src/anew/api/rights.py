@@ -77,6 +77,7 @@ CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
     ("POST", "/v1/rebuilds/{rebuild_id}/fail"): _REBUILD,
     ("POST", "/v1/rebuilds/{rebuild_id}/resume"): _REBUILD,
     ("POST", "/v1/rebuilds/{rebuild_id}/kill"): _REBUILD,
+    ("POST", "/v1/rebuilds/{rebuild_id}/seen"): _REBUILD,
     ("GET", "/v1/nodes"): _READ_ANY,
     ("GET", "/v1/nodes/{node}/desired"): _OPERATE_ALL,
     ("POST", "/v1/nodes/{node}/report"): _OPERATE_ALL,

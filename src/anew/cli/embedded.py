@@ -8,7 +8,7 @@ import typer
 
 from anew.cli.options import Fabrics
 from anew.cli.output import Json, err, out, print_json
-from anew.core.errors import AnewError
+from anew.core.errors import AnewError, PartlyDone
 from anew.runtime.detached import planned_cluster, start_detached, stop, wait_until_up
 from anew.runtime.home import Home
 from anew.runtime.logs import log_to_file
@@ -50,6 +50,8 @@ def up(
         return
     try:
         wait_until_up(home, planned, settings, starter)
+    except PartlyDone:
+        raise
     except AnewError:
         stop(home)
         raise

@@ -13,6 +13,7 @@ import typer
 from anew.cli.output import Json, err, out, print_json, print_table
 from anew.cli.session import cluster
 from anew.core.errors import AnewError
+from anew.core.moment import utc_text
 from anew.demo.stores import run_demo
 from anew.demo.tables import run_demo as run_tables_demo
 from anew.runtime.home import Home
@@ -47,6 +48,8 @@ def status(*, json_output: Json = False) -> int:
     out().print("healthy" if view.healthy else "[bold yellow]degraded[/]")
     for problem in view.problems:
         out().print(f"  {problem.what}  → {problem.hint}")
+    for note in view.notes:
+        out().print(f"  note: {note.what}  → {note.hint}", markup=False)
     print_table(
         ["node", "fabric", "alive", "replicas", "states"],
         [(n.id, n.fabric, "yes" if n.alive else "no", n.replicas, _counts(n.states)) for n in view.nodes],
@@ -58,7 +61,12 @@ def status(*, json_output: Json = False) -> int:
     ]
     print_table(["store", "fabric", "version", "lag", "changes"], rows)
     for rebuild in view.rebuilds:
-        out().print(f"rebuild {rebuild['id']} of {rebuild['store']}: {rebuild['stage']}")
+        of, driver = rebuild.get("store", rebuild.get("table")), rebuild["driver"]
+        where = f"pid {driver['pid']} on {driver['host']}, heard {utc_text(driver['heard_at_ms'])}"
+        text = (
+            f"rebuild {rebuild['id']} of {of}: {rebuild['stage']} since {utc_text(rebuild['created_at_ms'])}; driver "
+        )
+        out().print(text + where, markup=False)
     return 0 if view.healthy else _DEGRADED
 
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from anew.cli.output import Json, err, out, print_json, print_line, print_table
+from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.session import cluster, datum, json_lines
 from anew.client.store import Store
 from anew.client.writer import Writer
 from anew.codec.plain import key_from_text, to_plain
-from anew.core.errors import AnewError, Failed, InvalidRequest
+from anew.core.errors import AnewError, Failed, InvalidRequest, OutcomeUnknown, PartlyDone
 from anew.core.store import parse_version
 
 Version = Annotated[str | None, typer.Option(help="A version that is kept: a number or NAME_v7; default: the current.")]
@@ -87,39 +87,64 @@ def write(
 ) -> None:
     """Write JSON lines {"key", "value"} or {"key", "delete": true}, optionally "written_at" (ms).
 
-    Stops at the first bad line, with exit 1; what was accepted before it stays written.
+    Stops at the first bad line, with exit 1; what was accepted before it stays written. Where the log takes no more, it
+    ends with exit 6 and says how many records are on disk.
     """
     with cluster() as connected:
         store = connected.store(name)
         writer = store.writer()
-        number = 0
+        rows, number = json_lines(file), 0
         try:
-            for line, row in json_lines(file):
+            for line, row in rows:
                 number = line
                 _put(store, writer, row)
             position = writer.close()
         except InvalidRequest as error:
-            position = writer.close()
-            raise Failed(
-                error.code,
-                f"line {number}: {error.message}; {writer.accepted} records before it were written",
-                found={
-                    "found": error.found,
-                    "accepted": writer.accepted,
-                    "line": number,
-                    "position": position.to_json(),
-                },
-                expected=error.expected,
-                hint=error.hint,
-            ) from error
-        except AnewError:
-            err().print(f"{writer.accepted} records were accepted; up to {writer.position.to_json()} they are on disk")
-            raise
+            raise _bad_line(writer, number, error) from error
+        except AnewError as error:
+            raise _stopped(writer, number + (0 if file in (None, "-") else sum(1 for _ in rows)), error) from error
     answer = {"accepted": writer.accepted, "position": position.to_json()}
     if json_output:
         print_json(answer)
     else:
         out().print(f"{writer.accepted} records written")
+
+
+def _bad_line(writer: Writer, line: int, error: InvalidRequest) -> AnewError:
+    """What becomes of a line that is refused: what came before it is written."""
+    try:
+        position = writer.close()
+    except AnewError as another:
+        return _stopped(writer, line, another)
+    return Failed(
+        error.code,
+        f"line {line}: {error.message}; {writer.accepted} records before it were written",
+        found={"found": error.found, "accepted": writer.accepted, "line": line, "position": position.to_json()},
+        expected=error.expected,
+        hint=error.hint,
+    )
+
+
+def _stopped(writer: Writer, count: int, error: AnewError) -> AnewError:
+    """An error that ended a write of so many records, with how many of them are on the disk."""
+    done = f"{writer.acknowledged:,} of {count:,} records are on disk"
+    # Where nothing is on disk the error itself says it all, and that nothing was changed.
+    if writer.acknowledged == 0 and not isinstance(error, PartlyDone):
+        return error
+    kind = OutcomeUnknown if isinstance(error, OutcomeUnknown) else PartlyDone
+    position = writer.position.to_json()
+    return kind(
+        error.code,
+        f"{done}: {error.message}",
+        found={
+            "found": error.found,
+            "on_disk": writer.acknowledged,
+            "records": count,
+            "position": position,
+        },
+        expected=error.expected,
+        hint=error.hint,
+    )
 
 
 def _put(store: Store, writer: Writer, row: Any) -> None:

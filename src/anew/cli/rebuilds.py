@@ -11,6 +11,7 @@ from anew.cli.options import Conf, Jars, Master
 from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.running import exit_code, print_outcome, spark_choice
 from anew.cli.session import cluster
+from anew.core.moment import utc_text
 from anew.core.rebuild import Progress, Stage
 
 _WATCH_SECONDS = 0.5
@@ -50,7 +51,12 @@ def show(rebuild: str, *, json_output: Json = False) -> None:
         print_json(view)
         return
     shown = ("id", "kind", "store", "version", "table", "status", "stage", "records_per_s", "error")
-    print_table(["", ""], [(name, view[name]) for name in shown if name in view])
+    rows = [(name, view[name]) for name in shown if name in view]
+    rows += [("started", _moment(view["created_at_ms"])), ("ended", _moment(view["ended_at_ms"]))]
+    driver = view["driver"]
+    rows += [("last sign of life", _moment(driver["heard_at_ms"])), ("lease until", _moment(driver["lease_until_ms"]))]
+    rows += [(f"driver's {name}", driver[name]) for name in ("actor", "host", "pid", "log")]
+    print_table(["", ""], [(name, value) for name, value in rows if value not in (None, "")])
     out().print(f"ledger: {ledger_line(view)}")
     print_table(["stage", "seconds"], list(view["timings"].items()))
 
@@ -64,12 +70,15 @@ def watch(rebuild: str, *, json_output: Json = False) -> int:
             view = connected.controller.rebuild(rebuild, after=stage, wait_seconds=_WATCH_SECONDS)
             stage = Stage(view["stage"])
             line = {"status": view["status"], "stage": view["stage"], "progress": view["progress"]}
+            silent_ms = view["driver"]["silent_ms"]
+            if silent_ms is not None:
+                # Told again now and then, and not in every moment.
+                line["silent_seconds"] = silent_ms // 10_000 * 10
             if line != last:
                 last = line
                 measured = measure_line(Progress.model_validate(view["progress"]))
-                print_line(line) if json_output else out().print(
-                    f"{view['status']} {view['stage']} {measured}".rstrip()
-                )
+                text = f"{view['status']} {view['stage']} {measured}".rstrip() + _silence(view["driver"])
+                print_line(line) if json_output else out().print(text, markup=False)
             if view["status"] != "running":
                 return exit_code(view)
 
@@ -99,6 +108,17 @@ def kill(rebuild: str, *, json_output: Json = False) -> None:
 
 
 @rebuilds_app.command()
+def seen(rebuild: str, *, json_output: Json = False) -> None:
+    """Say that a rebuild's failure is known: anew status does not tell it any more."""
+    with cluster() as connected:
+        answer = connected.controller.see_failure(rebuild)
+    if json_output:
+        print_json(answer)
+    else:
+        out().print(f"the failure of {rebuild} counts as seen")
+
+
+@rebuilds_app.command()
 def resume(
     rebuild: str, *, master: Master = None, conf: Conf = None, jars: Jars = None, json_output: Json = False
 ) -> int:
@@ -108,6 +128,18 @@ def resume(
         view = connected.resume(rebuild, spark, observer)
     print_outcome(view, as_json=json_output)
     return exit_code(view)
+
+
+def _silence(driver: dict[str, Any]) -> str:
+    """What is to be said of a driver that was not heard for a while."""
+    if driver["silent_ms"] is None:
+        return ""
+    where = f"pid {driver['pid']} on {driver['host']}"
+    return f"; its driver ({where}) has not been heard for {driver['silent_ms'] // 1000} s"
+
+
+def _moment(ms: int | None) -> str | None:
+    return None if ms is None else utc_text(ms)
 
 
 def _of(view: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``gc``, ``pause``, ``unpause``, ``node drain|remove``: what keeps a cluster tidy."""
+"""``gc``, ``pause``, ``unpause``, ``node add|drain|remove``: what keeps a cluster tidy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from anew.api.models import Collect, DrainNode
 from anew.cli.local import nodes_app
 from anew.cli.output import Json, out, print_json, print_table
 from anew.cli.session import cluster
+from anew.core.errors import Refused
+from anew.runtime.detached import add_node
+from anew.runtime.home import Home
+from anew.runtime.settings import resolve
 
 _PARTLY = 6
 
@@ -68,17 +72,58 @@ def drain(
     node: str,
     *,
     undo: Annotated[bool, typer.Option("--undo", help="Use the node again.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where fewer replicas are left than there are now.")
+    ] = False,
     json_output: Json = False,
 ) -> None:
-    """Let a node's replicas move to others; it serves until they have them."""
+    """Let a node's replicas move to others; it serves until they have them. Refused where they have nowhere to go."""
     with cluster() as connected:
-        answer = connected.controller.drain_node(node, DrainNode(undo=undo))
+        answer = connected.controller.drain_node(node, DrainNode(undo=undo, force=force))
+    home = _own_home()
+    if answer["was_removed"] and home is not None:
+        add_node(home, resolve({}), node)
     if json_output:
         print_json(answer)
     elif undo:
         out().print(f"{node} is used again")
     else:
         out().print(f"{node} still holds {len(answer['holds'])} replicas; when it holds none: anew node remove {node}")
+
+
+@nodes_app.command("add")
+def add(
+    node: Annotated[
+        str | None, typer.Argument(help="A node that was removed, such as node-1; default: a new one.")
+    ] = None,
+    *,
+    json_output: Json = False,
+) -> None:
+    """Start one more node in the embedded cluster of this home, or one again that was removed."""
+    home, settings = _own_home(), resolve({})
+    if home is None:
+        raise Refused(
+            "not_this_home",
+            "a node is added on the machine of the cluster's home",
+            found=f"ANEW_URL = {settings.text('url')}",
+            expected="a cluster that anew up started here",
+            hint="unset ANEW_URL and set ANEW_HOME",
+        )
+    name = home.running().next_node() if node is None else node
+    with cluster() as connected:
+        if node is not None and name in home.running().removed:
+            connected.controller.drain_node(name, DrainNode(undo=True))
+    add_node(home, settings, name)
+    if json_output:
+        print_json({"node": name})
+    else:
+        out().print(f"{name} reports; what is made from now on is placed on it too")
+
+
+def _own_home() -> Home | None:
+    """The home of the cluster that the settings name; None where they name one by its address."""
+    settings = resolve({})
+    return Home(settings.home) if settings.optional("url") is None else None
 
 
 @nodes_app.command()
@@ -89,4 +134,4 @@ def remove(node: str, *, json_output: Json = False) -> None:
     if json_output:
         print_json(answer)
     else:
-        out().print(f"{node} is removed; to use it again: anew node drain {node} --undo")
+        out().print(f"{node} is removed and ends; to use it again: anew node add {node}")

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from anew.api.models import Routing
-from anew.codec.avro import encode_datum, parse_schema
-from anew.core.errors import InvalidRequest, OutcomeUnknown, Refused
+from anew.codec.avro import decode_datum, encode_datum, parse_schema
+from anew.core.errors import InvalidRequest, OutcomeUnknown, PartlyDone, Refused
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.partition import XxHash64Partitioner
 from anew.core.store import newest_schema_id
-from anew.log.interface import APPEND_RECORDS, Appended, Log, TopicPartition, topic_partition
+from anew.log.interface import APPEND_RECORDS, Appended, Log, TopicPartition, identified, topic_partition
 
 _BATCH_RECORDS = 1_000
 _GREATEST_MS = 2**63 - 1
@@ -33,9 +33,13 @@ class Writer:
     """Buffers records and appends them in batches; a context manager.
 
     What `put` and `delete` accepted is acknowledged once `flush` or `close` returned. After an error the records that
-    were not acknowledged are still buffered, so that flushing again is safe: a record that comes twice changes nothing.
-    A batch that the log refuses is dropped whole, all others are still written. Not safe to use from several threads:
-    make one writer for each.
+    were not acknowledged are still buffered, and flushing again is safe: a batch keeps its id over all attempts, and
+    the log finds one that landed before instead of appending it twice. A batch that the log refuses is dropped whole,
+    all others are still written. Not safe to use from several threads: make one writer for each.
+
+    Attributes:
+        accepted: How many records were taken and not refused since.
+        acknowledged: How many of them are on disk, and are applied.
     """
 
     def __init__(self, routing: Routing, log: Log) -> None:
@@ -68,9 +72,11 @@ class Writer:
         self._schema_id = newest_schema_id(routing.schemas)
         self._value_schema = parse_schema(routing.schemas[self._schema_id])
         self._buffers: dict[int, _Buffer] = {}
+        self._sent: dict[int, pa.RecordBatch] = {}
         self._buffered = 0
         self._position = PositionMap()
         self.accepted = 0
+        self.acknowledged = 0
 
     @property
     def position(self) -> PositionMap:
@@ -115,13 +121,15 @@ class Writer:
                 all others were written.
             Refused: ``clock_behind``.
             Unreachable: Nothing was written of the batch that failed.
-            OutcomeUnknown: Flush again.
+            OutcomeUnknown: It is not known whether the batch was written; flush again.
+            PartlyDone: ``written_at_out_of_range``: readers reject some records, which are in the log as dead letters;
+                ``append_partly``: some records of a batch landed, its others did not. All other batches were written.
         """
-        refusal: InvalidRequest | None = None
-        for partition in sorted(self._buffers):
+        refusal: InvalidRequest | PartlyDone | None = None
+        for partition in sorted({*self._sent, *self._buffers}):
             try:
-                self._append(partition)
-            except InvalidRequest as error:
+                self._append_all(partition)
+            except (InvalidRequest, PartlyDone) as error:
                 refusal = error if refusal is None else refusal
         if refusal is not None:
             raise refusal
@@ -164,34 +172,63 @@ class Writer:
         if self._buffered >= _BATCH_RECORDS:
             self.flush()
 
-    def _append(self, partition: int) -> None:
-        buffer = self._buffers[partition]
-        count = len(buffer.keys)
+    def _append_all(self, partition: int) -> None:
+        """Append what was sent before without an answer, then what came since."""
+        problem: InvalidRequest | PartlyDone | None = None
+        while partition in self._sent or partition in self._buffers:
+            if partition not in self._sent:
+                self._sent[partition] = self._batch(self._buffers.pop(partition))
+            try:
+                self._append(partition, self._sent[partition])
+            except (InvalidRequest, PartlyDone) as error:
+                problem = error if problem is None else problem
+        if problem is not None:
+            raise problem
+
+    def _batch(self, buffer: _Buffer) -> pa.RecordBatch:
         columns: list[Any] = [
             pa.array(buffer.written_ms, pa.int64()),
-            pa.array([self._feed.origin_bytes] * count, pa.binary()),
+            pa.array([self._feed.origin_bytes] * len(buffer.keys), pa.binary()),
             pa.array(buffer.keys, pa.binary()),
             pa.array(buffer.schema_ids, pa.int32()),
             pa.array(buffer.values, pa.binary()),
         ]
-        records = pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS)
-        at = topic_partition(self._feed, partition)
+        return identified(pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS))
+
+    def _append(self, partition: int, records: pa.RecordBatch) -> None:
+        count = records.num_rows
         try:
-            appended = self._appended(at, records)
-        except InvalidRequest:
+            appended = self._appended(topic_partition(self._feed, partition), records)
+        except (InvalidRequest, PartlyDone):
             self._forget(partition, count)
             self.accepted -= count
             raise
         self._position = self._position.with_offset(FeedPartition(self._feed.id, partition), appended.next_offset)
         self._forget(partition, count)
+        self.acknowledged += count - len(appended.rejected)
+        self.accepted -= len(appended.rejected)
+        if appended.rejected:
+            raise self._rejection(records, appended)
+
+    def _rejection(self, records: pa.RecordBatch, appended: Appended) -> PartlyDone:
+        row, skew_ms = appended.rejected[0], self._feed.skew_limit_ms
+        key = decode_datum(self._key_schema, records.column("key")[row].as_py())
+        count = f"{len(appended.rejected)} of {records.num_rows}"
+        return PartlyDone(
+            "written_at_out_of_range",
+            f"readers reject {count} records of a batch, which are dead letters now",
+            found=f"written_at {records.column('written_ms')[row].as_py()} of the key {key!r}",
+            expected=f"at most the append time by the broker's clock ({appended.last_ms}) + skew limit ({skew_ms} ms)",
+            hint="set this machine's clock right, and write these records again",
+        )
 
     def _appended(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
         try:
             return self._log.append(at, records)
         except OutcomeUnknown:
-            # Appending the same records once more changes nothing: the merge is idempotent.
+            # Under the same id: the log looks for the first attempt, and appends once it is known that it failed.
             return self._log.append(at, records)
 
     def _forget(self, partition: int, count: int) -> None:
-        del self._buffers[partition]
+        del self._sent[partition]
         self._buffered -= count

@@ -41,7 +41,18 @@ from anew.api.models import (
     UpdateStore,
 )
 from anew.api.security import OPEN_SERVER, ServerSecurity
-from anew.controller import collecting, draining, pausing, rebuilding, rebuilds, restoring, stores, swaps, views
+from anew.controller import (
+    collecting,
+    draining,
+    drivers,
+    pausing,
+    rebuilding,
+    rebuilds,
+    restoring,
+    stores,
+    swaps,
+    views,
+)
 from anew.controller.admission import Admission, guarded
 from anew.controller.context import Context, store_named
 from anew.controller.metrics import registry_of
@@ -196,6 +207,11 @@ def _add_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
         """Take a rebuild over whose driver is gone."""
         return rebuilding.resume(context, rebuild_id, request, actor)
 
+    @app.post("/v1/rebuilds/{rebuild_id}/seen", tags=["rebuilds"])
+    def seen(rebuild_id: str, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Somebody knows that the rebuild failed: the status does not tell it any more."""
+        return drivers.see_failure(context, rebuild_id, actor)
+
     @app.post("/v1/rebuilds/{rebuild_id}/kill", tags=["rebuilds"])
     def kill(rebuild_id: str, actor: Actor = "anonymous") -> dict[str, Any]:
         """End a rebuild from outside, or give up its deferred version."""
@@ -242,7 +258,7 @@ def _add_upkeep(app: FastAPI, context: Context, watch: Watch) -> None:
     @app.post("/v1/nodes/{node}/drain", tags=["nodes"])
     def drain(node: str, request: DrainNode, actor: Actor = "anonymous") -> dict[str, Any]:
         """Let a node's replicas move to others, or let it be used again."""
-        answer = draining.drain(context, node, actor, undo=request.undo)
+        answer = draining.drain(context, node, request, actor)
         watch.notify()
         return answer
 

@@ -48,6 +48,7 @@ class Limits:
         repush_source_wait_seconds: How long a version between two plain repushes stays.
         scheduled_rebuilds: How many scheduled repushes may be under way, over all stores.
         scheduled_start_seconds: A scheduled repush that has not begun after so long has failed.
+        failure_shown_seconds: For so long a rebuild that failed is told as a problem, unless it was seen.
     """
 
     lease_seconds: float = 120.0
@@ -59,6 +60,7 @@ class Limits:
     repush_source_wait_seconds: int = REPUSH_SOURCE_WAIT_SECONDS
     scheduled_rebuilds: int = 2
     scheduled_start_seconds: float = 180.0
+    failure_shown_seconds: float = 86_400.0
 
     @property
     def takeover_seconds(self) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from anew.api.models import DrainNode
 from anew.catalog.change import Change, NodeRecord, PutFlag
 from anew.controller.context import Context
 from anew.core.errors import NotFound, Refused
@@ -24,21 +25,25 @@ def removed(flags: Mapping[str, str], node: str) -> bool:
     return f"{_REMOVED}{node}" in flags
 
 
-def drain(context: Context, node: str, actor: str, *, undo: bool) -> dict[str, Any]:
+def drain(context: Context, node: str, request: DrainNode, actor: str) -> dict[str, Any]:
     """Let a node's replicas move to others, or let it be used again; returns what it still holds.
 
     Raises:
         NotFound: ``unknown_node``.
+        Refused: ``too_few_nodes``: the others cannot take all of its replicas.
     """
+    undo = request.undo
     known = removed(context.catalog.flags(), node) if undo else False
     if not known:
-        _record(context, node)
+        record = _record(context, node)
+        if not undo and not request.force and not drained(context.catalog.flags(), node):
+            _check_others(context, record)
     puts = [PutFlag(f"{_DRAINED}{node}", None if undo else actor)]
     if undo:
         puts.append(PutFlag(f"{_REMOVED}{node}", None))
     operation = context.operation("undo drain" if undo else "drain node", node, actor)
     context.catalog.commit(Change(operation, tuple(puts)))
-    return {"node": node, "drained": not undo, "holds": holds(context, node)}
+    return {"node": node, "drained": not undo, "holds": holds(context, node), "was_removed": known}
 
 
 def remove(context: Context, node: str, actor: str) -> dict[str, Any]:
@@ -65,24 +70,51 @@ def remove(context: Context, node: str, actor: str) -> dict[str, Any]:
     return {"node": node, "removed": True}
 
 
+def _check_others(context: Context, record: NodeRecord) -> None:
+    """Raise unless each replica of a node has another node to go to: a copy that only leaves is redundancy lost.
+
+    Raises:
+        Refused: ``too_few_nodes``.
+    """
+    flags, oldest_ms = context.catalog.flags(), context.clock() - int(context.limits.node_alive_seconds * 1000)
+    others = {
+        other.id
+        for other in context.catalog.nodes()
+        if other.fabric == record.fabric
+        and other.id != record.id
+        and other.last_seen_ms >= oldest_ms
+        and not drained(flags, other.id)
+    }
+    held = {name: nodes for name, nodes in _held(context) if record.id in nodes}
+    stranded = [name for name, nodes in held.items() if not others - set(nodes)]
+    if stranded:
+        copies = max(len(held[name]) for name in stranded)
+        raise Refused(
+            "too_few_nodes",
+            f"without {record.id} the other nodes cannot hold as many replicas as there are now",
+            found=f"{len(others)} other nodes that are alive and not drained; {len(stranded)} replicas have nowhere to "
+            f"go: {', '.join(stranded[:5])}",
+            expected=f"at least {copies} other nodes",
+            hint=f"add one: anew node add; to do with fewer replicas: anew node drain {record.id} --force",
+        )
+
+
 def holds(context: Context, node: str) -> list[str]:
     """What a node is to hold, as ``flights_v7/3``, and of tables as ``trips/slot 3``."""
-    slots = [
-        f"{table.name}/slot {slot}"
-        for table in context.catalog.tables()
-        for slot, nodes in table.assignment.items()
-        if node in nodes
-    ]
-    replicas = [
-        f"{version.name_in(store.name)}/{partition}"
-        for store in context.catalog.stores()
-        for version in store.versions
-        for fabric, assigned in version.assignment.items()
-        if version.statuses.get(fabric) in SERVABLE
-        for partition, nodes in assigned.items()
-        if node in nodes
-    ]
-    return replicas + slots
+    return [name for name, nodes in _held(context) if node in nodes]
+
+
+def _held(context: Context) -> Iterator[tuple[str, Sequence[str]]]:
+    """Each partition and slot that is to be held, with the nodes that are to hold it."""
+    for store in context.catalog.stores():
+        for version in store.versions:
+            for fabric, assigned in version.assignment.items():
+                if version.statuses.get(fabric) in SERVABLE:
+                    for partition, nodes in assigned.items():
+                        yield f"{version.name_in(store.name)}/{partition}", nodes
+    for table in context.catalog.tables():
+        for slot, nodes in table.assignment.items():
+            yield f"{table.name}/slot {slot}", nodes
 
 
 def _record(context: Context, node: str) -> NodeRecord:

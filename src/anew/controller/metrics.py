@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from anew.controller.context import Context
+from anew.controller.drivers import failed_subjects
 from anew.controller.views import status_view
 
 
@@ -26,6 +27,7 @@ class _StatusCollector:
             failures.add_metric([loop], count)
         yield failures
         yield GaugeMetricFamily("anew_healthy", "1 when nothing is unhealthy", value=float(status.healthy))
+        yield GaugeMetricFamily("anew_problems", "What the status names as unhealthy", value=len(status.problems))
         alive = GaugeMetricFamily("anew_node_alive", "1 when the node reports", labels=["node", "fabric"])
         for node in status.nodes:
             alive.add_metric([node.id, node.fabric], float(node.alive))
@@ -46,6 +48,14 @@ class _StatusCollector:
         yield from _of_tables(status.tables)
         running = GaugeMetricFamily("anew_rebuilds_running", "Rebuilds that have not ended", value=len(status.rebuilds))
         yield running
+        silent = sum(rebuild["driver"]["silent_ms"] is not None for rebuild in status.rebuilds)
+        yield GaugeMetricFamily("anew_rebuilds_silent", "Rebuilds whose driver has not been heard", value=silent)
+        failed = GaugeMetricFamily(
+            "anew_rebuild_failed", "1 when a failed rebuild was not seen yet", labels=["subject"]
+        )
+        for name in failed_subjects(self._context):
+            failed.add_metric([name], 1.0)
+        yield failed
 
 
 def _of_tables(tables: Iterable[dict[str, Any]]) -> Iterable[GaugeMetricFamily]:

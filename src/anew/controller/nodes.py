@@ -143,7 +143,7 @@ def _check_kept(context: Context, report: NodeReport) -> None:
             f"{report.node} was removed",
             found=report.url,
             expected="a node that is not removed",
-            hint=f"to use it again: anew node drain {report.node} --undo",
+            hint=f"to use it again: anew node add {report.node}",
         )
 
 

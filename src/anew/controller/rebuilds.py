@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from anew.api.models import BeginRebuild, EndRebuild, Heartbeat, HeartbeatAnswer, Seal
 from anew.catalog.change import Change, Put, PutRebuild, PutReclaim, PutRequest, PutStore
 from anew.controller.context import Context, change_store, check_unaltered, made_before, store_named
+from anew.controller.drivers import note_failure
 from anew.controller.nodes import alive_nodes
 from anew.controller.reclaim import orphans_of
 from anew.controller.versiontopics import announced, make_version_topics
@@ -286,13 +287,15 @@ def _end(context: Context, rebuild: Rebuild, ending: _Ending) -> Rebuild:
     # The first line: what follows may be a traceback with lines of the user's own code, which are in the record alone.
     said = ending.error.partition("\n")[0][:_MOST_CHARACTERS_SAID]
 
-    def change(present: Store) -> tuple[Store, tuple[PutRebuild, ...]]:
+    def change(present: Store) -> tuple[Store, tuple[Put, ...]]:
         newest = rebuild_of(context, rebuild.id)
         if newest.ended or not ending.holds(newest, now_ms):
             return present, ()
         _check_in_the_making(present, newest)
         after = lifecycle.end_badly(present, rebuild.version, _EVENTS[ending.status], said, now_ms)
-        return after, (PutRebuild(end(newest, ending.status, ending.error, now_ms), newest.revision),)
+        ended = PutRebuild(end(newest, ending.status, ending.error, now_ms), newest.revision)
+        failed = ending.status is RebuildStatus.FAILED
+        return after, (ended, *([note_failure(rebuild.store, rebuild.id, said, now_ms)] if failed else []))
 
     detail = {"rebuild": rebuild.id, "version": rebuild.version, "error": said}
     operation = context.operation(f"rebuild {ending.status.value}", rebuild.store, ending.actor, **detail)

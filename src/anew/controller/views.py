@@ -8,7 +8,10 @@ from typing import Any
 
 from anew.api.models import LoopTrouble, NodeReport, NodeView, Problem, ReplicaState, StatusView
 from anew.controller.context import Context
+from anew.controller.drivers import driver_problem, driver_view, failure_problems
 from anew.controller.nodes import live_reports, node_views, replicas_of
+from anew.controller.nodes import reports as reports_of
+from anew.controller.pausing import cluster_paused
 from anew.controller.readiness import load_progress
 from anew.controller.scheduling import decision_of
 from anew.controller.tables.views import table_problems, table_rebuild_view, table_view
@@ -18,6 +21,7 @@ from anew.core.partitioners import is_custom
 from anew.core.plan import Plan
 from anew.core.rebuild import Rebuild
 from anew.core.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest
+from anew.core.tables.table import Table
 
 
 def store_view(context: Context, store: Store, number: int | None) -> dict[str, Any]:
@@ -75,6 +79,7 @@ def rebuild_view(context: Context, rebuild: Rebuild) -> dict[str, Any]:
         "records_per_s": rebuild.records_per_s,
         "error": rebuild.error,
         "epoch": rebuild.epoch,
+        "driver": driver_view(context, rebuild),
         "progress": load_progress(context, rebuild).model_dump(),
         "created_at_ms": rebuild.created_at_ms,
         "ended_at_ms": rebuild.ended_at_ms,
@@ -89,25 +94,65 @@ def status_view(context: Context) -> StatusView:
     problems = [
         *_node_problems(nodes, context),
         *_loop_problems(context, reports),
+        *_fault_problems(reports),
         *(p for store in stores for p in _store_problems(store, reports)),
     ]
-    for table in context.catalog.tables():
+    tables = context.catalog.tables()
+    for table in tables:
         problems += table_problems(context, table, reports[table.fabric])
     running = context.catalog.rebuilds(store_uid=None, running_only=True)
     of_tables = context.catalog.table_rebuilds(table_uid=None, running_only=True)
+    problems += [p for one in running for p in driver_problem(context, one, one.store)]
+    problems += [p for one in of_tables for p in driver_problem(context, one, one.table)]
+    problems += failure_problems(context)
     letters = context.catalog.dead_letter_counts()
     return StatusView(
         healthy=not problems,
         problems=tuple(problems),
+        notes=(*_pause_notes(context, stores), *_stale_notes(context, tables)),
         controller={"release": context.release, "revision": context.catalog.revision()},
         nodes=nodes,
         stores=tuple(_store_view(store, reports, letters.get(store.uid, 0), None) for store in stores),
-        tables=tuple(table_view(context, table) for table in context.catalog.tables()),
+        tables=tuple(table_view(context, table) for table in tables),
         rebuilds=(
             *(rebuild_view(context, one) for one in running),
             *(table_rebuild_view(context, one) for one in of_tables),
         ),
     )
+
+
+def _pause_notes(context: Context, stores: list[Store]) -> list[Problem]:
+    """What was paused or held: as somebody asked for, so that it is not unhealthy, and easily forgotten."""
+    paused = cluster_paused(context)
+    notes = [] if paused is None else [Problem(what=f"everything is {paused}", since_ms=None, hint="anew unpause")]
+    for store in stores:
+        go_on = f"anew unpause --store {store.name}"
+        if store.paused is not None:
+            notes.append(Problem(what=f"{store.name} is paused: {store.paused}", since_ms=None, hint=go_on))
+        if store.schedule_held is not None:
+            what = f"scheduled repushes of {store.name} are held: {store.schedule_held}"
+            notes.append(Problem(what=what, since_ms=None, hint=go_on))
+        pending = pending_changes(store.config, _running_config(store))
+        if pending and store.current and max(store.current.values()) > 0:
+            what = f"{store.name} waits for a new version: {', '.join(change['setting'] for change in pending)}"
+            notes.append(Problem(what=what, since_ms=None, hint=f"anew repush {store.name}"))
+    return notes
+
+
+def _stale_notes(context: Context, tables: list[Table]) -> list[Problem]:
+    """Tables with segments of another configuration: they are read as they are to be, only slower."""
+    notes = []
+    for table in tables:
+        stale = sum(1 for _ in context.catalog.stale_segments(table.uid, table.config_hash))
+        if stale:
+            what = f"{table.name} has {stale} stale segments"
+            notes.append(Problem(what=what, since_ms=None, hint=f"anew table refresh {table.name}"))
+    return notes
+
+
+def _running_config(store: Store) -> Frozen | None:
+    running = store.version(max(store.current.values(), default=0))
+    return None if running is None else running.config
 
 
 def _store_view(
@@ -204,9 +249,21 @@ def _version_view(version: Version, fabric: str) -> dict[str, Any]:
     }
 
 
+_LOOK = "anew node list"
+
+
+def _last_fault(context: Context, node: NodeView) -> str:
+    """What a silent node said last of its own troubles: likely the reason."""
+    said = [report for report in reports_of(context) if report.node == node.id]
+    whys = [why for report in said for why in (*(f.what for f in report.faults), *(t.error for t in report.loops))]
+    return f"; the last that it said: {whys[0]}" if whys else ""
+
+
 def _node_problems(nodes: tuple[NodeView, ...], context: Context) -> list[Problem]:
     problems = [
-        Problem(what=f"node {node.id} does not report", since_ms=node.last_seen_ms, hint="anew node list")
+        Problem(
+            what=f"node {node.id} does not report{_last_fault(context, node)}", since_ms=node.last_seen_ms, hint=_LOOK
+        )
         for node in nodes
         if not node.alive
     ]
@@ -227,6 +284,16 @@ def _loop_problems(context: Context, reports: dict[str, list[NodeReport]]) -> li
             hint="what is broken is in the error; the process goes on by itself once it is mended",
         )
         for process, trouble in (*ours, *theirs)
+    ]
+
+
+def _fault_problems(reports: dict[str, list[NodeReport]]) -> list[Problem]:
+    """What live nodes say is wrong with them as a whole."""
+    return [
+        Problem(what=f"{report.node}: {fault.what}", since_ms=fault.since_ms, hint=fault.hint)
+        for found in reports.values()
+        for report in found
+        for fault in report.faults
     ]
 
 
@@ -269,7 +336,8 @@ def _replica_problems(store: Store, version: Version, fabric: str, reports: list
     name, problems = version.name_in(store.name), []
     for partition, nodes in version.assignment.get(fabric, {}).items():
         alive = [node for node in nodes if (node, partition) in found]
-        broken = [n for n in alive if found[n, partition].state is ReplicaState.ERROR]
+        # Not in the state error alone: one that waits for room on its disk does not answer either.
+        broken = [n for n in alive if found[n, partition].state is ReplicaState.ERROR or found[n, partition].error_code]
         for node in broken:
             problems.append(
                 Problem(

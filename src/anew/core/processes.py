@@ -9,6 +9,8 @@ from __future__ import annotations
 import multiprocessing
 from multiprocessing.context import ForkServerContext
 
+REMOVED = 77
+"""The exit code of a node that the controller has removed: its supervisor does not start it again."""
 _IMPORTED = ["anew.node.loadjob", "anew.node.loader", "anew.node.tables.fetchjob", "anew.sql.sandbox"]
 """What most of these processes need; one that is told to run something else imports the rest itself."""
 

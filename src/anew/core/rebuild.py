@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
@@ -101,6 +103,32 @@ class RebuildRecord(BaseModel):
     def ended(self) -> bool:
         """Whether nothing more will happen to it."""
         return self.status in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The process that works on a rebuild, by what it says of itself.
+
+    Attributes:
+        name: Unique: ``actor@host:pid/suffix``, then a blank and the log where it has one.
+    """
+
+    name: str
+    actor: str
+    host: str
+    pid: int | None
+    log: str
+
+
+_DRIVER = re.compile(r"(?P<actor>.*)@(?P<host>[^@/]*):(?P<pid>[0-9]+)(/[^ ]*)?( (?P<log>.*))?", re.DOTALL)
+
+
+def driver_of(name: str) -> Driver:
+    """What a driver's name says; where another program made it up, it is all actor."""
+    found = _DRIVER.fullmatch(name)
+    if found is None:
+        return Driver(name, name, "", None, "")
+    return Driver(name, found["actor"], found["host"], int(found["pid"]), found["log"] or "")
 
 
 class Rebuild(RebuildRecord):

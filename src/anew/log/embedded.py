@@ -7,6 +7,7 @@ topic that was deleted, or made again, is noticed by whoever still holds it open
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections import OrderedDict
@@ -16,12 +17,12 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
-from anew.core.errors import AnewError, InvalidRequest, Refused, Unreachable
+from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.log.aside import copy_aside
 from anew.log.group_commit import GroupCommit, Outcome
 from anew.log.interface import Appended, LogRead, Offsets, SetAside, TopicPartition, TopicSpec
 from anew.log.packing import NO_RECORDS, Appending, appending
-from anew.log.partition_file import Meta, Opening, PartitionFile, make_partition_file
+from anew.log.partition_file import APPENDS_KEPT, Meta, Opening, PartitionFile, make_partition_file
 from anew.log.refusals import beyond_the_end, closed, out_of_range
 from anew.log.stillness import Stillness
 from anew.log.topics import TopicDirectories
@@ -70,6 +71,7 @@ class EmbeddedLog:
         self._durable = durable
         self._lock = threading.Lock()
         self._writers: dict[TopicPartition, _Writer] = {}
+        self._in_doubt: dict[bytes, int] = {}
         self._open = _OpenFiles()
         self._all_open: WeakSet[PartitionFile] = WeakSet()
 
@@ -95,8 +97,12 @@ class EmbeddedLog:
         return self._topics.spec(name)
 
     def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
-        """See `Log.append`."""
-        return self._writer(at).group.append(appending(records))
+        """See `Log.append`. The file itself knows the ids of its last appends, also of other processes' ones."""
+        batch = appending(records)
+        appended = self._writer(at).group.append(batch)
+        if batch.append_id is not None:
+            self._in_doubt.pop(batch.append_id, None)
+        return appended
 
     def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
         """See `Log.read`."""
@@ -196,37 +202,68 @@ class EmbeddedLog:
         """Commit batches in one transaction; only the partition's leader calls this, so that the file is its own."""
         writer.file = file = self._current(writer.at, writer.file)
         outcomes: list[Outcome] = []
-        with file.writing() as before:
-            if not before.is_open:
-                raise closed(writer.at.topic)
-            appended_ms = self._append_time(writer.at, before)
-            next_offset = before.next_offset
-            for batch in batches:
-                try:
-                    batch.times.check(appended_ms, self._skew_limit_ms)
-                except AnewError as error:
-                    outcomes.append(error)
-                    continue
-                file.insert(next_offset, appended_ms, batch.packed)
-                outcomes.append(Appended(next_offset, next_offset + batch.count, appended_ms))
-                next_offset += batch.count
-            if next_offset != before.next_offset:
-                file.move_end(next_offset, appended_ms)
-        if next_offset != before.next_offset:
+        began = next_offset = 0
+        try:
+            with file.writing() as before:
+                began = next_offset = before.next_offset
+                appended_ms, refusal = self._append_time(writer.at, before)
+                for batch in batches:
+                    outcome = self._found(file, batch)
+                    if outcome is None:
+                        outcome = refusal or self._inserted(file, batch, next_offset, appended_ms)
+                        if isinstance(outcome, Appended):
+                            next_offset = outcome.next_offset
+                    outcomes.append(copy.copy(outcome))
+                if next_offset != began:
+                    file.move_end(next_offset, appended_ms)
+        except OutcomeUnknown:
+            self._in_doubt |= {batch.append_id: began for batch in batches if batch.append_id is not None}
+            raise
+        if next_offset != began:
             self._topics.touch(writer.at.topic)
         return outcomes
 
-    def _append_time(self, at: TopicPartition, meta: Meta) -> int:
+    def _found(self, file: PartitionFile, batch: Appending) -> Outcome | None:
+        """What became of a batch that was appended before, also while the topic takes nothing; None: it was not."""
+        if batch.append_id is None:
+            return None
+        found = file.append_of(batch.append_id)
+        since = self._in_doubt.get(batch.append_id)
+        if found is None and since is not None and not file.knows_appends_since(since):
+            return OutcomeUnknown(
+                "append_unknown",
+                "the embedded log does not know any more whether the append was committed",
+                found=f"more than {APPENDS_KEPT} appends since",
+                expected="a repeat soon after the first attempt",
+                hint="read the keys and write again what is missing",
+            )
+        return found
+
+    def _inserted(self, file: PartitionFile, batch: Appending, offset: int, appended_ms: int) -> Outcome:
+        """Insert a batch, unless its times are wrong; part of a transaction."""
+        try:
+            batch.times.check(appended_ms, self._skew_limit_ms)
+        except AnewError as error:
+            return error
+        appended = Appended(offset, offset + batch.count, appended_ms)
+        file.insert(offset, appended_ms, batch.packed)
+        if batch.append_id is not None and batch.count:
+            file.note_append(batch.append_id, appended)
+        return appended
+
+    def _append_time(self, at: TopicPartition, meta: Meta) -> tuple[int, AnewError | None]:
+        """The time of an append now, and why nothing new may be appended; None where it may."""
         now_ms = self._clock()
-        if meta.last_ms > now_ms + self._skew_limit_ms:
-            raise Refused(
+        refusal: AnewError | None = None if meta.is_open else closed(at.topic)
+        if refusal is None and meta.last_ms > now_ms + self._skew_limit_ms:
+            refusal = Refused(
                 "clock_behind",
                 f"the clock is behind the last append to partition {at.partition} of {at.topic}",
                 found=f"clock at {now_ms} ms, last append at {meta.last_ms} ms",
                 expected=f"at most {self._skew_limit_ms} ms behind",
                 hint="set the machine's clock right",
             )
-        return max(now_ms, meta.last_ms)
+        return max(now_ms, meta.last_ms), refusal
 
     def _stillness(self, at: TopicPartition) -> Stillness:
         known = self._open.still

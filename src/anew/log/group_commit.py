@@ -107,5 +107,5 @@ def _interrupted() -> OutcomeUnknown:
     return OutcomeUnknown(
         "append_unknown",
         "the thread that committed the append was interrupted",
-        hint="doing the same again is harmless: replayed records change nothing",
+        hint="repeat the append under its id, which finds it if it was committed",
     )

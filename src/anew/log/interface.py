@@ -7,6 +7,7 @@ partition is a sequence of records addressed by offsets that only grow. Reads ne
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -56,6 +57,25 @@ APPEND_RECORDS = pa.schema(_APPENDED)
 """What an append takes."""
 
 
+_APPEND_ID = b"anew.append_id"
+
+
+def new_append_id() -> bytes:
+    """An id that no other append has: 16 random bytes."""
+    return os.urandom(16)
+
+
+def identified(records: pa.RecordBatch) -> pa.RecordBatch:
+    """The records (columns `APPEND_RECORDS`) as one append with a fresh id: repeated, it is found, not made twice."""
+    return records.replace_schema_metadata({_APPEND_ID: new_append_id()})
+
+
+def append_id_of(records: pa.RecordBatch) -> bytes | None:
+    """The id that `identified` gave to an append; None where it has none."""
+    metadata = records.schema.metadata
+    return None if metadata is None else metadata.get(_APPEND_ID)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
     """A topic, or one to be.
@@ -100,12 +120,16 @@ def topic_partition(feed: Feed, partition: int) -> TopicPartition:
 class Appended:
     """An acknowledged append: on disk, at these offsets, with these times.
 
-    ``last_ms`` is the append time of the last record; times within the append do not decrease.
+    Attributes:
+        last_ms: The append time of the last record; times within the append do not decrease.
+        rejected: The rows whose given time is too far ahead of the append time that a broker gave them, while the
+            writer's clock allowed it. They are in the log, and readers make dead letters of them (rule R6).
     """
 
     first_offset: int
     next_offset: int
     last_ms: int
+    rejected: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +199,18 @@ class Log(Protocol):
     def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
         """Append all of ``records`` (columns `APPEND_RECORDS`) or none, durably before it returns.
 
+        Records that have an id (`identified`) may be appended again after `OutcomeUnknown`, through the same log: where
+        the first attempt landed, its offsets are the answer and nothing is appended. Without an id every call appends.
+
         Raises:
             Refused: Code ``clock_behind``: the partition's last time is ahead of the clock by more than the skew
                 limit (rule R6); the embedded log then refuses instead of running backwards.
             Refused: Code ``topic_closed``: nothing is accepted now (`set_open`).
             InvalidRequest: Code ``written_at_out_of_range``: a given time is not in (0, append time + skew limit].
-            OutcomeUnknown: Code ``append_unknown``: the answer was lost; replaying the same records is harmless.
+            OutcomeUnknown: Code ``append_unknown``: the answer was lost, and the records may still come. Only a repeat
+                under the same id is safe: appended anew they could undo what others wrote in between.
+            PartlyDone: Code ``append_partly``: some records landed and the others will not; a repeat would append the
+                first ones twice.
         """
 
     def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:

@@ -18,7 +18,7 @@ import xxhash
 
 from anew.core.arrow import in_portions
 from anew.core.errors import InvalidRequest
-from anew.log.interface import APPEND_RECORDS, LOG_RECORDS
+from anew.log.interface import APPEND_RECORDS, LOG_RECORDS, append_id_of
 
 NO_RECORDS = pa.RecordBatch.from_pylist([], schema=LOG_RECORDS)
 PACKED_RECORDS = 4_096
@@ -79,11 +79,30 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Appending:
-    """What one append is about to write."""
+    """What one append is about to write.
+
+    Attributes:
+        append_id: Under which a repeat finds it; None: it is not repeated.
+    """
 
     count: int
     packed: tuple[Packed, ...]
     times: Times
+    append_id: bytes | None = None
+
+
+def rows_too_late(times: Times, appended_ms: npt.NDArray[np.int64], skew_limit_ms: int) -> tuple[int, ...]:
+    """The rows whose given time readers reject (rule R6).
+
+    Args:
+        times: Those of one append.
+        appended_ms: The append time of each record, shape (records,), or one for all, shape (1,).
+        skew_limit_ms: How far a given time may be ahead.
+    """
+    if times.most_ms is None or times.most_ms <= int(appended_ms.min()) + skew_limit_ms:
+        return ()
+    given = times.written_ms.fill_null(pa.scalar(_NOT_GIVEN, pa.int64())).to_numpy()
+    return tuple((given > appended_ms + skew_limit_ms).nonzero()[0].tolist())
 
 
 def appending(records: pa.RecordBatch) -> Appending:
@@ -94,7 +113,7 @@ def appending(records: pa.RecordBatch) -> Appending:
     """
     times = times_of(records)
     packed = tuple(_packed(portion) for portion in in_portions(records, PACKED_RECORDS, PACKED_BYTES))
-    return Appending(records.num_rows, packed, times)
+    return Appending(records.num_rows, packed, times, append_id_of(records))
 
 
 def times_of(records: pa.RecordBatch) -> Times:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed, OutcomeUnknown
+from anew.log.interface import Appended
 from anew.log.packing import Packed, Row, row_checksum, unpacked
 from anew.log.sqlite_errors import from_sqlite, translated
 
@@ -39,6 +40,20 @@ _CHECKED = (
 """Format 1: SQLite notices damage to its own structures alone, so that each row carries a checksum of what it holds
 (`anew.log.packing.row_checksum`). A file of format 0 becomes one of format 1 with the next append; rows from before
 have no checksum, and are believed."""
+_IDENTIFIED = (
+    """
+CREATE TABLE appends (
+    number INTEGER PRIMARY KEY, append_id BLOB NOT NULL UNIQUE, first_offset INTEGER NOT NULL,
+    next_offset INTEGER NOT NULL, appended_ms INTEGER NOT NULL, checksum BLOB NOT NULL
+) STRICT
+""",
+    "PRAGMA user_version = 2",
+)
+"""Format 2: the file knows the ids of its last appends (`anew.log.interface.identified`), so that a repeat finds the
+append that came before. A file of an older format becomes one of format 2 with the next append."""
+_UPGRADES = (_CHECKED, _IDENTIFIED)
+APPENDS_KEPT = 65_536
+"""Of so many appends the ids are kept: some MB for each partition. A repeat comes within seconds."""
 _READ = """
 SELECT {checksum}, first_offset, record_count, appended_ms, written_ms, origin_lengths, origins, key_lengths, keys,
 schema_ids, value_lengths, value_bytes FROM batches WHERE first_offset < ?2
@@ -99,7 +114,7 @@ def make_partition_file(path: Path, uid: str, partition: int) -> None:
             connection.execute("PRAGMA synchronous=OFF")
             connection.executescript(_TABLES)
             connection.execute("INSERT INTO meta VALUES (1, ?, ?, 0, 0, 0, 1, -1)", (uid, partition))
-            for statement in _CHECKED:
+            for statement in (*_CHECKED, *_IDENTIFIED):
                 connection.execute(statement)
         finally:
             connection.close()
@@ -133,7 +148,8 @@ class PartitionFile:
             self._connection.execute(f"PRAGMA synchronous={'FULL' if opening.durable else 'NORMAL'}")
             self._connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
             found = self._connection.execute("SELECT uid, partition_number FROM meta").fetchone()
-            self._checked = self._is_checked()
+            self._format = self._read_format()
+            self._checked = self._format >= 1
         if found != (opening.uid, opening.partition):
             self.close()
             raise Failed(
@@ -181,10 +197,11 @@ class PartitionFile:
             OutcomeUnknown: ``append_unknown``: the commit itself failed, and not for want of room.
         """
         with translated(self._path), self._transaction("BEGIN IMMEDIATE"):
-            if not self._checked and not self._is_checked():
-                for statement in _CHECKED:
+            if self._format < len(_UPGRADES):
+                self._format = self._read_format()
+                for statement in (s for upgrade in _UPGRADES[self._format :] for s in upgrade):
                     self._connection.execute(statement)
-            self._checked = True
+            self._checked, self._format = True, len(_UPGRADES)
             self._held = self._meta()
             yield self._held
 
@@ -237,6 +254,33 @@ class PartitionFile:
             self._connection.execute(_INSERT, (*row, row_checksum(row)))
             first_offset += packed.count
 
+    def append_of(self, append_id: bytes) -> Appended | None:
+        """The append that was made under an id, None where none is known; part of a transaction that writes.
+
+        Raises:
+            Failed: ``log_corrupt``.
+        """
+        query = "SELECT checksum, append_id, first_offset, next_offset, appended_ms FROM appends WHERE append_id = ?"
+        row = self._connection.execute(query, (append_id,)).fetchone()
+        if row is None:
+            return None
+        checksum, *columns = row
+        self._check(checksum, columns, "an append's id")
+        return Appended(*columns[1:])
+
+    def note_append(self, append_id: bytes, appended: Appended) -> None:
+        """Keep the id of an append, and forget the oldest beyond `APPENDS_KEPT`; part of the append's transaction."""
+        columns = append_id, appended.first_offset, appended.next_offset, appended.last_ms
+        insert = "INSERT INTO appends VALUES (NULL, ?, ?, ?, ?, ?)"
+        number = self._connection.execute(insert, (*columns, row_checksum(columns))).lastrowid
+        assert number is not None, "the row was inserted"
+        self._connection.execute("DELETE FROM appends WHERE number <= ?", (number - APPENDS_KEPT,))
+
+    def knows_appends_since(self, offset: int) -> bool:
+        """Whether no id of an append at or behind an offset was forgotten; part of a transaction that writes."""
+        row = self._connection.execute("SELECT number, first_offset FROM appends ORDER BY number LIMIT 1").fetchone()
+        return row is None or row[0] == 1 or row[1] <= offset
+
     def move_end(self, next_offset: int, last_ms: int) -> None:
         """Note the end and the last time; part of the append's transaction (rule R3)."""
         self._set_meta(next_offset=next_offset, last_ms=last_ms)
@@ -272,8 +316,8 @@ class PartitionFile:
         columns = self._held.columns
         self._connection.execute(_SET_META, (row_checksum(columns), *columns))
 
-    def _is_checked(self) -> bool:
-        return bool(self._connection.execute("PRAGMA user_version").fetchone()[0] >= 1)
+    def _read_format(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     def _with_checksum(self, query: str) -> str:
         return query.format(checksum="checksum" if self._checked else "NULL")
@@ -308,7 +352,7 @@ class PartitionFile:
                 "append_unknown",
                 "the embedded log did not say whether the change was committed",
                 found=f"{self._path}: {error}",
-                hint="doing the same again is harmless: replayed records change nothing",
+                hint="repeat the append under its id, which finds it if it was committed",
             ) from error
 
     def _roll_back(self) -> None:

@@ -30,7 +30,8 @@ from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.log.interface import Log
 from anew.loops.guarded import Loops
-from anew.node.faults import fault_of
+from anew.node.disk import DiskWatch
+from anew.node.faults import OF_THE_MACHINE, fault_of
 from anew.node.feeds import FeedApplier
 from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of, unknown_schemas
 from anew.node.loader import Submits
@@ -141,6 +142,7 @@ class Engine:
         self._hurries = False
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
+        self._disk = DiskWatch(identity.directory, workshop.clock)
         self.verifications = Verifications(
             identity.verifying, workshop.loader, identity.node, identity.started_at_ms, self._wake.set
         )
@@ -174,7 +176,18 @@ class Engine:
             dead_letters=self.dead_letters.waiting(),
             unknown_schemas=unknown_schemas(self._holdings.copy().values()),
             loops=tuple(LoopTrouble(**asdict(trouble)) for trouble in self.loops.troubles()),
+            faults=self._disk.faults(),
         )
+
+    def why_not_ready(self) -> str | None:
+        """What keeps the node from serving all that it is to serve, for ``/readyz``; None when nothing does."""
+        if self.revision < 0:
+            return "it has not heard yet what it is to hold"
+        report = self.report()
+        of_node = [fault.what for fault in report.faults]
+        of_loops = [f"{trouble.loop}: {trouble.error}" for trouble in report.loops]
+        of_replicas = [replica.error for replica in report.replicas if replica.error_code in OF_THE_MACHINE]
+        return next((why for why in (*of_node, *of_loops, *of_replicas) if why), None)
 
     def holdings(self) -> list[Holding]:
         """The replicas as they are, to be looked at."""

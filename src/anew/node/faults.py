@@ -12,6 +12,8 @@ from anew.core.errors import AnewError, Failed, Unreachable
 from anew.loops.guarded import said_of
 from anew.storage.rocks import RocksError
 
+OF_THE_MACHINE = frozenset({"disk_full", "disk_failed", "out_of_memory"})
+"""Codes of what is wrong with the machine, and not with one replica."""
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ROCKS_NO_SPACE = "No space left on device"
 

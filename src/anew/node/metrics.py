@@ -38,6 +38,10 @@ class _NodeCollector(Collector):
         for loop, count in self._engine.loops.failed_steps().items():
             failures.add_metric([loop], count)
         yield failures
+        faults = GaugeMetricFamily("anew_node_fault", "1 for what is wrong with the node as a whole", labels=["code"])
+        for fault in report.faults:
+            faults.add_metric([fault.code], 1.0)
+        yield faults
         revision = GaugeMetricFamily("anew_desired_revision", "Revision of the desired state that the node works to")
         revision.add_metric([], self._engine.revision)
         yield revision

@@ -20,6 +20,7 @@ from anew.api.http import ControllerClient
 from anew.api.models import DesiredState, LogLocation, LoopTrouble, NodeReport
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.core.errors import AnewError, Refused
+from anew.core.processes import REMOVED
 from anew.log.interface import Log
 from anew.log.open import open_log
 from anew.loops.guarded import Loops, Trouble
@@ -112,6 +113,8 @@ class Liaison:
         self._told: NodeReport | None = None
         self._last: NodeReport | None = None
         self._told_at_ms = 0
+        self.on_removed: Callable[[], None] = lambda: None
+        """Called when the controller says that the node was removed."""
         self._stopped = threading.Event()
         desired = engine.loops.loop("desired state")
         report = engine.loops.loop("report")
@@ -198,6 +201,10 @@ class Liaison:
             self.tell()
         except AnewError as error:
             _log.debug("report_failed", error=str(error))
+            if error.code == "node_removed":
+                # Not one more report: the controller may be told meanwhile to take the node again, by a new process.
+                self._stopped.set()
+                self.on_removed()
             self._stopped.wait(_AWAY_SECONDS)
 
     def _tell_of(self, trouble: Trouble) -> None:
@@ -213,7 +220,9 @@ class Liaison:
 class Node:
     """A running node: `start` it, and `stop` it once."""
 
-    def __init__(self, settings: NodeSettings, controller: Controller) -> None:
+    def __init__(
+        self, settings: NodeSettings, controller: Controller, on_removed: Callable[[], None] = lambda: None
+    ) -> None:
         settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _lock_directory(settings.directory)
         url = settings.url if settings.url else f"{settings.scheme}://{settings.address}:{settings.port}"
@@ -245,12 +254,11 @@ class Node:
         self._queries = _queries(settings, self.segments)
         query = QueryFace(self._queries, gate)
         registry = registry_of(self.engine, self.reads, self.segments, query)
-        faces = Faces(
-            self.reads, verify, query, CopyFace(self.segments, gate), registry, lambda: self.engine.revision >= 0
-        )
+        faces = Faces(self.reads, verify, query, CopyFace(self.segments, gate), registry, self.engine.why_not_ready)
         app = NodeApp(faces, gate)
         self._server = NodeServer(app, settings.address, settings.port, security)
         self._liaison = Liaison(controller, self.engine, settings, self.segments)
+        self._liaison.on_removed = on_removed
 
     def start(self) -> None:
         """Serve, apply and report.
@@ -275,15 +283,23 @@ class Node:
         self._lock.close()
 
 
-def run_node(settings: NodeSettings) -> None:
-    """Run a node in this process until SIGTERM or SIGINT.
+def run_node(settings: NodeSettings) -> int:
+    """Run a node in this process until SIGTERM or SIGINT, or until the controller says that it was removed.
+
+    Returns:
+        The process's exit code: 0, or `REMOVED`.
 
     Raises:
         Refused: ``directory_in_use``.
         Failed: ``cannot_listen``, ``file_limit_too_low``.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
-    ended = threading.Event()
+    ended, removed = threading.Event(), threading.Event()
+
+    def leave() -> None:
+        _log.info("node_removed", node=settings.node)
+        removed.set()
+        ended.set()
 
     def end(_signal: int, _frame: FrameType | None) -> None:
         ended.set()
@@ -291,7 +307,7 @@ def run_node(settings: NodeSettings) -> None:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     with ControllerClient(settings.controller_url, credentials=settings.credentials) as controller:
-        node = Node(settings, controller)
+        node = Node(settings, controller, leave)
         try:
             node.start()
             # What is there now stays: looking through it for garbage takes tens of milliseconds, in which nobody reads.
@@ -302,6 +318,7 @@ def run_node(settings: NodeSettings) -> None:
         finally:
             node.stop()
     _log.info("node_stopped", node=settings.node)
+    return REMOVED if removed.is_set() else 0
 
 
 def _queries(settings: NodeSettings, segments: SegmentHost) -> TableQueries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import ssl
 import threading
@@ -47,7 +48,7 @@ class Faces:
     query: QueryFace
     copies: CopyFace
     registry: CollectorRegistry
-    ready: Callable[[], bool]
+    why_not_ready: Callable[[], str | None]
 
 
 class NodeApp:
@@ -55,7 +56,7 @@ class NodeApp:
 
     def __init__(self, faces: Faces, gate: Gate) -> None:
         self._reads, self._verify, self._query, self._copies = faces.reads, faces.verify, faces.query, faces.copies
-        self._registry, self._ready = faces.registry, faces.ready
+        self._registry, self._why_not_ready = faces.registry, faces.why_not_ready
         self._gate = gate
 
     def check(self, request: Request) -> None:
@@ -91,9 +92,10 @@ class NodeApp:
         if path == "/healthz":
             return Answer(200, [("content-type", "application/json")], b'{"status":"alive"}')
         if path == "/readyz":
-            ready = self._ready()
-            body = b'{"status":"ready"}' if ready else b'{"status":"starting"}'
-            return Answer(200 if ready else 503, [("content-type", "application/json")], body)
+            why = self._why_not_ready()
+            body = {"status": "ready"} if why is None else {"status": "not ready", "why": why}
+            headers = [("content-type", "application/json")]
+            return Answer(200 if why is None else 503, headers, json.dumps(body).encode())
         if path == "/metrics":
             return Answer(200, [("content-type", "text/plain; version=0.0.4")], exposition(self._registry))
         return error_answer(NotFound("unknown_path", "there is nothing at this path", found=path), [])

@@ -62,6 +62,8 @@ class Cluster:
         """Use `connect`."""
         timeout = float(settings.number("timeout_seconds"))
         self.url = url
+        self.driver_log = ""
+        """Where rebuilds that this process drives are logged, for those who look for it."""
         credentials = credentials_of(settings)
         self.controller = ControllerClient(url, timeout_seconds=timeout, actor=_actor(), credentials=credentials)
         self._nodes = NodeClient(timeout, credentials=credentials)
@@ -356,7 +358,7 @@ class Cluster:
             session=lambda: _spark(spark),
             observer=LogObserver() if observer is None else observer,
             request_id=new_id() if request_id is None else request_id,
-            driver=_driver_name(),
+            driver=_driver_name(self.driver_log),
             clock=now_ms,
             patience_seconds=self._controller_wait_seconds,
             executor_wait_seconds=self._executor_wait_seconds,
@@ -390,7 +392,7 @@ class Cluster:
             build=on_spark(lambda: _spark(spark), self._executor_wait_seconds),
             observer=LogObserver() if observer is None else observer,
             request_id=new_id() if request_id is None else request_id,
-            driver=_driver_name(),
+            driver=_driver_name(self.driver_log),
             clock=now_ms,
             patience_seconds=self._controller_wait_seconds,
             replicas=self._standing,
@@ -450,9 +452,9 @@ def _spark(choice: SparkChoice) -> Iterator[SparkSession]:
         yield session
 
 
-def _driver_name() -> str:
-    """Unique: who repeats a request must not be taken for the driver that is at work on it."""
-    return f"{_actor()}@{socket.gethostname()}:{os.getpid()}/{new_id()[-6:]}"
+def _driver_name(log: str) -> str:
+    """Unique: who repeats a request must not be taken for the driver at work on it; see `anew.core.rebuild.Driver`."""
+    return f"{_actor()}@{socket.gethostname()}:{os.getpid()}/{new_id()[-6:]} {log}".rstrip()
 
 
 def _actor() -> str:

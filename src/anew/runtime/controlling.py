@@ -49,6 +49,7 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
         low_water_interval_seconds=settings.number("low_water_interval_seconds"),
         repush_source_wait_seconds=settings.number("repush_source_wait_seconds"),
         scheduled_rebuilds=settings.number("scheduled_rebuilds"),
+        failure_shown_seconds=settings.number("failure_shown_seconds"),
     )
     registry = schema_registry(settings)
     token_file = None if tokens_file(settings) is None else home.cluster_token

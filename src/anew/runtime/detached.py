@@ -5,22 +5,27 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from anew.core.errors import AnewError, Failed, Refused
+from anew.core.errors import AnewError, Failed, PartlyDone, Refused
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.security import check_server, cluster_credentials
 from anew.runtime.settings import ProcessSettings
-from anew.runtime.supervisor import STOP_SECONDS, server_environment
+from anew.runtime.supervisor import STOP_SECONDS, check_ports, server_environment
 
 _READY_SECONDS = 60.0
+_LOG_LINES = 200
+_NOTE = re.compile(r"nanobind:|\s*- leaked|\s*- \.\.\.|\s*$")
+"""What the bindings of DuckDB print of objects that are alive when a process ends: of no meaning to anybody."""
 
 
 def planned_cluster(settings: ProcessSettings, home: Home, fabrics: tuple[str, ...]) -> ClusterFile:
@@ -47,10 +52,14 @@ def planned_cluster(settings: ProcessSettings, home: Home, fabrics: tuple[str, .
             expected=before.fabric,
             hint="use another ANEW_HOME",
         )
-    nodes = {f"node-{number}": port + number for number in range(1, count + 1)}
+    named = ClusterFile(fabric, bind, port, {}, 0, {}, removed=() if before is None else before.removed)
+    for node in [] if before is None else list(before.nodes)[:count]:
+        named = named.with_node(node)
+    while len(named.nodes) < count:
+        named = named.with_node(named.next_node())
     check_server(settings, bind)
     advertise, tls = settings.optional("advertise"), bool(settings.optional("tls_certificate"))
-    return ClusterFile(fabric, bind, port, nodes, 0, {}, advertise if advertise else "", tls)
+    return replace(named, advertise=advertise if advertise else "", tls=tls)
 
 
 def start_detached(home: Home, planned: ClusterFile) -> subprocess.Popen[bytes]:
@@ -73,12 +82,15 @@ def wait_until_up(
     """Wait until the controller answers and all nodes report.
 
     Raises:
-        Failed: ``start_failed``, with the end of what the processes printed.
+        Failed: ``start_failed``, with the last that the processes said.
+        PartlyDone: ``nodes_missing``: the cluster serves, and some nodes do not report.
     """
     # Here alone: it takes longer to import than a cluster takes to end.
     from anew.api.http import ControllerClient
 
     deadline, pause = time.monotonic() + _READY_SECONDS, threading.Event()
+    alive: set[str] = set()
+    wanted = set(cluster.nodes)
     while time.monotonic() < deadline:
         if starter is not None and starter.poll() is not None:
             break
@@ -89,14 +101,59 @@ def wait_until_up(
                 alive = {node.id for node in client.nodes() if node.alive}
         except AnewError:
             alive = set()
-        if alive >= set(cluster.nodes):
+        # A node that turns out to have been removed is not waited for.
+        now = home.read_cluster()
+        wanted = set(cluster.nodes) - set(() if now is None else now.removed)
+        if alive >= wanted:
             return
         pause.wait(0.1)
+    missing = sorted(wanted - alive)
+    if alive:
+        raise PartlyDone(
+            "nodes_missing",
+            f"the cluster is up, and {', '.join(missing)} did not report within {_READY_SECONDS:g} s",
+            found=_last_words(home, missing),
+            expected="nodes that report",
+            hint=f"anew status; look into {home.path / 'logs'}; for good: anew node drain {missing[0]} --force, then "
+            f"anew node remove {missing[0]}",
+        )
     raise Failed(
         "start_failed",
         "the cluster did not start",
-        found=_last_words(home.path / "logs"),
+        found=_last_words(home, ["supervisor", "controller", *missing]),
         expected="a controller that answers and nodes that report",
+        hint=f"look into {home.path / 'logs'}",
+    )
+
+
+def add_node(home: Home, settings: ProcessSettings, node: str) -> None:
+    """Start a node in a running cluster, under a new name or one that was removed, and wait until it reports.
+
+    Raises:
+        Unreachable: ``no_cluster``.
+        InvalidRequest: ``bad_node``.
+        Refused: ``port_in_use``.
+        Failed: ``node_not_started``.
+    """
+    from anew.api.http import ControllerClient
+
+    cluster = home.running()
+    grown = cluster.with_node(node)
+    if node not in cluster.nodes:
+        check_ports(replace(grown, nodes={node: grown.nodes[node]}), with_controller=False)
+    deadline, pause = time.monotonic() + _READY_SECONDS, threading.Event()
+    with ControllerClient(cluster.url, credentials=cluster_credentials(settings, home)) as client:
+        while time.monotonic() < deadline:
+            if any(found.alive and found.id == node for found in client.nodes()):
+                return
+            # Again and again: the process that was removed may take a moment to end.
+            home.ask_for_node(node)
+            pause.wait(0.2)
+    raise Failed(
+        "node_not_started",
+        f"{node} does not report",
+        found=_last_words(home, ["supervisor", node]),
+        expected=f"a report within {_READY_SECONDS:g} s",
         hint=f"look into {home.path / 'logs'}",
     )
 
@@ -137,9 +194,27 @@ def _await_end(pid: int) -> None:
             os.close(descriptor)
 
 
-def _last_words(logs: Path) -> str:
+def _last_words(home: Home, processes: Sequence[str]) -> str:
+    """What each of the processes said last that says why it does not run; notes of libraries at their end do not."""
     words = []
-    for path in sorted(logs.glob("*.out")):
-        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        words += [f"{path.stem}: {lines[-1]}"] if lines else []
+    for process in processes:
+        log = home.log_file(process)
+        events = [_trouble(line) for line in _lines(log)[-_LOG_LINES:]]
+        printed = [line for line in _lines(log.with_suffix(".out")) if not _NOTE.match(line)]
+        said = [*printed[-1:], *filter(None, events)]
+        words += [f"{process}: {said[-1]}"] if said else []
     return "; ".join(words) if words else "nothing was printed"
+
+
+def _trouble(line: str) -> str | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    if event.get("level") not in {"warning", "error", "critical"}:
+        return None
+    return f"{event.get('event')}: {event['error']}" if "error" in event else str(event.get("event"))
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").strip().splitlines() if path.is_file() else []

@@ -102,6 +102,7 @@ def main(path: str) -> int:
     choice = SparkChoice(master=order.master, conf=order.conf)
     try:
         with connect_with(settings) as cluster:
+            cluster.driver_log = order.log
             if "table" in json.loads(order.plan):
                 cluster.run_table_plan(TablePlan.model_validate_json(order.plan), choice, None, order.request_id)
             else:

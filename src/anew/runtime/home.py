@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from anew.core.errors import Refused, Unreachable
+from anew.core.errors import InvalidRequest, Refused, Unreachable
+
+MOST_NODES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class ClusterFile:
         nodes: Node id → port.
         advertise: The host under which others reach them; empty: what they bind to.
         tls: Whether they speak TLS.
+        removed: Nodes that were removed: their names are not used again, unless a node is added under one of them.
     """
 
     fabric: str
@@ -31,6 +34,7 @@ class ClusterFile:
     pids: dict[str, int]
     advertise: str = ""
     tls: bool = False
+    removed: tuple[str, ...] = ()
 
     @property
     def url(self) -> str:
@@ -41,9 +45,47 @@ class ClusterFile:
         """Where a node is reached."""
         return self._url(self.nodes[node])
 
+    def with_node(self, node: str) -> ClusterFile:
+        """The cluster with one more node, at the port that its number says."""
+        nodes = {**self.nodes, node: self.port + number_of(node)}
+        return replace(self, nodes=nodes, removed=tuple(name for name in self.removed if name != node))
+
+    def without_node(self, node: str) -> ClusterFile:
+        """The cluster without a node that was removed."""
+        left = {name: port for name, port in self.nodes.items() if name != node}
+        return replace(self, nodes=left, removed=(*self.removed, node))
+
+    def next_node(self) -> str:
+        """The name of a node that never was."""
+        numbers = (number_of(name) for name in (*self.nodes, *self.removed))
+        return f"node-{max(numbers, default=0) + 1}"
+
     def _url(self, port: int) -> str:
         host = self.advertise if self.advertise else self.bind
         return f"{'https' if self.tls else 'http'}://{host}:{port}"
+
+
+def cluster_from_json(text: str) -> ClusterFile:
+    """What `ClusterFile` was as JSON, also of an earlier release."""
+    body = json.loads(text)
+    return ClusterFile(**{**body, "removed": tuple(body.get("removed", ()))})
+
+
+def number_of(node: str) -> int:
+    """The number in a node's name.
+
+    Raises:
+        InvalidRequest: ``bad_node``.
+    """
+    prefix, _, digits = node.partition("-")
+    if prefix != "node" or not digits.isdecimal() or not 1 <= int(digits) <= MOST_NODES:
+        raise InvalidRequest(
+            "bad_node",
+            "a node of a home has a name with its number",
+            found=node,
+            expected=f"node-1 to node-{MOST_NODES}",
+        )
+    return int(digits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +141,25 @@ class Home:
         """What the last ``anew up`` wrote, None when there never was one."""
         if not self.cluster_file.is_file():
             return None
-        return ClusterFile(**json.loads(self.cluster_file.read_text(encoding="utf-8")))
+        return cluster_from_json(self.cluster_file.read_text(encoding="utf-8"))
+
+    def ask_for_node(self, node: str) -> None:
+        """Ask the supervisor, which looks for it all the time, to start a node that it does not have."""
+        self._asked.mkdir(mode=0o700, exist_ok=True)
+        (self._asked / node).touch()
+
+    def asked_nodes(self) -> list[str]:
+        """The nodes that were asked for since; each is told once."""
+        if not self._asked.is_dir():
+            return []
+        asked = sorted(path.name for path in self._asked.iterdir())
+        for name in asked:
+            (self._asked / name).unlink(missing_ok=True)
+        return asked
+
+    @property
+    def _asked(self) -> Path:
+        return self.path / "asked-nodes"
 
     def lock(self) -> IO[str]:
         """Take the home for this process until the file is closed or the process ends, however it ends.

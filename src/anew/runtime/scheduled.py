@@ -61,6 +61,7 @@ def main(url: str, what: str, name: str, request_id: str, log: str) -> int:
     log_to_file(Path(log), "scheduled", settings.text("log_level"))
     try:
         with connect_with(settings) as cluster:
+            cluster.driver_log = log
             if what == REFRESH:
                 cluster.run_table_plan(cluster.plan_refresh(name), SparkChoice(), None, request_id)
             else:

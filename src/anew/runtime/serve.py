@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     if arguments[0] == "controller":
         serve_controller(settings, home, cluster)
     else:
-        serve_node(settings, home, cluster, arguments[1])
+        return serve_node(settings, home, cluster, arguments[1])
     return 0
 
 
@@ -53,13 +53,13 @@ def serve_controller(settings: ProcessSettings, home: Home, cluster: ClusterFile
         run_controller(context, cluster.bind, cluster.port, server_security(settings, home))
 
 
-def serve_node(settings: ProcessSettings, home: Home, cluster: ClusterFile, node: str) -> None:
-    """Run one node of a home."""
+def serve_node(settings: ProcessSettings, home: Home, cluster: ClusterFile, node: str) -> int:
+    """Run one node of a home; returns the exit code of its process."""
     with imports_kept():
         from anew.node.process import NodeSettings, run_node
         from anew.sql.query import Limits
 
-    run_node(
+    return run_node(
         NodeSettings(
             node=node,
             fabric=cluster.fabric,

@@ -189,6 +189,15 @@ PROCESS_SETTINGS: dict[str, Setting] = {
             1,
             _DAY_SECONDS,
         ),
+        Setting(
+            "failure_shown_seconds",
+            Takes.LIVE,
+            Kind.SECONDS,
+            _DAY_SECONDS,
+            "how long a failed rebuild is told as a problem, unless it was seen",
+            0,
+            365 * _DAY_SECONDS,
+        ),
         Setting("node_alive_seconds", Takes.LIVE, Kind.SECONDS, 6, "a silent node counts as away after it", 1, 600),
         Setting(
             "node_lost_seconds",

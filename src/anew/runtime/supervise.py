@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
-from anew.runtime.home import ClusterFile, Home
+from anew.runtime.home import Home, cluster_from_json
 from anew.runtime.logs import log_to_file
 from anew.runtime.security import keep_files_private
 from anew.runtime.settings import resolve
@@ -16,4 +15,4 @@ if __name__ == "__main__":
     settings = resolve({})
     home = Home(settings.home)
     log_to_file(home.log_file("supervisor"), "supervisor", settings.text("log_level"))
-    Supervisor(settings, ClusterFile(**json.loads(sys.argv[1])), home).run()
+    Supervisor(settings, cluster_from_json(sys.argv[1]), home).run()

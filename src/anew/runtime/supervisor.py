@@ -15,7 +15,8 @@ from types import FrameType
 
 import structlog
 
-from anew.core.errors import Refused
+from anew.core.errors import InvalidRequest, Refused
+from anew.core.processes import REMOVED
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.security import check_server, write_cluster_token
 from anew.runtime.settings import ProcessSettings
@@ -70,7 +71,8 @@ class Supervisor:
             self._children += [_Child(node, ["node", node]) for node in self.cluster.nodes]
             try:
                 while not self._stopping.is_set():
-                    for child in self._children:
+                    self._take_asked()
+                    for child in list(self._children):
                         self._keep_alive(child)
                     self._stopping.wait(_WATCH_SECONDS)
             finally:
@@ -88,8 +90,36 @@ class Supervisor:
             signal.signal(signal.SIGTERM, on_signal)
             signal.signal(signal.SIGINT, on_signal)
 
+    def _take_asked(self) -> None:
+        """Add the nodes that `Home.ask_for_node` asked for."""
+        for node in self.home.asked_nodes():
+            if node in self.cluster.nodes:
+                continue
+            try:
+                self.cluster = self.cluster.with_node(node)
+            except InvalidRequest as error:
+                _LOG.warning("node_not_added", node=node, error=str(error))
+                continue
+            _LOG.info("node_added", node=node)
+            self._children.append(_Child(node, ["node", node]))
+            self._write_cluster()
+
+    def _forget(self, child: _Child) -> None:
+        """A node that was removed ended by itself: it is not started again, now or by the next ``anew up``."""
+        _LOG.info("node_removed", node=child.name)
+        self._children.remove(child)
+        self.cluster = self.cluster.without_node(child.name)
+        self._write_cluster()
+
+    def _write_cluster(self) -> None:
+        pids = {c.name: c.process.pid for c in self._children if c.process is not None}
+        self.home.write_cluster(replace(self.cluster, supervisor=os.getpid(), pids=pids))
+
     def _keep_alive(self, child: _Child) -> None:
         if child.process is not None and child.process.poll() is None:
+            return
+        if child.process is not None and child.process.returncode == REMOVED:
+            self._forget(child)
             return
         if child.process is not None:
             if time.monotonic() - child.started >= SOUND_SECONDS:
@@ -102,8 +132,7 @@ class Supervisor:
         child.process = self._spawn(child)
         child.starts += 1
         child.started = time.monotonic()
-        pids = {c.name: c.process.pid for c in self._children if c.process is not None}
-        self.home.write_cluster(replace(self.cluster, supervisor=os.getpid(), pids=pids))
+        self._write_cluster()
         _LOG.info("process_started", name=child.name, pid=child.process.pid)
 
     def _spawn(self, child: _Child) -> subprocess.Popen[bytes]:
@@ -159,13 +188,14 @@ def end_group(leader: int, deadline: float) -> None:
         pause.wait(_GROUP_SECONDS)
 
 
-def check_ports(cluster: ClusterFile) -> None:
-    """Raise when a port of the cluster is taken.
+def check_ports(cluster: ClusterFile, *, with_controller: bool = True) -> None:
+    """Raise when a port of the cluster's nodes, or also of its controller, is taken.
 
     Raises:
         Refused: ``port_in_use``.
     """
-    for name, port in {"controller": cluster.port, **cluster.nodes}.items():
+    controller = {"controller": cluster.port} if with_controller else {}
+    for name, port in {**controller, **cluster.nodes}.items():
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

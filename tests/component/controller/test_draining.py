@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from anew.api.models import DrainNode, ReplicaReport, ReplicaState
@@ -10,8 +12,8 @@ from anew.core.errors import NotFound, Refused
 from tests.component.controller.harness import Cluster, node_report, refused
 
 
-def _drain(cluster: Cluster, node: str = "node-1", *, undo: bool = False) -> list[str]:
-    held: list[str] = cluster.client.drain_node(node, DrainNode(undo=undo))["holds"]
+def _drain(cluster: Cluster, node: str = "node-1", *, undo: bool = False, force: bool = False) -> list[str]:
+    held: list[str] = cluster.client.drain_node(node, DrainNode(undo=undo, force=force))["holds"]
     return held
 
 
@@ -91,13 +93,42 @@ def test_new_versions_avoid_a_drained_node(cluster: Cluster) -> None:
     _drain(cluster)
     cluster.serve(cluster.push_plan())
     assert _holders(cluster, 3) == {"node-2"}
-    _drain(cluster, "node-2")
+    assert refused(Refused, lambda: _drain(cluster, "node-2")).code == "too_few_nodes"
+    _drain(cluster, "node-2", force=True)
     plan, before = cluster.push_plan(), cluster.store()
     error = refused(Refused, lambda: cluster.begin(plan))
     assert (error.code, error.expected) == ("no_nodes", "at least one that is alive and not drained")
     assert cluster.store() == before
     cluster.settle(3)
     assert _holders(cluster, 3) == {"node-2"}, "with nowhere to go, replicas stay where they are"
+
+
+def test_redundancy_is_not_taken_away_unasked(cluster: Cluster) -> None:
+    """With two replicas on two nodes neither is drained, unless forced or a third one can take its place."""
+    cluster.create(partitions=2, replicas=2)
+    cluster.serve(cluster.push_plan())
+    before = cluster.version(1).assignment
+    for node in ("node-1", "node-2"):
+        error = refused(Refused, partial(_drain, cluster, node))
+        assert (error.code, error.expected) == ("too_few_nodes", "at least 2 other nodes")
+        assert f"anew node drain {node} --force" in str(error.hint)
+    cluster.settle(2)
+    assert (cluster.version(1).assignment, [n.drained for n in cluster.client.nodes()]) == (before, [False, False])
+    cluster.client.report(node_report("node-3"))
+    assert sorted(_drain(cluster)) == ["flights_v1/0", "flights_v1/1"]
+    assert sorted(_drain(cluster)) == ["flights_v1/0", "flights_v1/1"], "asked again, it is answered as before"
+    _drain(cluster, "node-2", force=True)
+    assert [n.drained for n in cluster.client.nodes()] == [True, True, False]
+
+
+def test_a_node_that_is_silent_takes_nothing(cluster: Cluster) -> None:
+    """Another node that does not report is nowhere to go."""
+    _serving(cluster)
+    cluster.clock.advance(60_000)
+    cluster.report("node-1")
+    assert refused(Refused, lambda: _drain(cluster)).code == "too_few_nodes"
+    cluster.report("node-2")
+    assert _drain(cluster)
 
 
 def test_a_version_in_the_making_moves_as_well(cluster: Cluster) -> None:
@@ -165,7 +196,7 @@ def test_a_removed_node_is_forgotten_until_it_is_wanted_again(cluster: Cluster) 
     assert [node.id for node in cluster.client.nodes()] == ["node-2"]
     assert "node-1" not in cluster.client.routing("flights").nodes
     error = refused(Refused, lambda: cluster.client.report(node_report("node-1")))
-    assert (error.code, error.hint) == ("node_removed", "to use it again: anew node drain node-1 --undo")
+    assert (error.code, error.hint) == ("node_removed", "to use it again: anew node add node-1")
     assert [node.id for node in cluster.client.nodes()] == ["node-2"]
     assert cluster.client.status().healthy
     assert refused(NotFound, lambda: cluster.client.remove_node("node-1")).code == "unknown_node"

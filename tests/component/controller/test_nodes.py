@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import DeadLetter, ReplicaReport, ReplicaState, UpdateStore
+from anew.api.models import DeadLetter, NodeFault, ReplicaReport, ReplicaState, UpdateStore
 from anew.controller.context import Context
 from anew.controller.versiontopics import make_version_topics
 from anew.core.errors import InvalidRequest, Refused
@@ -402,3 +402,43 @@ def test_a_crash_in_one_store_does_not_hold_up_the_others(cluster: Cluster, monk
             cluster.round()
         assert [str(error) for error in crashed.value.exceptions] == ["of a"]
     assert (cluster.status(1, "a"), cluster.status(1, "b")) == ("loading", "current")
+
+
+def test_what_is_wrong_with_a_node_is_told_while_it_serves(cluster: Cluster) -> None:
+    """A node that says that its disk is full is a problem at once, and the reason given once it is silent."""
+    cluster.create()
+    cluster.serve(cluster.push_plan())
+    fault = NodeFault(code="disk_full", what="the disk is full", since_ms=7, hint="free some space")
+    report = cluster.context.hearing.report(cluster.context.catalog.nodes()[0])
+    cluster.client.report(report.model_copy(update={"faults": (fault,)}))
+    (problem,) = cluster.client.status().problems
+    assert (problem.what, problem.since_ms, problem.hint) == (f"{report.node}: the disk is full", 7, "free some space")
+    cluster.clock.advance(7_000)
+    expected = f"node {report.node} does not report; the last that it said: the disk is full"
+    assert expected in {problem.what for problem in cluster.client.status().problems}
+
+
+@pytest.mark.parametrize("state", list(ReplicaState))
+def test_a_replica_that_has_an_error_is_a_problem_in_whatever_state(cluster: Cluster, state: ReplicaState) -> None:
+    """One that waits for its disk answers as little as one that gave up."""
+    cluster.create()
+    cluster.serve(cluster.push_plan())
+    cluster.report("node-2")
+    cluster.report("node-1", _with(state=state, error="the node's disk is full", error_code="disk_full"))
+    assert any("the node's disk is full" in problem.what for problem in cluster.client.status().problems)
+
+
+def test_what_is_paused_or_waits_is_noted_with_the_command_that_ends_it(cluster: Cluster) -> None:
+    """Notes name what is paused and the settings that wait for a new version; the cluster is healthy."""
+    cluster.create()
+    cluster.serve(cluster.push_plan())
+    assert cluster.client.status().notes == ()
+    cluster.update(partitions=4)
+    cluster.client.pause("flights")
+    cluster.client.pause(None)
+    status = cluster.client.status()
+    hints = [note.hint for note in status.notes]
+    assert (status.healthy, hints) == (True, ["anew unpause", "anew unpause --store flights", "anew repush flights"])
+    cluster.client.unpause("flights")
+    cluster.client.unpause(None)
+    assert [note.hint for note in cluster.client.status().notes] == ["anew repush flights"]

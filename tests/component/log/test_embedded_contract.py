@@ -8,9 +8,10 @@ from pathlib import Path
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import Log
 from anew.testing.log_contract import SKEW_LIMIT_MS, ClockedLogContract
+from anew.testing.repeat_contract import RepeatedAppendContract
 
 
-class TestEmbeddedLog(ClockedLogContract):
+class TestEmbeddedLog(RepeatedAppendContract, ClockedLogContract):
     """`ClockedLogContract` over SQLite files."""
 
     def open_log(self, directory: Path, clock: Callable[[], int]) -> Log:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from anew.api.models import LogLocation
-from anew.core.errors import AnewError, Failed, InvalidRequest, Unreachable
-from anew.log import embedded, sqlite_errors
+from anew.core.errors import AnewError, Failed, InvalidRequest, OutcomeUnknown, Unreachable
+from anew.log import embedded, partition_file, sqlite_errors
 from anew.log.embedded import EmbeddedLog
-from anew.log.interface import Offsets, TopicPartition, TopicSpec
+from anew.log.interface import Offsets, TopicPartition, TopicSpec, identified
 from anew.log.open import open_log
 from anew.testing.builders import some_records
 from anew.testing.clock import ManualClock
@@ -105,6 +105,71 @@ def test_another_partition_s_file_is_noticed(log: EmbeddedLog, tmp_path: Path) -
     other.replace(_file(tmp_path))
     with pytest.raises(Failed) as caught:
         EmbeddedLog(tmp_path, clock=ManualClock()).offsets(AT)
+    assert caught.value.code == "log_corrupt"
+
+
+@contextmanager
+def _unanswered_commits(monkeypatch: pytest.MonkeyPatch, *, landed: bool) -> Iterator[None]:
+    """Commits of which nobody learns the outcome."""
+    put = partition_file.PartitionFile.move_end
+
+    def move_end(self: partition_file.PartitionFile, next_offset: int, last_ms: int) -> None:
+        put(self, next_offset, last_ms)
+        if landed:
+            self._connection.execute("COMMIT")
+            self._connection.execute("BEGIN IMMEDIATE")
+        raise OutcomeUnknown("append_unknown", "lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(partition_file.PartitionFile, "move_end", move_end)
+        yield
+
+
+@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize("kept", [1, 100])
+def test_a_commit_without_an_answer_is_repeated_once(
+    log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch, *, landed: bool, kept: int
+) -> None:
+    """The repeat finds what was committed and makes what was not; where ids were forgotten since, it says unknown."""
+    monkeypatch.setattr(partition_file, "APPENDS_KEPT", kept)
+    log.append(AT, identified(some_records(1)))
+    records = identified(some_records(2))
+    with _unanswered_commits(monkeypatch, landed=landed), pytest.raises(OutcomeUnknown):
+        log.append(AT, records)
+    for _ in range(2):
+        log.append(AT, identified(some_records(1)))
+    end = log.offsets(AT).end
+    if kept == 1:
+        with pytest.raises(OutcomeUnknown) as caught:
+            log.append(AT, records)
+        assert "does not know any more" in caught.value.message
+    else:
+        assert log.append(AT, records).first_offset == (1 if landed else end)
+    assert log.offsets(AT).end == end + (2 if kept > 1 and not landed else 0)
+
+
+def test_a_file_of_an_earlier_format_learns_to_know_appends(log: EmbeddedLog, tmp_path: Path) -> None:
+    """A file from before ids were kept is read as it is, and the next append brings it up to date."""
+    log.append(AT, some_records(1))
+    log.close()
+    with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
+        other.execute("DROP TABLE appends")
+        other.execute("PRAGMA user_version = 1")
+    records = identified(some_records(2))
+    with closing(EmbeddedLog(tmp_path, clock=ManualClock())) as later:
+        assert len(keys(later, AT)) == 1
+        assert later.append(AT, records) == later.append(AT, records)
+        assert later.offsets(AT) == Offsets(0, 3)
+
+
+def test_a_damaged_id_is_corrupt(log: EmbeddedLog, tmp_path: Path) -> None:
+    """An id whose row is not what was written finds nothing: the answer would be wrong offsets."""
+    records = identified(some_records(2))
+    log.append(AT, records)
+    with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
+        other.execute("UPDATE appends SET next_offset = 7")
+    with pytest.raises(Failed) as caught:
+        log.append(AT, records)
     assert caught.value.code == "log_corrupt"
 
 

@@ -15,11 +15,12 @@ from anew.testing.log_contract import SKEW_LIMIT_MS, ClockedLogContract
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
 from anew.testing.range_contract import RangeContract
+from anew.testing.repeat_contract import RepeatedAppendContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
 from anew.testing.telling_contract import check_appends_are_told_of
 
 
-class TestMemoryLog(ClockedLogContract):
+class TestMemoryLog(RepeatedAppendContract, ClockedLogContract):
     """The log in memory."""
 
     @pytest.fixture(autouse=True)

@@ -11,10 +11,11 @@ from typing import Literal
 
 from tests.relay import Relay, chunks, ending
 
-_PRODUCE = 0
+_PRODUCE, _FETCH = 0, 1
 SIZE_BYTES = 4
 
-Lost = Literal["requests", "answers"]
+Lost = Literal["requests", "answers", "answers and reads"]
+_UNANSWERED = {"answers": {_PRODUCE}, "answers and reads": {_PRODUCE, _FETCH}}
 
 
 class Losing(Relay):
@@ -51,7 +52,7 @@ class Losing(Relay):
                     if kind == _PRODUCE and self._losing == "requests":
                         self.lost += 1
                         continue
-                    if kind == _PRODUCE and self._losing == "answers":
+                    if kind in _UNANSWERED.get(self._losing or "", ()):
                         with lock:
                             unanswered.add(number)
                     server.sendall(frame)

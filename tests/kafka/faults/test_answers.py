@@ -10,7 +10,7 @@ import pytest
 
 from anew.brokers.cluster import start
 from anew.core.errors import OutcomeUnknown
-from anew.log.interface import Appended, Log, Offsets, TopicSpec
+from anew.log.interface import Appended, Log, Offsets, TopicSpec, identified
 from anew.log.kafka.kafka_log import KafkaLog
 from anew.runtime.clock import now_ms
 from anew.testing.builders import some_records
@@ -95,6 +95,24 @@ def test_an_append_that_did_not_arrive_is_unknown(way: Losing, log: Log) -> None
     again = log.append(at, some_records(3, "lost"))
     assert again.first_offset == 2
     assert keys(log, at) == [*_named("before", 2), *_named("lost", 3)]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_repeated_append_is_in_the_log_once(ways: Ways, log: Log, *, landed: bool) -> None:
+    """What landed is found, before what others appended since; what did not is appended once that is certain."""
+    at = partition_of(log.create_topic(TopicSpec(f"repeated_{landed}_rt", f"uid-repeated-{landed}", 1)))
+    somebody, way, records = ways.open(), ways.losing, identified(some_records(3, "mine"))
+    log.append(at, some_records(1, "before"))
+    with way.losing("answers and reads" if landed else "requests"), pytest.raises(OutcomeUnknown):
+        log.append(at, records)
+    somebody.append(at, some_records(1, "theirs"))
+    appended = log.append(at, records)
+    found = keys(somebody, at)
+    assert found.count(b"mine-0") == found.count(b"mine-2") == 1
+    assert (found[-1] == b"theirs-0") == landed
+    read = somebody.read(at, appended.first_offset, 3, appended.next_offset).records
+    assert read.column("key").to_pylist() == _named("mine", 3)
+    somebody.close()
 
 
 def test_a_begin_is_never_the_end_of_a_partition_that_has_records(ways: Ways, log: Log) -> None:

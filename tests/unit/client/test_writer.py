@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from anew.api.models import Routing
 from anew.client.writer import Writer
 from anew.codec.avro import decode_datum, encode_datum, parse_schema
-from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused, Unreachable
+from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, PartlyDone, Refused, Unreachable
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.partition import XxHash64Partitioner
 from anew.log.embedded import EmbeddedLog
@@ -63,6 +63,7 @@ class _Faulty:
     inner: EmbeddedLog
     faults: list[AnewError] = field(default_factory=list)
     closed: bool = False
+    between: Callable[[], object] = lambda: None
 
     def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
         fault = self.faults.pop(0) if self.faults else None
@@ -70,6 +71,8 @@ class _Faulty:
             raise fault
         appended = self.inner.append(at, records)
         if fault is not None:
+            between, self.between = self.between, lambda: None
+            between()
             raise fault
         return appended
 
@@ -78,6 +81,16 @@ class _Faulty:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+@dataclass
+class _Rejecting(_Faulty):
+    """A log whose broker gave times by which readers reject some rows of each append."""
+
+    rows: tuple[int, ...] = ()
+
+    def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        return replace(self.inner.append(at, records), rejected=self.rows)
 
 
 @pytest.fixture
@@ -224,14 +237,40 @@ def _delete(writer: Writer, written_at: int) -> None:
     writer.delete("key-0", written_at=written_at)
 
 
-def test_a_lost_answer_is_replayed(log: EmbeddedLog) -> None:
-    """After ``append_unknown`` the same records are appended once more: at least once, which the merge makes once."""
-    faulty = _Faulty(log, [OutcomeUnknown("append_unknown", "lost")])
-    writer = Writer(_routing(), faulty)
-    writer.put("key-0", {"text": "a"}, written_at=NOON_MS)
+@pytest.mark.parametrize("written_at", [None, NOON_MS])
+@pytest.mark.parametrize("lost", [1, 2, 3, 4])
+def test_a_lost_answer_undoes_nothing(log: EmbeddedLog, lost: int, written_at: int | None) -> None:
+    """However many answers are lost, a record is in the log once: what others acknowledged since comes after it."""
+    faulty = _Faulty(log, [OutcomeUnknown("append_unknown", "lost")] * lost)
+    writer, other = Writer(_routing(), faulty), Writer(_routing(), log)
+
+    def delete() -> None:
+        other.delete("key-0", written_at=written_at)
+        other.flush()
+
+    faulty.between = delete
+    writer.put("key-0", {"text": "a"}, written_at=written_at)
+    for _ in range(lost // 2):
+        with pytest.raises(OutcomeUnknown):
+            writer.flush()
+        writer.put("key-0", {"text": "b"}, written_at=written_at)
+    writer.flush()
+    values = [row["value"] for row in _rows(log, _partition("key-0"))]
+    assert values[1:] == [None] + [encode_datum(parse_schema(VALUE_SCHEMA), {"text": "b"})] * (lost // 2)
+    assert writer.accepted == writer.acknowledged == 1 + lost // 2
+
+
+def test_records_that_readers_reject_are_not_acknowledged(log: EmbeddedLog) -> None:
+    """Of a batch that a broker timed otherwise than the writer's clock, each record is judged as readers will."""
+    writer = Writer(_routing(), _Rejecting(log, rows=(1,)))
+    for number, written_at in enumerate((NOON_MS, NOON_MS + 60_000, NOON_MS - 1)):
+        writer.put("key-0", {"text": str(number)}, written_at=written_at)
+    with pytest.raises(PartlyDone) as caught:
+        writer.flush()
+    assert caught.value.code == "written_at_out_of_range"
+    assert ("1 of 3" in caught.value.message, "key-0" in caught.value.found) == (True, True)
+    assert (writer.accepted, writer.acknowledged) == (2, 2)
     assert writer.flush() == _position(log)
-    first, second = _rows(log)
-    assert {**first, "offset": 1} == second
 
 
 def test_an_outcome_that_stays_unknown_is_said_and_can_be_flushed_again(log: EmbeddedLog) -> None:
@@ -243,7 +282,7 @@ def test_an_outcome_that_stays_unknown_is_said_and_can_be_flushed_again(log: Emb
         writer.flush()
     assert writer.position == PositionMap()
     assert writer.flush() == _position(log)
-    assert _keys(log) == ["key-0"] * 3
+    assert _keys(log) == ["key-0"]
 
 
 @pytest.mark.parametrize("fault", [Unreachable("log_busy", "busy"), Refused("clock_behind", "behind")])
@@ -266,6 +305,7 @@ def test_a_refusal_of_the_replay_drops_the_batch(log: EmbeddedLog) -> None:
     assert _refused(writer.flush).code == "written_at_out_of_range"
     writer.flush()
     assert _keys(log) == ["key-0"]
+    assert (writer.accepted, writer.acknowledged) == (0, 0)
 
 
 def test_leaving_the_block_flushes_and_an_error_gives_up(log: EmbeddedLog) -> None:

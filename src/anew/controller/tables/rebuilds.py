@@ -15,6 +15,7 @@ from anew.catalog.change import (
     Put,
     PutConfig,
     PutDone,
+    PutFlag,
     PutReclaim,
     PutRequest,
     PutTable,
@@ -22,6 +23,7 @@ from anew.catalog.change import (
     Reclaim,
 )
 from anew.controller.context import Context, check_unaltered, made_before
+from anew.controller.drivers import forget_failure, note_failure
 from anew.controller.rebuilds import check_driven
 from anew.controller.tables.judging import Held, Owned, judged, pushed
 from anew.controller.tables.owning import check_own, left_over, prefix_of, removed
@@ -201,7 +203,8 @@ def commit_load(context: Context, rebuild_id: str, request: CommitLoad) -> Table
         ended = end(counted, RebuildStatus.SUCCEEDED, None, context.clock())
         # The table's revision was read before its segments: two loads cannot both make a segment of one name.
         gone = removed(context, table, present, left)
-        return ended, (PutTable(table, table.revision), *puts, *gone, *attempt_left(context, present))
+        seen = forget_failure(table.name)
+        return ended, (PutTable(table, table.revision), *puts, *gone, seen, *attempt_left(context, present))
 
     operation = context.operation("load", rebuild.table, "driver", rebuild=rebuild_id, segments=len(request.segments))
     return change_rebuild(context, rebuild_id, operation, change)
@@ -235,10 +238,17 @@ def finish(context: Context, rebuild_id: str, request: FinishRebuild) -> TableRe
         # How many bytes a segment had is the driver's to tell, whose last sign of life came before its last commit.
         whole = present.progress.model_copy(update={"bytes": present.progress.total_bytes})
         fast = present.model_copy(update={"records_per_s": request.records_per_s, "progress": whole})
-        return end(fast, ending(done), error, context.clock()), attempt_left(context, present)
+        ended = end(fast, ending(done), error, context.clock())
+        good = ended.status is RebuildStatus.SUCCEEDED
+        told = forget_failure(present.table) if good else _failure(context, present, ended.error)
+        return ended, (told, *attempt_left(context, present))
 
     operation = context.operation(f"{rebuild.kind.value} done", rebuild.table, "driver", rebuild=rebuild_id)
     return change_rebuild(context, rebuild_id, operation, change)
+
+
+def _failure(context: Context, rebuild: TableRebuild, error: str | None) -> PutFlag:
+    return note_failure(rebuild.table, rebuild.id, error or "some segments failed", context.clock())
 
 
 def end_badly(
@@ -254,7 +264,8 @@ def end_badly(
     def change(present: TableRebuild) -> tuple[TableRebuild, tuple[Put, ...]] | None:
         if present.ended or not holds(present):
             return None
-        return end(present, status, why, context.clock()), attempt_left(context, present)
+        told = [_failure(context, present, why)] if status is RebuildStatus.FAILED else []
+        return end(present, status, why, context.clock()), (*told, *attempt_left(context, present))
 
     operation = context.operation(f"rebuild {status.value}", rebuild.table, actor, rebuild=rebuild.id, error=why)
     return change_rebuild(context, rebuild.id, operation, change)

@@ -7,6 +7,7 @@ from typing import Any
 from anew.api.models import NodeReport, Problem
 from anew.api.segments import SegmentReport, SegmentState
 from anew.controller.context import Context
+from anew.controller.drivers import driver_view
 from anew.controller.nodes import live_reports
 from anew.controller.tables.planning import Explainer
 from anew.core.tables.rebuild import TableRebuild, refresh_view
@@ -76,6 +77,7 @@ def table_rebuild_view(context: Context, rebuild: TableRebuild) -> dict[str, Any
         "records_per_s": rebuild.records_per_s,
         "error": rebuild.error,
         "epoch": rebuild.epoch,
+        "driver": driver_view(context, rebuild),
         "progress": rebuild.progress.model_dump(),
         "created_at_ms": rebuild.created_at_ms,
         "ended_at_ms": rebuild.ended_at_ms,

@@ -1,39 +1,38 @@
 """Appending to Kafka: idempotent, acknowledged by all replicas in sync; what is unknown is looked up.
 
 The records of an append travel together where they are few enough, and the last one carries an id. So when an answer
-was lost it can be seen in the log whether they landed.
+was lost it can be seen in the log whether they landed; see `anew.log.kafka.doubts`.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import NamedTuple
 
-import confluent_kafka
+import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
-from anew.core.errors import InvalidRequest, OutcomeUnknown, Refused, Unreachable
-from anew.log.interface import APPEND_RECORDS, Appended, TopicPartition, TopicSpec
-from anew.log.kafka.connection import QUIET, Connection
+from anew.core.errors import InvalidRequest, OutcomeUnknown, PartlyDone, Refused, Unreachable
+from anew.log.interface import APPEND_RECORDS, Appended, TopicPartition, TopicSpec, append_id_of, new_append_id
+from anew.log.kafka.connection import Connection
+from anew.log.kafka.doubts import AGAIN, Doubt, Found, Lookup, append_partly
 from anew.log.kafka.failures import LOST, SILENT, TOO_LARGE, refusal, unreachable
-from anew.log.kafka.native import APPEND_HEADER, WIRE_HEADER_BYTES, Client, Sent, words_of
+from anew.log.kafka.native import Client, Sent, words_of
 from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
-from anew.log.packing import times_of
+from anew.log.packing import Times, rows_too_late, times_of
 from anew.log.refusals import closed
 
 _PAUSE_SECONDS = 0.05
-_ID_BYTES = 16
 _GRACE_MS = 5_000
 """How much longer than librdkafka's own deadline an append waits before it counts as unknown."""
-_LOOK_BACK_MS = 300_000
-_LOOKED_UP_AT_ONCE = 1_000
+_MOST_DOUBTS = 10_000
 _SETTINGS: dict[str, str | int | bool] = {
     "acks": "all",
     "enable.idempotence": True,
@@ -64,6 +63,14 @@ _PROBE = pa.RecordBatch.from_pylist(
 )
 
 
+class _Sending(NamedTuple):
+    """What became of records, which producer has them, and until when (by the monotonic clock) it may send them."""
+
+    sent: Sent
+    client: Client
+    until: float
+
+
 class Appender:
     """Appends records. Safe to use from several threads."""
 
@@ -82,24 +89,37 @@ class Appender:
         self._parting = ""
         self._users: Counter[Client] = Counter()
         self._ends: dict[TopicPartition, int] = {}
+        self._doubts: dict[bytes, Doubt] = {}
+        self._lookup = Lookup(connection, topics)
 
     def append(self, at: TopicPartition, records: pa.RecordBatch, key_schema_id: int) -> Appended:
         """See `Log.append`."""
-        times_of(records).check(self._clock(), self._skew_limit_ms)
+        times, append_id = times_of(records), append_id_of(records)
+        doubt = None if append_id is None else self._doubts.get(append_id)
+        if append_id is not None and doubt is not None:
+            found = self._settle(at, records, append_id, doubt)
+            if found is not None:
+                return self._judged(at, times, found)
+        times.check(self._clock(), self._skew_limit_ms)
         if records.num_rows == 0:
             end = self._ranges.offsets(at).end
             return Appended(end, end, 0)
+        append_id = new_append_id() if append_id is None else append_id
+        begin = self._begin(at)
         deadline = time.monotonic() + self._connection.timeout_seconds
         while True:
             # Records for a topic that is gone shall not end up in one that has its name now.
             self._topics.check(at)
-            append_id, began_ms = os.urandom(_ID_BYTES), self._clock()
-            sent = self._send(at, records, key_schema_id, append_id)
+            sending = self._send(at, records, key_schema_id, append_id)
+            sent = sending.sent
             if sent.landed == records.num_rows:
                 self._confirm(at)
-                return self._noted(at, Appended(sent.first_offset, sent.last_offset + 1, sent.last_ms))
-            if sent.unknown or sent.landed:
-                return self._noted(at, self._look_up(at, records, append_id, began_ms, sent))
+                return self._judged(at, times, self._found(at, records, append_id, sent))
+            if sent.unknown:
+                doubt = self._in_doubt(append_id, sending, begin)
+                return self._judged(at, times, self._look_up(at, records, append_id, doubt))
+            if sent.landed:
+                raise append_partly(at, sent.landed, records.num_rows, words_of(sent.error))
             self._judge(at, records, sent.error)
             if time.monotonic() + _PAUSE_SECONDS > deadline:
                 raise self._not_sent(sent.error)
@@ -117,7 +137,7 @@ class Appender:
             at = TopicPartition(spec.name, spec.uid, partition)
             deadline = time.monotonic() + self._connection.timeout_seconds
             while True:
-                sent = self._send(at, _PROBE, 0, None)
+                sent = self._send(at, _PROBE, 0, None).sent
                 if sent.error in TOO_LARGE:
                     break
                 if sent.error in LOST:
@@ -134,7 +154,9 @@ class Appender:
         for client in clients:
             client.close()
 
-    def _send(self, at: TopicPartition, records: pa.RecordBatch, key_schema_id: int, append_id: bytes | None) -> Sent:
+    def _send(
+        self, at: TopicPartition, records: pa.RecordBatch, key_schema_id: int, append_id: bytes | None
+    ) -> _Sending:
         timeout_ms = int(self._connection.timeout_seconds * 1000)
         with self._using(timeout_ms) as client:
             sent = client.append(
@@ -151,7 +173,7 @@ class Appender:
                 with self._lock:
                     if self._client is client:
                         self._client, self._parting = None, client.said()
-        return sent
+        return _Sending(sent, client, time.monotonic() + self._connection.timeout_seconds + _GRACE_MS / 1000)
 
     @contextmanager
     def _using(self, timeout_ms: int) -> Iterator[Client]:
@@ -189,7 +211,7 @@ class Appender:
                 "Kafka took the records, and does not say whether the topic is still the one that was meant",
                 found=error.found,
                 expected=error.expected,
-                hint="doing the same again is harmless: replayed records change nothing",
+                hint=AGAIN,
             ) from error
 
     def _noted(self, at: TopicPartition, appended: Appended) -> Appended:
@@ -233,62 +255,111 @@ class Appender:
             said, self._parting = self._parting, ""
             return said if self._client is None else self._client.said() or said
 
-    def _look_up(
-        self, at: TopicPartition, records: pa.RecordBatch, append_id: bytes, began_ms: int, sent: Sent
-    ) -> Appended:
-        """Whether records whose answer was lost are in the log.
+    def _begin(self, at: TopicPartition) -> int | None:
+        """An offset before which nothing can lie that is sent from now on; None where no broker says so."""
+        try:
+            return self._ends[at] if at in self._ends else self._ranges.offsets(at).end
+        except (Unreachable, Refused):
+            return None
+
+    def _in_doubt(self, append_id: bytes, sending: _Sending, begin: int | None) -> Doubt:
+        doubt = Doubt(begin, sending.client, sending.until, sending.sent)
+        with self._lock:
+            if len(self._doubts) >= _MOST_DOUBTS:
+                del self._doubts[next(iter(self._doubts))]
+            self._doubts[append_id] = doubt
+        return doubt
+
+    def _found(self, at: TopicPartition, records: pa.RecordBatch, append_id: bytes, sent: Sent) -> Found:
+        """Where and when records landed that were all acknowledged; read back only where their times differ."""
+        appended = Appended(sent.first_offset, sent.last_offset + 1, sent.last_ms)
+        if sent.least_ms == sent.last_ms:
+            return Found(appended, np.array([sent.last_ms]))
+        try:
+            found = self._lookup.find(at, sent.first_offset, append_id, records)
+        except (Unreachable, KafkaException, PartlyDone):
+            found = None
+        # Where that cannot be read, the least time decides: what was acknowledged is applied.
+        return Found(appended, np.array([sent.least_ms]) if found is None else found.appended_ms)
+
+    def _judged(self, at: TopicPartition, times: Times, found: Found) -> Appended:
+        """What landed, with the rows that readers will reject: they go by the times that the broker gave (rule R6)."""
+        rejected = rows_too_late(times, found.appended_ms, self._skew_limit_ms)
+        return self._noted(at, replace(found.appended, rejected=rejected))
+
+    def _look_up(self, at: TopicPartition, records: pa.RecordBatch, append_id: bytes, doubt: Doubt) -> Found:
+        """Records whose answer was lost, if they are in the log.
 
         Raises:
             OutcomeUnknown: ``append_unknown``: they are not there, or only some are, but may still come.
             Failed: ``topic_lost``.
         """
-        keys: list[Any] = records.column("key").to_pylist()
-        found: Appended | None
+        found: Found | None = None
+        with suppress(Unreachable, KafkaException, Refused, PartlyDone):
+            if doubt.begin is not None:
+                found = self._lookup.find(at, doubt.begin, append_id, records)
+        if found is None:
+            raise self._unknown(doubt, records.num_rows)
+        self._doubts.pop(append_id, None)
+        return found
+
+    def _settle(self, at: TopicPartition, records: pa.RecordBatch, append_id: bytes, doubt: Doubt) -> Found | None:
+        """What became of the first attempt of an append that is repeated; None: it failed, and cannot land any more.
+
+        (1) What is there is found at once. (2) The producer that may still send it is closed, and its deadline is
+        waited for. (3) A probe is appended behind all that brokers have taken: what is not before it is not there.
+
+        Raises:
+            OutcomeUnknown: ``append_unknown``: that cannot be known yet.
+            PartlyDone: ``append_partly``.
+            Failed: ``topic_lost``.
+        """
+        with suppress(OutcomeUnknown):
+            return self._look_up(at, records, append_id, doubt)
+        self._retire(doubt.client)
+        give_up = time.monotonic() + self._connection.timeout_seconds + 2 * _GRACE_MS / 1000
+        while time.monotonic() < doubt.until or self._is_used(doubt.client):
+            if time.monotonic() > give_up:
+                raise self._unknown(doubt, records.num_rows)
+            threading.Event().wait(_PAUSE_SECONDS)
+        self._topics.check(at)
+        probe = self._send(at, _PROBE, 0, None).sent
+        if probe.error in TOO_LARGE and self._topics.largest_bytes(at.topic) is None:
+            raise closed(at.topic)
+        if doubt.begin is None or probe.landed == 0:
+            raise self._unknown(doubt, records.num_rows)
         try:
-            begin = self._ends.get(at)
-            if begin is None:
-                begin = self._ranges.offset_for_time(at, began_ms - _LOOK_BACK_MS)
-            found = self._find(at, begin, append_id, keys)
-        except (Unreachable, KafkaException, Refused):
-            found = None
-        if found is not None:
-            return found
+            found = self._lookup.find(at, doubt.begin, append_id, records, probe.first_offset)
+        except (Unreachable, KafkaException) as error:
+            raise self._unknown(doubt, records.num_rows) from error
+        if found is None and doubt.sent.landed:
+            raise append_partly(at, doubt.sent.landed, records.num_rows, words_of(doubt.sent.error))
+        self._doubts.pop(append_id, None)
+        return found
+
+    def _retire(self, client: Client) -> None:
+        """Let nobody send by a producer any more, and close it once nobody waits for records in it."""
+        with self._lock:
+            over = self._client is client and client not in self._users
+            if self._client is client:
+                self._client, self._parting = None, client.said()
+        if over:
+            client.close()
+
+    def _is_used(self, client: Client) -> bool:
+        with self._lock:
+            return client is self._client or client in self._users
+
+    def _unknown(self, doubt: Doubt, count: int) -> OutcomeUnknown:
         said = self._said()
-        raise OutcomeUnknown(
+        told = f"{doubt.sent.landed} of {count} acknowledged: {words_of(doubt.sent.error)}"
+        return OutcomeUnknown(
             "append_unknown",
             "Kafka did not say whether the records were appended",
-            found=f"{sent.landed} of {len(keys)} acknowledged: {words_of(sent.error)}{'; ' if said else ''}{said}",
+            found=f"{told}; {said}" if said else told,
             expected="an acknowledgement",
-            hint="doing the same again is harmless: replayed records change nothing",
+            hint=AGAIN,
         )
-
-    def _find(self, at: TopicPartition, begin: int, append_id: bytes, keys: list[bytes]) -> Appended | None:
-        told = {"isolation.level": "read_committed", "auto.offset.reset": "error", "group.id": "anew"}
-        end = self._ranges.offsets(at).end
-        deadline = time.monotonic() + self._connection.timeout_seconds
-        consumer = Consumer({**self._connection.settings(told), "enable.partition.eof": "true"}, logger=QUIET)
-        try:
-            consumer.assign([confluent_kafka.TopicPartition(at.topic, at.partition, begin)])
-            recent: deque[tuple[int | None, bytes]] = deque(maxlen=len(keys))
-            while time.monotonic() < deadline:
-                for message in consumer.consume(_LOOKED_UP_AT_ONCE, _PAUSE_SECONDS):
-                    error = message.error()
-                    if error is not None:
-                        if error.code() == KafkaError._PARTITION_EOF:
-                            return None
-                        raise KafkaException(error)
-                    offset: Any = message.offset()
-                    recent.append((offset, bytes(message.key() or b"")[WIRE_HEADER_BYTES:]))
-                    if (APPEND_HEADER, append_id) in (message.headers() or []):
-                        first = offset - len(keys) + 1
-                        self._topics.check(at)
-                        whole = list(recent) == list(zip(range(first, offset + 1), keys, strict=True))
-                        return Appended(first, offset + 1, message.timestamp()[1]) if whole else None
-                    if offset + 1 >= end:
-                        return None
-            return None
-        finally:
-            consumer.close()
 
 
 def sizes_of(records: pa.RecordBatch) -> list[int]:

@@ -147,7 +147,7 @@ typedef struct {
     Client *client;
     size_t users;
     size_t landed, lost, unknown;
-    int64_t first, last, last_ms;
+    int64_t first, last, last_ms, least_ms;
     int error;
 } Delivery;
 
@@ -159,10 +159,9 @@ static void note(Delivery *delivery, const Message *message) {
     if (message->err == 0) {
         delivery->landed++;
         if (delivery->first < 0 || message->offset < delivery->first) delivery->first = message->offset;
-        if (message->offset > delivery->last) {
-            delivery->last = message->offset;
-            delivery->last_ms = rd_kafka_message_timestamp(message, NULL);
-        }
+        int64_t ms = rd_kafka_message_timestamp(message, NULL);
+        if (delivery->landed == 1 || ms < delivery->least_ms) delivery->least_ms = ms;
+        if (message->offset > delivery->last) delivery->last = message->offset, delivery->last_ms = ms;
         return;
     }
     delivery->error = message->err;
@@ -420,7 +419,7 @@ static int send_record(Client *client, Kafka *topic, int32_t partition, const Re
 
 /* Append records and wait for their acknowledgement.
  *
- * `found`: landed, lost, unknown, first offset, last offset, append time of the last, error code. What is still under
+ * `found`: landed, lost, unknown, first offset, last offset, append time of the last, error code, least append time. What is still under
  * way after `timeout_ms` counts as unknown; librdkafka's own deadline is to be shorter.
  */
 int kafka_append(Client *client, const char *name, int32_t partition, const Records *records, int64_t timeout_ms, int64_t *found) {
@@ -455,6 +454,7 @@ int kafka_append(Client *client, const char *name, int32_t partition, const Reco
     found[4] = delivery->last;
     found[5] = delivery->last_ms;
     found[6] = delivery->error;
+    found[7] = delivery->least_ms;
     leave(delivery);
     pthread_mutex_unlock(&client->lock);
     rd_kafka_topic_destroy(topic);

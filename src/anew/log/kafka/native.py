@@ -37,7 +37,9 @@ class Sent(NamedTuple):
     """What became of the records of one append: ``landed + lost + unknown`` is their number.
 
     Attributes:
+        last_ms: The append time of the last record; others differ where they did not travel in one batch.
         error: The code of the last error, 0 for none.
+        least_ms: The least append time of those that landed.
     """
 
     landed: int
@@ -47,6 +49,7 @@ class Sent(NamedTuple):
     last_offset: int
     last_ms: int
     error: int
+    least_ms: int
 
 
 class Taken(NamedTuple):

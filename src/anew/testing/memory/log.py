@@ -23,6 +23,7 @@ from anew.log.interface import (
     SetAside,
     TopicPartition,
     TopicSpec,
+    append_id_of,
 )
 from anew.log.packing import NO_RECORDS, times_of
 
@@ -40,6 +41,7 @@ class Partition:
     rows: list[Row] = field(default_factory=list)
     begin: int = 0
     last_ms: int = 0
+    appends: dict[bytes, Appended] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -124,6 +126,9 @@ class MemoryLog:
         times = times_of(records)
         with self._topics.lock:
             partition = self._partition(at)
+            append_id = append_id_of(records)
+            if append_id in partition.appends:
+                return partition.appends[append_id]
             if not self._topic(at.topic, at.uid).is_open:
                 raise Refused("topic_closed", f"{at.topic} takes no writes now", found="closed")
             now_ms = self._clock()
@@ -137,7 +142,10 @@ class MemoryLog:
             if records.num_rows:
                 partition.last_ms = appended_ms
             self._topic(at.topic, at.uid).append_count += 1
-            return Appended(first, len(partition.rows), appended_ms)
+            appended = Appended(first, len(partition.rows), appended_ms)
+            if append_id is not None and records.num_rows:
+                partition.appends[append_id] = appended
+            return appended
 
     def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
         """See `Log.read`."""

@@ -1,0 +1,130 @@
+"""Drivers of rebuilds, as a person on call looks for them: where each is, when it was heard last, and what failed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from anew.api.models import Problem
+from anew.catalog.change import Change, PutFlag
+from anew.controller.context import Context
+from anew.core.errors import NotFound
+from anew.core.rebuild import DRIVEN_STAGES, RebuildRecord, driver_of
+from anew.core.store import SERVABLE, Store
+
+_FAILED = "rebuild failed/"
+_MOST_CHARACTERS = 500
+
+
+def driver_view(context: Context, rebuild: RebuildRecord) -> dict[str, Any]:
+    """Who makes a rebuild, where that process is and logs, and when it was heard last."""
+    driver = driver_of(rebuild.driver)
+    return {
+        "actor": driver.actor,
+        "host": driver.host,
+        "pid": driver.pid,
+        "log": driver.log,
+        "heard_at_ms": _heard_at_ms(context, rebuild),
+        "lease_until_ms": rebuild.lease_until_ms,
+        "silent_ms": silent_ms(context, rebuild),
+    }
+
+
+def silent_ms(context: Context, rebuild: RebuildRecord) -> int | None:
+    """For how long the driver has not been heard; None where none is needed, or it was heard a moment ago."""
+    if rebuild.ended or rebuild.stage not in DRIVEN_STAGES:
+        return None
+    silent = context.clock() - _heard_at_ms(context, rebuild)
+    return silent if silent >= context.limits.takeover_seconds * 1000 else None
+
+
+def driver_problem(context: Context, rebuild: RebuildRecord, subject: str) -> list[Problem]:
+    """A driver that has not been heard for so long that another one may take its rebuild up."""
+    silent = silent_ms(context, rebuild)
+    if silent is None or not context.attention.listened_for(context.limits.takeover_seconds, context.clock()):
+        return []
+    driver = driver_of(rebuild.driver)
+    left_seconds = max(0, rebuild.lease_until_ms - context.clock()) // 1000
+    where = f"pid {driver.pid} on {driver.host}" + (f", log {driver.log}" if driver.log else "")
+    told = f"the driver of rebuild {rebuild.id} of {subject} ({where}) has not been heard for {silent // 1000} s"
+    return [
+        Problem(
+            what=f"{told}; in {left_seconds} s the rebuild fails",
+            since_ms=_heard_at_ms(context, rebuild),
+            hint=f"anew rebuild resume {rebuild.id}, or: anew rebuild kill {rebuild.id}",
+        )
+    ]
+
+
+def note_failure(subject: str, rebuild_id: str, error: str, now_ms: int) -> PutFlag:
+    """Keep that a rebuild of a store or table failed; part of the transaction that ends it."""
+    kept = {"rebuild": rebuild_id, "error": error.partition("\n")[0][:_MOST_CHARACTERS], "at_ms": now_ms}
+    return PutFlag(f"{_FAILED}{subject}", json.dumps(kept))
+
+
+def forget_failure(subject: str) -> PutFlag:
+    """A later rebuild of the same subject went well: part of the transaction that ends it."""
+    return PutFlag(f"{_FAILED}{subject}", None)
+
+
+def see_failure(context: Context, rebuild_id: str, actor: str) -> dict[str, Any]:
+    """Somebody has seen that a rebuild failed: it is no problem any more; the same again changes nothing.
+
+    Raises:
+        NotFound: ``unknown_rebuild``.
+    """
+    if context.catalog.rebuild(rebuild_id) is None and context.catalog.table_rebuild(rebuild_id) is None:
+        raise NotFound(
+            "unknown_rebuild", f"there is no rebuild {rebuild_id}", found=rebuild_id, hint="anew rebuild list"
+        )
+    for name, failure in _failures(context).items():
+        if failure["rebuild"] == rebuild_id:
+            operation = context.operation("failure seen", name, actor, rebuild=rebuild_id)
+            context.catalog.commit(Change(operation, (forget_failure(name),)))
+    return {"rebuild": rebuild_id, "seen": True}
+
+
+def failure_problems(context: Context) -> list[Problem]:
+    """Rebuilds that failed, until somebody has seen it, a later one went well, or the time for it is over."""
+    return [
+        Problem(
+            what=f"rebuild {failure['rebuild']} of {name} failed: {failure['error']}",
+            since_ms=failure["at_ms"],
+            hint="anew rebuild show {0}; once it is understood: anew rebuild seen {0}".format(failure["rebuild"]),
+        )
+        for name, failure in _unseen(context).items()
+    ]
+
+
+def failed_subjects(context: Context) -> list[str]:
+    """The stores and tables of `failure_problems`."""
+    return list(_unseen(context))
+
+
+def _unseen(context: Context) -> dict[str, dict[str, Any]]:
+    failures = _failures(context)
+    if not failures:
+        return {}
+    since_ms = {store.name: max(store.created_at_ms, _sealed_ms(store)) for store in context.catalog.stores()}
+    since_ms |= {table.name: table.created_at_ms for table in context.catalog.tables()}
+    oldest_ms = context.clock() - int(context.limits.failure_shown_seconds * 1000)
+    return {
+        name: failure
+        for name, failure in failures.items()
+        if name in since_ms and failure["at_ms"] >= max(oldest_ms, since_ms[name])
+    }
+
+
+def _sealed_ms(store: Store) -> int:
+    """When the newest version was begun that went, or may go, into service; 0 without one."""
+    sealed = [version for version in store.versions if not SERVABLE.isdisjoint(version.statuses.values())]
+    return max((version.created_at_ms for version in sealed if version.manifest is not None), default=0)
+
+
+def _failures(context: Context) -> dict[str, dict[str, Any]]:
+    flags = context.catalog.flags()
+    return {name.removeprefix(_FAILED): json.loads(value) for name, value in flags.items() if name.startswith(_FAILED)}
+
+
+def _heard_at_ms(context: Context, rebuild: RebuildRecord) -> int:
+    return rebuild.lease_until_ms - int(context.limits.lease_seconds * 1000)
