@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from anew.core.errors import InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.log.interface import APPEND_RECORDS, Appended, TopicPartition, TopicSpec
 from anew.log.kafka.connection import QUIET, Connection
-from anew.log.kafka.failures import LOST, SILENT, TOO_LARGE, refusal, unreachable
+from anew.log.kafka.failures import LOST, SILENT, TOO_LARGE, final, unreachable
 from anew.log.kafka.native import APPEND_HEADER, WIRE_HEADER_BYTES, Client, Sent, words_of
 from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
@@ -216,7 +216,7 @@ class Appender:
                     expected=f"at most {largest} bytes (the topic's max.message.bytes)",
                     hint="raise the store's max_value_bytes; if somebody lowered the topic's limit, set that right",
                 )
-        refused = refusal(error, words_of(error), f"write to {at.topic}")
+        refused = final(error, words_of(error), f"write to {at.topic}")
         if refused is not None:
             raise refused
 
