@@ -18,6 +18,7 @@ import structlog
 from anew.api.gate import Gate
 from anew.api.http import ControllerClient
 from anew.api.models import DesiredState, LogLocation, LoopTrouble, NodeReport
+from anew.api.reach import Reach, name_in
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.core.errors import AnewError, Refused
 from anew.log.interface import Log
@@ -247,7 +248,8 @@ class Node:
         faces = Faces(
             self.reads, verify, query, CopyFace(self.segments, gate), registry, lambda: self.engine.revision >= 0
         )
-        app = NodeApp(faces, gate)
+        reach = Reach(settings.address, {*security.names, *filter(None, [name_in(url)])})
+        app = NodeApp(faces, gate, reach)
         self._server = NodeServer(app, settings.address, settings.port, security)
         self._liaison = Liaison(controller, self.engine, settings, self.segments)
 
