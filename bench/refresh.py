@@ -26,6 +26,7 @@ from anew.runtime.home import Home
 from anew.segments.tables.write import parquet_options
 from anew.spark.session import session_for_queries, spark_session
 from bench.measuring import Bench, Measured, Repeats, take_turns, timed, times_as_fast
+from bench.processortime import ProcessorTime
 from bench.rebuilding import running_cluster
 from bench.synthetic import SEED
 from bench.trips import COLUMNS, TripsTable, emptied, write_files
@@ -89,39 +90,28 @@ def run_reload(folder: Path, sizes: Sequence[int], repeats: Repeats) -> list[Mea
 def _reload(folder: Path, spark: SparkSession, rows: int, repeats: Repeats) -> Measured:
     with running_cluster(folder, None, nodes=_REPLICAS) as cluster:
         table = TripsTable.create(cluster, write_files(folder / "in", rows, _SEGMENTS), replicas=_REPLICAS)
+        # The cluster, this process, and all below them.
         servers = [psutil.Process(pid) for pid in Home(folder / "home").running().pids.values()]
+        used = ProcessorTime([*servers, psutil.Process()])
 
         def refresh() -> float:
-            before = _processor_seconds(servers)
+            before = used.seconds()
             table.resort()
             table.refresh(spark)
             table.await_served(table.config.hash)
-            return _processor_seconds(servers) - before
+            return used.seconds() - before
 
         def reload() -> float:
-            before = _processor_seconds(servers)
+            before = used.seconds()
             table.resort()
             table.cluster.controller.reload_table(table.name, ReloadTable())
             table.await_served(table.config.hash)
-            return _processor_seconds(servers) - before
+            return used.seconds() - before
 
-        refresh()
-        seconds = take_turns({"refresh once, download": refresh, "every node rebuilds": reload}, repeats)
+        with used.counted():
+            refresh()
+            seconds = take_turns({"refresh once, download": refresh, "every node rebuilds": reload}, repeats)
     return Measured(rows, seconds, figures={"segments": _SEGMENTS, "replicas": _REPLICAS, "seconds_of": "processor"})
-
-
-def _processor_seconds(servers: Sequence[psutil.Process]) -> float:
-    """What the cluster, this process, and all below them have used so far."""
-    roots = [*servers, psutil.Process()]
-    found = {process.pid: process for root in roots for process in [root, *root.children(recursive=True)]}
-    used = 0.0
-    for process in found.values():
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        used += times.user + times.system + times.children_user + times.children_system
-    return used
 
 
 def _cores() -> int:

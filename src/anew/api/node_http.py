@@ -42,6 +42,7 @@ from anew.core.feed import PositionMap
 _OK = 200
 _NOT_FOUND = 404
 _SERVER_ERRORS = 500
+_AS_JSON = {"content-type": "application/json"}
 _REFUSALS = frozenset({401, 403, 410, 421})
 """What a node refuses for reasons of its own: no right, reads are disabled, the version is gone, not held here."""
 _REPLICAS_ASKED = 3
@@ -164,7 +165,9 @@ class NodeClient:
         """
         with _translated(url):
             answer = self._http.post(
-                f"{url}{COPY_PATH}", content=AskCopy(table=table, segment=segment).model_dump_json()
+                f"{url}{COPY_PATH}",
+                content=AskCopy(table=table, segment=segment).model_dump_json(),
+                headers=_AS_JSON,
             )
         return _parsed(SegmentCopy, answer)
 
@@ -181,7 +184,7 @@ class NodeClient:
                 table=table, segment=segment, build=copy.build, config_hash=copy.config_hash, offset=offset
             )
             with _translated(url):
-                answer = self._http.post(f"{url}{BYTES_PATH}", content=asked.model_dump_json())
+                answer = self._http.post(f"{url}{BYTES_PATH}", content=asked.model_dump_json(), headers=_AS_JSON)
             _check(answer)
             if not answer.content:
                 raise _unexpected(f"{offset} of {copy.bytes} bytes of {segment}")
@@ -260,6 +263,8 @@ class NodeClient:
 
     def _send(self, method: str, url: str, path: str, address: Address, **request: Any) -> httpx.Response:
         headers = {HEADER_STORE_UID: address.uid, "accept": AVRO_TYPE}
+        if isinstance(request.get("content"), str):
+            headers |= _AS_JSON
         with _translated(url):
             return self._http.request(method, url + path, headers=headers, **request)
 

@@ -17,32 +17,50 @@ class Concerns(StrEnum):
     CLUSTER = "the whole cluster"
     NO_STORE = "no store in particular"
     PATH = "the store in the path"
-    QUERY = "the store in the query; the whole cluster where it names none"
-    BODY = "the store in the body; the whole cluster where it names none"
-    PLAN = "the store of the plan in the body"
+    QUERY = "the store that a parameter names; the whole cluster where none does"
+    BODY = "the store that a member of the body names; the whole cluster where none does"
+    PLAN = "the store that a member of the plan in the body names"
     REBUILD = "the store of the rebuild in the path"
+
+
+class Content(StrEnum):
+    """What the bodies of a route are."""
+
+    JSON = "application/json"
+    KEYS = "keys in Avro, of any type that a web page cannot send unasked"
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a route takes; ``right`` None: it is open to everybody."""
+    """What a route takes.
+
+    Attributes:
+        right: The right of whoever asks; None: the route is open to everybody.
+        names: Which parameters, or members, name the store or the table: at most one of them may be given. For
+            `Concerns.QUERY` ``request_id`` stands for the store of the rebuild that the request began.
+        query: Which parameters a node's route has. Those of the controller's routes are those of their handlers.
+        content: What its bodies are.
+    """
 
     right: Right | None
     concerns: Concerns = Concerns.CLUSTER
+    names: tuple[str, ...] = ()
+    query: frozenset[str] = frozenset()
+    content: Content = Content.JSON
 
 
 OPEN = Need(None)
 _READ_ALL = Need(Right.READ)
 _READ_ANY = Need(Right.READ, Concerns.NO_STORE)
 _READ = Need(Right.READ, Concerns.PATH)
-_READ_QUERY = Need(Right.READ, Concerns.QUERY)
 _REBUILD = Need(Right.WRITE, Concerns.REBUILD)
 _OPERATE = Need(Right.OPERATE, Concerns.PATH)
 _OPERATE_ALL = Need(Right.OPERATE)
-_OPERATE_BODY = Need(Right.OPERATE, Concerns.BODY)
+_OPERATE_NAME = Need(Right.OPERATE, Concerns.BODY, ("name",))
+_OPERATE_STORE = Need(Right.OPERATE, Concerns.BODY, ("store",))
 
 CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
-    ("POST", "/v1/stores"): _OPERATE_BODY,
+    ("POST", "/v1/stores"): _OPERATE_NAME,
     ("GET", "/v1/stores"): _READ_ALL,
     ("GET", "/v1/stores/{name}"): _READ,
     ("PATCH", "/v1/stores/{name}"): _OPERATE,
@@ -53,7 +71,7 @@ CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
     ("POST", "/v1/stores/{name}/hold"): _READ,
     ("POST", "/v1/stores/{name}/swap"): _OPERATE,
     ("POST", "/v1/stores/{name}/rollback"): _OPERATE,
-    ("POST", "/v1/tables"): _OPERATE_BODY,
+    ("POST", "/v1/tables"): _OPERATE_NAME,
     ("GET", "/v1/tables"): _READ_ALL,
     ("GET", "/v1/tables/{name}"): _READ,
     ("PATCH", "/v1/tables/{name}"): _OPERATE,
@@ -64,13 +82,13 @@ CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
     ("POST", "/v1/tables/{name}/reload"): _OPERATE,
     ("POST", "/v1/tables/{name}/refresh:plan"): _READ,
     ("GET", "/v1/table-configs/{config_hash}"): _READ_ANY,
-    ("POST", "/v1/table-rebuilds"): Need(Right.WRITE, Concerns.PLAN),
+    ("POST", "/v1/table-rebuilds"): Need(Right.WRITE, Concerns.PLAN, ("table",)),
     ("POST", "/v1/rebuilds/{rebuild_id}/segments:read"): _REBUILD,
     ("POST", "/v1/rebuilds/{rebuild_id}/segments:commit"): _REBUILD,
     ("POST", "/v1/rebuilds/{rebuild_id}/load"): _REBUILD,
     ("POST", "/v1/rebuilds/{rebuild_id}/finish"): _REBUILD,
-    ("POST", "/v1/rebuilds"): Need(Right.WRITE, Concerns.PLAN),
-    ("GET", "/v1/rebuilds"): _READ_QUERY,
+    ("POST", "/v1/rebuilds"): Need(Right.WRITE, Concerns.PLAN, ("store",)),
+    ("GET", "/v1/rebuilds"): Need(Right.READ, Concerns.QUERY, ("store", "table", "request_id")),
     ("GET", "/v1/rebuilds/{rebuild_id}"): Need(Right.READ, Concerns.REBUILD),
     ("POST", "/v1/rebuilds/{rebuild_id}/heartbeat"): _REBUILD,
     ("POST", "/v1/rebuilds/{rebuild_id}/seal"): _REBUILD,
@@ -84,12 +102,12 @@ CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
     ("POST", "/v1/nodes/{node}/drain"): _OPERATE_ALL,
     ("POST", "/v1/nodes/{node}/remove"): _OPERATE_ALL,
     ("POST", "/v1/catalog/restore"): _OPERATE_ALL,
-    ("POST", "/v1/pause"): _OPERATE_BODY,
-    ("POST", "/v1/unpause"): _OPERATE_BODY,
-    ("POST", "/v1/gc"): _OPERATE_BODY,
+    ("POST", "/v1/pause"): _OPERATE_STORE,
+    ("POST", "/v1/unpause"): _OPERATE_STORE,
+    ("POST", "/v1/gc"): _OPERATE_STORE,
     ("GET", "/v1/status"): _READ_ALL,
     ("GET", "/v1/cluster"): _READ_ANY,
-    ("GET", "/v1/history"): _READ_QUERY,
+    ("GET", "/v1/history"): Need(Right.READ, Concerns.QUERY, ("store",)),
     ("GET", "/v1/reclaims"): _READ_ALL,
     ("GET", "/metrics"): _READ_ALL,
     ("GET", "/healthz"): OPEN,
@@ -99,9 +117,13 @@ CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
 
 NODE_RIGHTS: dict[str, Need] = {
     "keys": _READ,
-    "keys:batch": _READ,
-    "partitions": _READ,
-    "verify": _OPERATE,
+    "keys:batch": Need(Right.READ, Concerns.PATH, content=Content.KEYS),
+    "partitions": Need(Right.READ, Concerns.PATH, query=frozenset({"sub", "after", "limit"})),
+    "verify": Need(
+        Right.OPERATE,
+        Concerns.PATH,
+        query=frozenset({"after", "wait_seconds", "partition", "sub", "buckets"}),
+    ),
     "/v1/query": _READ_ANY,
     "/v1/segments/copy": _READ_ANY,
     "/v1/segments/bytes": _READ_ANY,

@@ -56,12 +56,15 @@ class ServerSecurity:
         tokens: The tokens that it asks for; None: none.
         certificate: Its TLS certificate with the chain, PEM; None: plain HTTP.
         key: The certificate's private key, PEM.
+        limits: How much of it one client may take.
+        names: Names by which it is reached besides the address that it listens on, see `anew.api.reach.Reach`.
     """
 
     tokens: Tokens | None = None
     certificate: Path | None = None
     key: Path | None = None
     limits: RequestLimits = field(default_factory=RequestLimits)
+    names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -13,10 +13,12 @@ from starlette.concurrency import run_in_threadpool
 
 from anew.api.gate import Gate
 from anew.api.models import ErrorAnswer
-from anew.api.rights import CONTROLLER_RIGHTS, Concerns, Need
+from anew.api.rights import CONTROLLER_RIGHTS, Concerns, Content, Need
 from anew.api.security import RequestLimits
+from anew.api.strictness import check_content, check_parameters, parse_object, the_one_named
 from anew.controller.bodies import read_body
 from anew.controller.context import Context
+from anew.core.errors import InvalidRequest
 
 _ERRORS = {
     401: "No token, an unknown one, or one that has expired; nothing was changed.",
@@ -25,6 +27,7 @@ _ERRORS = {
     408: "The request did not arrive in time; nothing was changed.",
     409: "Not allowed in the present state; nothing was changed.",
     413: "The request is too large; nothing was changed.",
+    415: "The body is not JSON; nothing was changed.",
     422: "The request is wrong; nothing was changed.",
     503: "Something that is needed does not answer; nothing was changed.",
 }
@@ -32,6 +35,21 @@ _ERROR_SHAPE = {"content": {"application/json": {"schema": {"$ref": f"#/componen
 _BODY_METHODS = frozenset({"POST", "PATCH", "PUT"})
 _NAME_A_STORE = frozenset({Concerns.QUERY, Concerns.BODY, Concerns.PLAN})
 _ACTOR = b"anew-actor"
+_REQUEST_ID = "request_id"
+_NOTHING = (b"", b"{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a route's handler takes.
+
+    Attributes:
+        parameters: Its parameters in the query.
+        takes_body: Whether it takes a body.
+    """
+
+    parameters: frozenset[str]
+    takes_body: bool
 
 
 class Admission:
@@ -41,11 +59,12 @@ class Admission:
         """Nothing is read yet."""
         self._context, self._gate, self._limits = context, gate, limits
 
-    async def admit(self, request: Request, need: Need) -> Request:
+    async def admit(self, request: Request, need: Need, known: Route) -> Request:
         """The request as its handler gets it: with its body, and acting in the name of its token.
 
         Raises:
             Unauthorized, NotAllowed, Unreachable: See `anew.api.gate.Gate.admit`.
+            InvalidRequest: See `anew.api.strictness`.
             TooLarge: ``request_too_large``.
             TooSlow: ``request_too_slow``.
         """
@@ -54,32 +73,54 @@ class Admission:
             # Before the body: who is not let in shall not keep the server busy.
             grant = self._gate.grant(request.headers.get("authorization"))
             grant.check_right(need.right)
-        body = await self._body(request)
+        check_parameters(request.query_params.multi_items(), known.parameters, need)
+        body = await self._body(request, takes_one=known.takes_body)
         if grant is not None and grant.stores is not None and need.concerns is not Concerns.NO_STORE:
-            grant.check_store(await self._store(request, need.concerns, body))
+            grant.check_store(await self._store(request, need, body, grant.stores))
         scope = dict(request.scope)
         if grant is not None:
             others = [pair for pair in scope["headers"] if pair[0] != _ACTOR]
             scope["headers"] = [*others, (_ACTOR, quote(grant.name, safe=" @.:+-_/").encode())]
         return Request(scope, _again(body, request))
 
-    async def _body(self, request: Request) -> bytes:
-        if request.method not in _BODY_METHODS:
+    async def _body(self, request: Request, *, takes_one: bool) -> bytes:
+        headers = request.headers
+        announced = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        if not announced:
             return b""
-        return await read_body(request.stream(), request.headers.get("content-length"), self._limits)
+        if takes_one:
+            check_content(headers.get("content-type"), Content.JSON)
+        body = await read_body(request.stream(), headers.get("content-length"), self._limits)
+        if not takes_one and body not in _NOTHING:
+            raise InvalidRequest(
+                "unexpected_body",
+                "this takes no body",
+                found=f"{request.method} {request.url.path} with {len(body)} bytes",
+                expected="no body",
+                hint="see /docs",
+            )
+        return body
 
-    async def _store(self, request: Request, concerns: Concerns, body: bytes) -> str | None:
-        match concerns:
+    async def _store(self, request: Request, need: Need, body: bytes, allowed: Collection[str]) -> str | None:
+        match need.concerns:
             case Concerns.PATH:
                 return str(request.path_params["name"])
             case Concerns.QUERY:
-                return request.query_params.get("store", request.query_params.get("table"))
+                named = the_one_named(request.query_params, need)
+                if named is None or named[0] != _REQUEST_ID:
+                    return None if named is None else named[1]
+                known = await run_in_threadpool(self._context.catalog.request, named[1])
+                if known is None:
+                    # A request that nobody made concerns no store; the answer is empty for everybody.
+                    return next(iter(allowed), None)
+                return await run_in_threadpool(self._subject, known.result)
             case Concerns.BODY:
-                said = _object(body)
-                return _text(said.get("store", said.get("name")))
+                said = the_one_named(parse_object(body), need)
+                return None if said is None else said[1]
             case Concerns.PLAN:
-                plan = _object(body).get("plan")
-                return _text(plan.get("store", plan.get("table"))) if isinstance(plan, dict) else None
+                plan = parse_object(body).get("plan")
+                said = the_one_named(plan, need) if isinstance(plan, dict) else None
+                return None if said is None else said[1]
             case Concerns.REBUILD:
                 return await run_in_threadpool(self._subject, str(request.path_params["rebuild_id"]))
             case Concerns.CLUSTER | Concerns.NO_STORE:
@@ -100,7 +141,7 @@ def guarded(admission: Admission) -> type[APIRoute]:
     # which is most of the time that making the application takes.
     described = False
 
-    class Route(APIRoute):
+    class GuardedRoute(APIRoute):
         """A route whose docstring is its summary, with the error answers that requests of its kind may get."""
 
         def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -119,18 +160,21 @@ def guarded(admission: Admission) -> type[APIRoute]:
             """Admission first."""
             handle = super().get_route_handler()
 
+            handler = self.dependant
+            known = Route(frozenset(field.alias for field in handler.query_params), bool(handler.body_params))
+
             async def admitted(request: Request) -> Response:
-                return await handle(await admission.admit(request, self._need))
+                return await handle(await admission.admit(request, self._need, known))
 
             return admitted
 
-    return Route
+    return GuardedRoute
 
 
 def _statuses(method: str, path: str, need: Need) -> list[int]:
     never = set() if "{" in path or need.concerns in _NAME_A_STORE else {404}
     never |= {409} if method == "GET" else set()
-    never |= {408, 413} if method not in _BODY_METHODS else set()
+    never |= {408, 413, 415} if method not in _BODY_METHODS else set()
     return [status for status in _ERRORS if status not in never]
 
 
@@ -145,15 +189,3 @@ def _again(body: bytes, request: Request) -> Callable[[], Coroutine[Any, Any, An
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

@@ -40,6 +40,7 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.api.reach import Reach
 from anew.api.security import OPEN_SERVER, ServerSecurity
 from anew.controller import (
     collecting,
@@ -55,24 +56,33 @@ from anew.controller import (
 )
 from anew.controller.admission import Admission, guarded
 from anew.controller.context import Context, store_named
+from anew.controller.doorstep import Doorstep, error_response
 from anew.controller.metrics import registry_of
 from anew.controller.nodes import desired_state, node_views, reached_position, take_report
 from anew.controller.tables.routes import add_table_rebuilds, add_tables
 from anew.controller.watch import Watch
-from anew.core.errors import AnewError, InvalidRequest, Unreachable
-from anew.core.grants import Unauthorized
+from anew.core.errors import AnewError, InvalidRequest
 from anew.core.rebuild import Rebuild, Stage
 from anew.core.tables.rebuild import TableRebuild
 
 Actor = Annotated[str, Header(alias="anew-actor")]
+_LOOPBACK = "127.0.0.1"
 WaitSeconds = Annotated[float, Query(ge=0, le=30, allow_inf_nan=False)]
 
 
-def make_app(context: Context, watch: Watch, security: ServerSecurity = OPEN_SERVER) -> FastAPI:
-    """The application over the controller's collaborators."""
+def make_app(context: Context, watch: Watch, security: ServerSecurity = OPEN_SERVER, bind: str = _LOOPBACK) -> FastAPI:
+    """The application over the controller's collaborators.
+
+    Args:
+        context: They.
+        watch: Tells of changes.
+        security: Whom it lets in.
+        bind: The address on which it is to listen: requests for others are refused.
+    """
     app = FastAPI(title="anew controller", version=context.release, docs_url="/docs", redoc_url=None)
     gate = Gate(security.tokens, context.clock)
     app.router.route_class = guarded(Admission(context, gate, security.limits))
+    app.add_middleware(Doorstep, reach=Reach(bind, security.names))
     app.add_exception_handler(AnewError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_no_route)
@@ -243,6 +253,10 @@ def _add_nodes(app: FastAPI, context: Context, watch: Watch) -> None:
     @app.post("/v1/nodes/{node}/report", status_code=204, tags=["nodes"])
     def report(node: str, request: NodeReport) -> None:
         """What a node holds."""
+        if request.node != node:
+            raise InvalidRequest(
+                "other_node", "the report is of another node than the path names", found=request.node, expected=node
+            )
         if take_report(context, request):
             watch.notify()
 
@@ -334,9 +348,7 @@ def _add_health(app: FastAPI, context: Context) -> None:
 def _on_error(_request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, AnewError):
         raise error
-    status = error.http_status if not isinstance(error, Unreachable) else 503
-    headers = {"www-authenticate": "Bearer"} if status == Unauthorized.http_status else None
-    return JSONResponse({"error": error.to_json()}, status_code=status, headers=headers)
+    return error_response(error)
 
 
 def _on_no_route(request: Request, error: Exception) -> JSONResponse:

@@ -34,7 +34,7 @@ class ControllerServer:
         self._watch = Watch(context.catalog.revision)
         self._reconciler = Reconciler(context)
         self._loop = context.loops.loop("reconciler")
-        app = make_app(context, self._watch, security)
+        app = make_app(context, self._watch, security, address)
         self._server = _Server(_config(app, address, port, security), self._watch)
 
     def run(self) -> None:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from anew.api.models import BeginRebuild, EndRebuild, Heartbeat, HeartbeatAnswer, Seal
 from anew.catalog.change import Change, Put, PutRebuild, PutReclaim, PutRequest, PutStore
-from anew.controller.context import Context, change_store, check_unaltered, made_before, store_named
+from anew.controller.context import (
+    Context,
+    change_store,
+    check_unaltered,
+    made_before,
+    request_id_reused,
+    store_named,
+)
 from anew.controller.drivers import note_failure
 from anew.controller.nodes import alive_nodes
 from anew.controller.reclaim import orphans_of
@@ -20,9 +27,9 @@ from anew.core.feed import PositionMap
 from anew.core.lifecycle import VersionEvent
 from anew.core.plan import Plan
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
-from anew.core.store import IN_THE_MAKING, RebuildKind, Store, Version, VersionStatus
+from anew.core.store import IN_THE_MAKING, ManifestRef, RebuildKind, Store, Version, VersionStatus
 from anew.log.interface import Log, Offsets, TopicPartition, topic_partition
-from anew.segments.layout import version_path
+from anew.segments.layout import manifest_path, version_path
 
 _ATTEMPTS = 10
 _MOST_CHARACTERS_SAID = 500
@@ -74,7 +81,13 @@ def _begun_before(context: Context, request: BeginRebuild) -> Rebuild | None:
         InvalidRequest: ``request_id_reused``.
     """
     made = made_before(context, request.request_id, request.plan.request_hash)
-    return None if made is None else rebuild_of(context, made)
+    if made is None:
+        return None
+    begun = rebuild_of(context, made)
+    if begun.store != request.plan.store:
+        # What the hash was made of is the client's to say: it opens no other store's rebuild.
+        raise request_id_reused(request.request_id, request.plan.request_hash)
+    return begun
 
 
 def _begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
@@ -160,7 +173,7 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
 
     Raises:
         Failed: ``ledger_imbalance``, ``fingerprint_mismatch``, ``quota_exceeded``, ``start_moved``, ``file_missing``.
-        Refused: ``rebuild_ended``, ``epoch_outdated``.
+        Refused: ``rebuild_ended``, ``epoch_outdated``, ``foreign_manifest``.
     """
     rebuild = rebuild_of(context, rebuild_id)
     _check_epoch(rebuild, request.epoch)
@@ -171,6 +184,7 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> Rebuild:
     now_ms = context.clock()
     # Before the files are looked at: those of a rebuild that has ended may be gone by now.
     advance(rebuild, Stage.SEAL, now_ms)
+    _check_own(version, request.manifest)
     _check_account(request)
     _check_quota(store, rebuild, request)
     start = _sealed_start(version, request)
@@ -374,6 +388,23 @@ def _offsets(log: Log, topic: TopicPartition) -> Offsets:
             expected=topic.uid,
             hint="its records are lost; a topic that was made again is another feed",
         ) from error
+
+
+def _check_own(version: Version, manifest: ManifestRef) -> None:
+    """Raise unless a manifest lies in the rebuild's own directory: elsewhere are the data of other rebuilds and stores.
+
+    Raises:
+        Refused: ``foreign_manifest``.
+    """
+    expected = manifest_path(version.path)
+    if manifest.path != expected:
+        raise Refused(
+            "foreign_manifest",
+            "the manifest does not lie in the rebuild's own directory",
+            found=manifest.path[:200],
+            expected=expected,
+            hint="seal what this rebuild wrote",
+        )
 
 
 def _check_account(request: Seal) -> None:

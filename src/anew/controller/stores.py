@@ -168,7 +168,7 @@ def hold_version(context: Context, name: str, request: HoldVersion, actor: str) 
 
     Raises:
         NotFound: ``unknown_version``.
-        Refused: ``version_gone``.
+        Refused: ``version_gone``, ``hold_over``.
     """
     store = store_named(context, name)
     now_ms, hold = context.clock(), request.hold
@@ -180,7 +180,7 @@ def hold_version(context: Context, name: str, request: HoldVersion, actor: str) 
     until_ms = now_ms + request.seconds * 1000
     operation = context.operation("hold version", name, actor, version=request.version, until_ms=until_ms)
     return change_store(
-        context, store.uid, operation, lambda s: (lifecycle.hold(s, request.version, until_ms, hold), ())
+        context, store.uid, operation, lambda s: (lifecycle.hold(s, request.version, until_ms, now_ms, hold), ())
     )
 
 

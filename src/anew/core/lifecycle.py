@@ -13,6 +13,8 @@ from typing import Any
 from anew.core.displacing import displaced
 from anew.core.errors import NotFound, Refused
 from anew.core.feed import PositionMap
+from anew.core.longreads import MAX_HOLD_TOTAL_SECONDS, last_hold_ms
+from anew.core.moment import utc_text
 from anew.core.plan import Plan
 from anew.core.store import IN_THE_MAKING, SEALED, ManifestRef, RebuildKind, Store, Version, VersionStatus
 
@@ -295,18 +297,21 @@ def reclaimed(store: Store, number: int, now_ms: int) -> Store:
     return _replace(store, _moved(version, _E.RECLAIM, version.statuses, now_ms))
 
 
-def hold(store: Store, number: int, until_ms: int, hold_id: str | None = None) -> Store:
+def hold(store: Store, number: int, until_ms: int, now_ms: int, hold_id: str | None = None) -> Store:
     """Keep a version for a long read until then (rule R15); holding it for less changes nothing.
+
+    A version that no fabric serves any more is held until `last_hold_ms` at most.
 
     Args:
         store: Whose version.
         number: Which one.
         until_ms: When the hold ends by itself.
+        now_ms: The time.
         hold_id: Of the read, which says when it ends (`release`); None: it does not.
 
     Raises:
         NotFound: ``unknown_version``.
-        Refused: ``version_gone``: it is retired or was never sealed.
+        Refused: ``version_gone``: it is retired or was never sealed. ``hold_over``: it was held for as long as may be.
     """
     version = existing(store, number)
     if not readable(version):
@@ -316,6 +321,16 @@ def hold(store: Store, number: int, until_ms: int, hold_id: str | None = None) -
             found=version.status.value,
             expected="a version that is kept",
         )
+    last_ms = last_hold_ms(version)
+    if last_ms is not None and now_ms >= last_ms:
+        raise Refused(
+            "hold_over",
+            f"reads may hold version {number} of {store.name} no longer",
+            found=f"it has not been current since {utc_text(last_ms - MAX_HOLD_TOTAL_SECONDS * 1000)}",
+            expected=f"holds until {utc_text(last_ms)}: {MAX_HOLD_TOTAL_SECONDS} s after it was current at most",
+            hint="begin the read again: it reads the current version",
+        )
+    until_ms = until_ms if last_ms is None else min(until_ms, last_ms)
     if hold_id is None:
         held = {**store.read_until_ms, number: max(until_ms, store.read_until_ms.get(number, 0))}
         return store.model_copy(update={"read_until_ms": held})

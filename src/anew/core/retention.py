@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from anew.core.feed import FeedPartition
+from anew.core.longreads import last_hold_ms
 from anew.core.moment import utc_text
 from anew.core.store import IN_THE_MAKING, RebuildKind, Store, Version, VersionStatus
 
@@ -159,8 +160,13 @@ def _claims(store: Store, version: Version, now_ms: int) -> Iterator[_Term]:
             yield _Term(None, f"the source of version {making.number}, which is in the making")
     holds = store.holds.get(version.number, {})
     held_until_ms = max(store.read_until_ms.get(version.number, 0), *holds.values(), 0)
+    last_ms = last_hold_ms(version)
+    if last_ms is not None:
+        # What was held while the version was current ends with the rest.
+        held_until_ms = min(held_until_ms, last_ms)
     if now_ms < held_until_ms:
-        yield _Term(held_until_ms, "held by a long read")
+        most = "" if last_ms is None else f" (at most until {utc_text(last_ms)})"
+        yield _Term(held_until_ms, f"held by a long read{most}")
 
 
 def low_water(store: Store, at_rewind: Mapping[FeedPartition, int]) -> dict[str, tuple[int, ...]]:

@@ -171,7 +171,11 @@ class Connection(asyncio.Protocol):
         if self._head_bytes > HEAD_BYTES and len(self._url) + sum(map(len, self._headers.values())) > HEAD_BYTES:
             raise _head_too_large()
         path, _, query = self._url.decode("latin-1").partition("?")
-        asked = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
+        pairs = parse_qsl(query, keep_blank_values=True) if query else []
+        asked = dict(pairs)
+        if len(asked) < len(pairs):
+            message = "a parameter is given twice"
+            raise InvalidRequest("repeated_parameter", message, found=query[:200], expected="once")
         self._request = Request(self._parser.get_method().decode("latin-1"), path, asked, self._headers.get)
         declared = int(self._headers.get("content-length", "0"))
         try:

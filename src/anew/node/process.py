@@ -18,6 +18,7 @@ import structlog
 from anew.api.gate import Gate
 from anew.api.http import ControllerClient
 from anew.api.models import DesiredState, LogLocation, LoopTrouble, NodeReport
+from anew.api.reach import Reach, name_in
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.core.errors import AnewError, Refused
 from anew.core.processes import REMOVED
@@ -255,7 +256,8 @@ class Node:
         query = QueryFace(self._queries, gate)
         registry = registry_of(self.engine, self.reads, self.segments, query)
         faces = Faces(self.reads, verify, query, CopyFace(self.segments, gate), registry, self.engine.why_not_ready)
-        app = NodeApp(faces, gate)
+        reach = Reach(settings.address, {*security.names, *filter(None, [name_in(url)])})
+        app = NodeApp(faces, gate, reach)
         self._server = NodeServer(app, settings.address, settings.port, security)
         self._liaison = Liaison(controller, self.engine, settings, self.segments)
         self._liaison.on_removed = on_removed

@@ -18,8 +18,10 @@ from prometheus_client import CollectorRegistry
 
 from anew.api.copy_wire import BYTES_PATH, COPY_PATH
 from anew.api.gate import Gate
+from anew.api.reach import Reach
 from anew.api.rights import NODE_RIGHTS
 from anew.api.security import OPEN_SERVER, ServerSecurity
+from anew.api.strictness import check_content, check_parameters
 from anew.core.errors import Failed, NotFound
 from anew.node.http1 import App, Connection
 from anew.node.metrics import exposition
@@ -33,6 +35,7 @@ _CLOCK_SECONDS = 0.25
 _BACKLOG = 1_024
 """Connections that wait to be taken, in the kernel."""
 _STORES = "/v1/stores/"
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _STORE, _KIND = 3, 6
 """Which parts of ``/v1/stores/{store}/versions/{version}/{kind}/…``, split at the strokes, they are."""
 
@@ -54,18 +57,19 @@ class Faces:
 class NodeApp:
     """Reads, verifications, health and metrics, for those whom the gate lets in."""
 
-    def __init__(self, faces: Faces, gate: Gate) -> None:
+    def __init__(self, faces: Faces, gate: Gate, reach: Reach) -> None:
         self._reads, self._verify, self._query, self._copies = faces.reads, faces.verify, faces.query, faces.copies
         self._registry, self._why_not_ready = faces.registry, faces.why_not_ready
-        self._gate = gate
+        self._gate, self._reach = gate, reach
 
     def check(self, request: Request) -> None:
         """See `anew.node.http1.App`: whether there is anything at the path, and whether the client may have it.
 
         Raises:
             NotFound: ``unknown_path``.
-            AnewError: As `Gate.admit`.
+            AnewError: As `Reach.check`, `Gate.admit`, `check_parameters`, `check_content`.
         """
+        self._reach.check(request.header("host"), request.header("origin"))
         path, store = request.path, None
         kind = path
         if path.startswith(_STORES):
@@ -76,6 +80,10 @@ class NodeApp:
             raise NotFound("unknown_path", "there is nothing at this path", found=path)
         if self._gate.is_closed:
             self._gate.admit(request.header("authorization"), need, store)
+        if request.query:
+            check_parameters(request.query.items(), need.query, need)
+        if request.method in _WITH_BODY and _has_body(request):
+            check_content(request.header("content-type"), need.content)
 
     def answer(self, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
         """See `anew.node.http1.App`."""
@@ -99,6 +107,10 @@ class NodeApp:
         if path == "/metrics":
             return Answer(200, [("content-type", "text/plain; version=0.0.4")], exposition(self._registry))
         return error_answer(NotFound("unknown_path", "there is nothing at this path", found=path), [])
+
+
+def _has_body(request: Request) -> bool:
+    return request.header("content-length") not in (None, "0") or request.header("transfer-encoding") is not None
 
 
 class NodeServer:

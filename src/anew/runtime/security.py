@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 
 from anew.api.gate import Tokens, check_private, read_private, read_tokens
+from anew.api.reach import host_names, name_in
 from anew.api.security import Credentials, RequestLimits, ServerSecurity
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.grants import Grant
@@ -63,11 +64,15 @@ def server_security(settings: ProcessSettings, home: Home) -> ServerSecurity:
     """
     file = tokens_file(settings)
     certificate, key = settings.optional("tls_certificate"), settings.optional("tls_key")
+    cluster, url = home.read_cluster(), settings.optional("url")
+    advertised = None if cluster is None else cluster.advertise
+    known = (advertised, settings.optional("advertise"), name_in(url) if url else None)
     return ServerSecurity(
         None if file is None else Tokens(file, _cluster_token(settings, home)),
         Path(certificate).expanduser() if certificate else None,
         Path(key).expanduser() if key else None,
         RequestLimits(settings.number("max_request_bytes"), settings.number("max_connections")),
+        frozenset({*host_names(settings.optional("allowed_hosts") or ""), *filter(None, known)}),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from anew.api.reach import host_names
 from anew.api.security import RequestLimits
 from anew.catalog.url import check_catalog_url, shown_catalog_url
 from anew.core.errors import InvalidRequest
@@ -104,6 +105,15 @@ PROCESS_SETTINGS: dict[str, Setting] = {
             Kind.TEXT,
             None,
             "the host name under which others reach controller and nodes; default: what they bind to",
+        ),
+        Setting(
+            "allowed_hosts",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "further names (NAME or NAME:PORT, separated by commas) under which requests reach controller and nodes, "
+            "such as those of a proxy; default: none",
+            check=host_names,
         ),
         Setting(
             "tokens_file",

@@ -322,13 +322,13 @@ class Cluster:
     def acting(self, actor: str, credentials: Credentials = NOBODY) -> ControllerClient:
         """A connection of somebody else."""
         return ControllerClient(
-            "http://controller", actor=actor, transport=AppTransport(self.app), credentials=credentials
+            "http://localhost", actor=actor, transport=AppTransport(self.app), credentials=credentials
         )
 
     @property
     def http(self) -> httpx.Client:
         """A client that asks whatever a test likes."""
-        return httpx.Client(base_url="http://controller", transport=AppTransport(self.app))
+        return httpx.Client(base_url="http://localhost", transport=AppTransport(self.app))
 
     def swap(self, number: int, name: str = "flights") -> dict[str, Any]:
         """Somebody swaps."""
@@ -405,7 +405,7 @@ def opened_cluster(
     watch = Watch(catalog.revision)
     with served(context, watch, security) as app:
         own = NOBODY if security.tokens is None else Credentials(security.tokens.cluster)
-        client = ControllerClient("http://controller", actor="tester", transport=AppTransport(app), credentials=own)
+        client = ControllerClient("http://localhost", actor="tester", transport=AppTransport(app), credentials=own)
         cluster = Cluster(context, clock, client, app, watch, Reconciler(context), log, deep, launched=launched)
         for node in cluster.nodes:
             client.report(node_report(node))

@@ -44,7 +44,7 @@ def closed(tmp_path: Path) -> Iterator[Cluster]:
 
 def _ask(cluster: Cluster, route: tuple[str, str], token: str | None, **request: Any) -> tuple[int, str]:
     method, path = route
-    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    headers = {"content-type": "application/json"} | ({} if token is None else {"authorization": f"Bearer {token}"})
     parts = _PARTS | request.pop("parts", {})
     answer = cluster.http.request(method, path.format(**parts), headers=headers, **request)
     shown = answer.json() if answer.headers.get("content-type") == "application/json" else {}
@@ -166,3 +166,80 @@ def test_paths_that_are_not_there_answer_in_the_shape_of_errors(cluster: Cluster
     """Unknown paths and methods are errors like any other."""
     assert _ask(cluster, ("GET", "/v1/nothing"), None) == (404, "unknown_path")
     assert _ask(cluster, ("PUT", "/v1/stores"), None) == (405, "bad_method")
+
+
+def _parameters(cluster: Cluster) -> dict[tuple[str, str], set[str]]:
+    """Which parameters each route has in its query."""
+    paths = cluster.http.get("/openapi.json").json()["paths"]
+    return {
+        (method.upper(), path): {each["name"] for each in told.get("parameters", ()) if each["in"] == "query"}
+        for path, methods in paths.items()
+        for method, told in methods.items()
+    }
+
+
+def test_every_parameter_that_a_route_does_not_have_is_refused(closed: Cluster) -> None:
+    """Each route with each parameter of any route, and an unheard one, for each kind of token; nothing is answered."""
+    known = _parameters(closed)
+    every = set().union(*known.values(), {"table", "store", "name", "unheard"})
+    for route, need in _takes(closed, CONTROLLER_RIGHTS).items():
+        for name in sorted(every - known[route]):
+            for token in ("operator", "own"):
+                found = _ask(closed, route, token, params={name: "flights"})
+                assert found == (422, "unknown_parameter"), (route, name, token)
+            found = _ask(closed, route, "flights-operator", params={name: "flights"})
+            assert found in ((422, "unknown_parameter"), (403, "not_allowed")), (route, name)
+        assert need.concerns is not Concerns.QUERY or set(need.names) <= known[route], route
+
+
+def test_a_parameter_opens_no_other_store(closed: Cluster) -> None:
+    """No parameter of any route, alone, twice or beside another one, shows a token for one store another's data."""
+    closed.client.pause("people")
+    begun = closed.begin(closed.push_plan("people"), "of-people")
+    values = {"store": "people", "table": "people", "request_id": "of-people"}
+    for route, names in _parameters(closed).items():
+        for name in names & values.keys():
+            asked: list[list[tuple[str, str]]] = [
+                [(name, values[name])],
+                [(name, "flights"), (name, values[name])],
+                [(name, values[name]), (name, "flights")],
+                *([("store", "flights"), (name, values[name])] for _ in ("",) if name != "store"),
+            ]
+            for params in asked:
+                status, code = _ask(closed, route, "flights-operator", params=params)
+                refusals = ((403, "not_allowed"), (422, "repeated_parameter"), (422, "two_names"))
+                assert (status, code) in refusals, (route, params)
+    headers = {"authorization": "Bearer flights-operator"}
+    shown = closed.http.get("/v1/history", params={"store": "flights"}, headers=headers).json()
+    assert {each["subject"] for each in shown} == {"flights"}
+    assert begun.id not in str(shown)
+    assert closed.http.get("/v1/rebuilds", params={"request_id": "nobodys"}, headers=headers).json() == []
+
+
+def test_a_member_that_a_route_does_not_have_is_refused(closed: Cluster) -> None:
+    """Names in bodies that disagree, come twice, or are of another route: refused for every token, nothing changed."""
+    bodies = {
+        "/v1/stores": '{"store": "flights", "name": "other", "key_schema": "1", "value_schema": "1"}',
+        "/v1/tables": '{"store": "flights", "name": "other", "columns": {}}',
+    }
+    revision = closed.context.catalog.revision()
+    for (method, path), need in _takes(closed, CONTROLLER_RIGHTS).items():
+        if method not in ("POST", "PATCH"):
+            continue
+        for body in ('{"name": "flights", "unheard": 1}', '{"store": "people", "table": "flights", "unheard": 1}'):
+            for token in ("own", "flights-operator"):
+                found = _ask(closed, (method, path), token, content=bodies.get(path, body))
+                assert found[0] in (403, 404, 422), (method, path, body, token)
+        if need.concerns is Concerns.BODY:
+            twice = '{"%s": "people", "%s": "flights"}' % (need.names * 2)
+            assert _ask(closed, (method, path), "flights-operator", content=twice) == (422, "repeated_member"), path
+    assert closed.context.catalog.revision() == revision
+
+
+def test_a_request_id_opens_no_other_stores_rebuild(closed: Cluster) -> None:
+    """Who knows the id of another store's request, and the hash of its plan, is not answered with its rebuild."""
+    theirs = closed.push_plan("people")
+    closed.begin(theirs, "shared")
+    forged = closed.push_plan("flights").model_copy(update={"asked": theirs.request_hash})
+    body = {"plan": forged.model_dump(mode="json"), "request_id": "shared", "driver": "mallory"}
+    assert _ask(closed, ("POST", "/v1/rebuilds"), "flights-operator", json=body) == (422, "request_id_reused")

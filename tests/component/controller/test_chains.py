@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anew.api.models import HoldVersion, RollBack
 from anew.core.errors import Refused
+from anew.core.longreads import MAX_HOLD_TOTAL_SECONDS
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
 from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, refused
@@ -33,6 +35,13 @@ def _chain(cluster: Cluster, *requests: RepushRequest) -> None:
     cluster.serve(cluster.push_plan())
     for request in requests:
         cluster.serve(cluster.repush_plan(request=request))
+
+
+def _collected(cluster: Cluster) -> list[dict[str, Any]]:
+    """What a dry run of gc says of the store."""
+    told = cluster.http.post("/v1/gc", json={"store": "flights", "dry_run": True}).json()
+    items: list[dict[str, Any]] = told["items"]
+    return items
 
 
 def _statuses(cluster: Cluster) -> list[str]:
@@ -125,3 +134,30 @@ def test_a_rollback_in_a_chain_keeps_both_ends(short: Cluster) -> None:
     short.pass_seconds(_WEEK_SECONDS)
     short.settle(1)
     assert _statuses(short) == ["retired", "current", "retired"]
+
+
+@pytest.mark.case("rules:R15")
+def test_a_hold_that_is_renewed_ends_for_good(short: Cluster) -> None:
+    """However often reads renew their holds, under whichever ids, a version goes a day after it was last current."""
+    _chain(short, RepushRequest(), RepushRequest())
+
+    def renewed(hold: str | None) -> HoldVersion:
+        return HoldVersion(version=2, seconds=600, hold=hold)
+
+    short.pass_seconds(MAX_HOLD_TOTAL_SECONDS - 300)
+    for hold in (None, "mine", "another"):
+        short.client.hold_version("flights", renewed(hold))
+    (why,) = [item["why"] for item in _collected(short) if item["name"] == "2"]
+    assert "held by a long read (at most until " in why
+    short.settle(2)
+    assert short.status(2) == "backup", "held"
+    short.pass_seconds(300)
+    for hold in (None, "mine", "a third"):
+        error = refused(Refused, lambda hold=hold: short.client.hold_version("flights", renewed(hold)))  # type: ignore[misc]  # bound now
+        assert error.code == "hold_over"
+        assert f"{MAX_HOLD_TOTAL_SECONDS} s" in str(error.expected)
+    short.settle(2)
+    assert short.status(2) == "retired"
+    for _ in range(3):
+        short.client.hold_version("flights", HoldVersion(version=3, seconds=600, hold="scan"))
+        short.pass_seconds(MAX_HOLD_TOTAL_SECONDS)

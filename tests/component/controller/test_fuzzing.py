@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from anew.api.rights import CONTROLLER_RIGHTS
+from anew.api.security import ServerSecurity
 from tests.component.controller.harness import Cluster, opened_cluster
 
 _EXAMPLES = 20
@@ -40,7 +41,9 @@ _KNOWN = {"name": ["flights", "people"], "node": ["node-1"], "fabric": ["dc-0"],
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A controller with two stores, a version and a rebuild."""
-    with opened_cluster(tmp_path_factory.mktemp("controller")) as cluster:
+    # By that name schemathesis asks.
+    security = ServerSecurity(names=frozenset({"testserver"}))
+    with opened_cluster(tmp_path_factory.mktemp("controller"), security=security) as cluster:
         cluster.create("flights")
         cluster.create("people", hybrid=False)
         cluster.serve(cluster.push_plan())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anew.api.models import EndRebuild
-from anew.core.errors import Failed
+from anew.core.errors import Failed, Refused
 from anew.core.feed import PositionMap
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
@@ -121,3 +121,21 @@ def test_a_repush_starts_where_its_scan_ended(cluster: Cluster) -> None:
     assert refused(Failed, lambda: cluster.client.seal(rebuild.id, seal)).code == "start_moved"
     assert cluster.seal(rebuild)["stage"] == "load"
     assert cluster.version(2).start == rebuild.plan.source.end
+
+
+def test_a_seal_takes_the_rebuilds_own_manifest_alone(cluster: Cluster) -> None:
+    """The manifest of another store, another rebuild, or a path that leads out of the directory: refused, unchanged."""
+    cluster.create("people")
+    cluster.create()
+    others = cluster.begin(cluster.push_plan("people"))
+    foreign = f"{cluster.version(others.version, 'people').path}/manifest.json"
+    rebuild = cluster.begin(cluster.push_plan())
+    seal = cluster.seal_of(rebuild)
+    own = cluster.version(rebuild.version).path
+    for path in (foreign, f"{own}/../../../../{foreign}", f"{own}/base/manifest.json", "manifest.json"):
+        manifest = seal.manifest.model_copy(update={"path": path})
+        forged = seal.model_copy(update={"manifest": manifest})
+        error = refused(Refused, lambda forged=forged: cluster.client.seal(rebuild.id, forged))  # type: ignore[misc]  # bound now
+        assert error.code == "foreign_manifest", path
+    assert cluster.version(rebuild.version).manifest is None
+    cluster.client.seal(rebuild.id, seal)

@@ -94,7 +94,7 @@ def _said(port: int, *parts: bytes) -> bytes:
 
 def _request(path: str, *lines: str, method: str = "GET", body: bytes = b"", last: bool = True) -> bytes:
     end = ["connection: close"] if last else []
-    head = [f"{method} {path} HTTP/1.1", "host: x", *lines, *end]
+    head = [f"{method} {path} HTTP/1.1", "host: localhost", *lines, *end]
     if body:
         head.append(f"content-length: {len(body)}")
     return "\r\n".join([*head, "", ""]).encode() + body

@@ -28,7 +28,15 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _post(server: Listening, *headers: str) -> bytes:
-    lines = [f"POST {server.path} HTTP/1.1", "host: x", "connection: close", *headers, "", ""]
+    lines = [
+        f"POST {server.path} HTTP/1.1",
+        "host: localhost",
+        "connection: close",
+        "content-type: application/json",
+        *headers,
+        "",
+        "",
+    ]
     return "\r\n".join(lines).encode()
 
 
@@ -37,7 +45,7 @@ def _status(answer: bytes) -> int:
 
 
 def _alive(server: Listening) -> bool:
-    return _status(server.say(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")) == 200
+    return _status(server.say(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")) == 200
 
 
 def test_a_body_that_says_it_is_too_large_is_not_read(server: Listening) -> None:
@@ -68,7 +76,7 @@ def test_a_length_that_is_none_is_refused(server: Listening) -> None:
 
 def test_a_length_beside_chunks_is_not_two_requests(server: Listening) -> None:
     """Where length and chunks contradict each other, no second request is read out of the first one's body."""
-    hidden = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n"
+    hidden = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n"
     head = _post(server, "content-length: 5", "transfer-encoding: chunked").replace(b"connection: close\r\n", b"")
     with server.connect() as connection:
         connection.sendall(head + b"0\r\n\r\n" + hidden)
@@ -81,7 +89,7 @@ def test_a_head_that_is_too_large_is_refused(server: Listening) -> None:
     """A path, one header, or many small ones beyond the limit end in a 4xx, never in memory without bounds."""
     beyond = HEAD_BYTES * 2
     for said in (
-        b"GET /" + b"x" * beyond + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /" + b"x" * beyond + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
         _post(server, "x-big: " + "x" * beyond),
         _post(server, *(f"x-{n}: {n}" for n in range(20_000))),
     ):
@@ -91,7 +99,7 @@ def test_a_head_that_is_too_large_is_refused(server: Listening) -> None:
 
 def test_a_head_that_does_not_come_ends_the_connection(server: Listening) -> None:
     """A client that connects and says nothing, or half a head, is let go after a second or so."""
-    for said in (b"", b"GET /healthz HTT", b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: 1"):
+    for said in (b"", b"GET /healthz HTT", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-slow: 1"):
         assert seconds_of(lambda said=said: server.say(said)) < 8, said
     assert _alive(server)
 
@@ -115,7 +123,7 @@ def test_more_connections_than_allowed_do_not_end_the_server(server: Listening) 
 
 def test_a_second_request_on_a_connection_has_its_own_time(server: Listening) -> None:
     """A connection that is kept is not ended by the first head's deadline; a second head that stops is."""
-    ask = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+    ask = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with server.connect() as connection:
         for _ in range(3):
             connection.sendall(ask)

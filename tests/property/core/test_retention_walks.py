@@ -92,7 +92,7 @@ class _Life:
     def hold(self, number: int, seconds: int) -> None:
         """A long read holds a version that can be read."""
         try:
-            self.store = lifecycle.hold(self.store, number, self.now_ms + seconds * 1000)
+            self.store = lifecycle.hold(self.store, number, self.now_ms + seconds * 1000, self.now_ms)
         except AnewError:
             return
 

@@ -8,6 +8,7 @@ from anew.api.tables import CommitSegment, LoadedSegment
 from anew.catalog.change import Put, PutConfig, PutReclaim, PutSegment, PutTable, Reclaim
 from anew.controller.context import Context
 from anew.controller.tables.changing import file_to_reclaim
+from anew.controller.tables.owning import check_paths
 from anew.core.errors import Failed, InvalidRequest
 from anew.core.tables.plan import TableRebuildKind
 from anew.core.tables.rebuild import Done, SegmentOutcome, TableRebuild
@@ -60,7 +61,7 @@ def judged(context: Context, rebuild: TableRebuild, held: Held, request: CommitS
         failure = Failure(config_hash=target.config_hash, error=done.why or "", at_ms=context.clock())
         return Judged(done, _fenced(held.table, segment.model_copy(update={"failure": failure})))
     build = (
-        _repaired(context, segment.build, request.build)
+        _repaired(context, rebuild, segment.build, request.build)
         if rebuild.kind is TableRebuildKind.TABLE_REPAIR
         else _of_the_plan(rebuild, segment.build, request.build)
     )
@@ -91,7 +92,7 @@ def _of_the_plan(rebuild: TableRebuild, before: Build, build: Build | None) -> B
             expected=wanted,
         )
     own = builds_path(rebuild.table_uid, rebuild.id, rebuild.epoch)
-    fresh = build.path.startswith(f"{own}/") and build.id != before.id
+    fresh = build.path.startswith(f"{own}/") and ".." not in build.path.split("/") and build.id != before.id
     if not fresh and (build.id, build.path, build.sha256) != (before.id, before.path, before.sha256):
         raise InvalidRequest(
             "bad_build",
@@ -102,7 +103,7 @@ def _of_the_plan(rebuild: TableRebuild, before: Build, build: Build | None) -> B
     return build
 
 
-def _repaired(context: Context, before: Build, after: Build | None) -> Build:
+def _repaired(context: Context, rebuild: TableRebuild, before: Build, after: Build | None) -> Build:
     """A repair brings the very bytes back, or what a node made of them with a configuration that is known."""
     same = after is not None and (after.id, after.sha256) == (before.id, before.sha256)
     if after is None or not (same or _is_known_copy(context, before, after)):
@@ -112,6 +113,8 @@ def _repaired(context: Context, before: Build, after: Build | None) -> Build:
             found=None if after is None else f"{after.id} with sha256 {after.sha256}",
             expected=f"{before.id} with sha256 {before.sha256}",
         )
+    if after.path != before.path:
+        check_paths(rebuild, [after])
     return after
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from anew.catalog.change import DropSegment, Put, PutDone
 from anew.controller.context import Context
 from anew.controller.tables.changing import file_to_reclaim
 from anew.core.errors import Refused
 from anew.core.tables.rebuild import Done, SegmentOutcome, TableRebuild
-from anew.core.tables.segment import Segment
+from anew.core.tables.segment import Build, Segment
 from anew.core.tables.table import Table
+from anew.segments.layout import builds_path
 
 _MOST_NAMED = 5
 
@@ -51,6 +52,24 @@ def check_own(context: Context, rebuild: TableRebuild, present: Collection[Segme
             expected="a prefix that gives names of its own",
             hint="load with another --prefix",
         )
+
+
+def check_paths(rebuild: TableRebuild, builds: Iterable[Build]) -> None:
+    """Raise unless builds lie in their own rebuild's directory: elsewhere lie the files of others.
+
+    Raises:
+        Refused: ``foreign_file``.
+    """
+    own = builds_path(rebuild.table_uid, rebuild.id, rebuild.epoch)
+    for build in builds:
+        if not build.path.startswith(f"{own}/") or ".." in build.path.split("/"):
+            raise Refused(
+                "foreign_file",
+                "the file of a segment does not lie in the rebuild's own directory",
+                found=build.path[:200],
+                expected=f"a path in {own}",
+                hint="commit what this rebuild wrote",
+            )
 
 
 def removed(context: Context, table: Table, rebuild: TableRebuild, segments: Collection[Segment]) -> tuple[Put, ...]:

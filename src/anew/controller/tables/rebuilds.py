@@ -22,11 +22,11 @@ from anew.catalog.change import (
     PutTableRebuild,
     Reclaim,
 )
-from anew.controller.context import Context, check_unaltered, made_before
+from anew.controller.context import Context, check_unaltered, made_before, request_id_reused
 from anew.controller.drivers import forget_failure, note_failure
 from anew.controller.rebuilds import check_driven
 from anew.controller.tables.judging import Held, Owned, judged, pushed
-from anew.controller.tables.owning import check_own, left_over, prefix_of, removed
+from anew.controller.tables.owning import check_own, check_paths, left_over, prefix_of, removed
 from anew.controller.tables.planning import segments_in_work
 from anew.controller.tables.records import (
     change_rebuild,
@@ -176,7 +176,7 @@ def commit_load(context: Context, rebuild_id: str, request: CommitLoad) -> Table
 
     Raises:
         Failed: ``ledger_imbalance``, ``quota_exceeded``.
-        Refused: ``rebuild_ended``, ``epoch_outdated``, ``prefix_taken``.
+        Refused: ``rebuild_ended``, ``epoch_outdated``, ``prefix_taken``, ``foreign_file``.
     """
     rebuild = table_rebuild_of(context, rebuild_id)
     written = sum(loaded.build.contents.rows for loaded in request.segments)
@@ -193,6 +193,7 @@ def commit_load(context: Context, rebuild_id: str, request: CommitLoad) -> Table
         if present.status is RebuildStatus.SUCCEEDED and present.epoch == request.epoch:
             return None
         check_driver(present, request.epoch)
+        check_paths(present, [each.build for each in request.segments])
         table = table_named(context, present.table)
         left = left_over(context, table, present, [each.segment for each in request.segments])
         _check_quota(context, table, request, left)
@@ -427,4 +428,7 @@ def _begun_before(context: Context, request: BeginTableRebuild) -> TableRebuild 
     found = context.catalog.table_rebuild(made)
     if found is None:
         raise NotFound("unknown_rebuild", "the request made something else", found=request.request_id)
+    if found.table != request.plan.table:
+        # What the hash was made of is the client's to say: it opens no other table's rebuild.
+        raise request_id_reused(request.request_id, request.plan.request_hash)
     return found

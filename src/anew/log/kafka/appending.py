@@ -22,7 +22,7 @@ from anew.core.errors import InvalidRequest, OutcomeUnknown, PartlyDone, Refused
 from anew.log.interface import APPEND_RECORDS, Appended, TopicPartition, TopicSpec, append_id_of, new_append_id
 from anew.log.kafka.connection import Connection
 from anew.log.kafka.doubts import AGAIN, Doubt, Found, Lookup, append_partly
-from anew.log.kafka.failures import LOST, SILENT, TOO_LARGE, refusal, unreachable
+from anew.log.kafka.failures import LOST, SILENT, TOO_LARGE, final, unreachable
 from anew.log.kafka.native import Client, Sent, words_of
 from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
@@ -238,7 +238,7 @@ class Appender:
                     expected=f"at most {largest} bytes (the topic's max.message.bytes)",
                     hint="raise the store's max_value_bytes; if somebody lowered the topic's limit, set that right",
                 )
-        refused = refusal(error, words_of(error), f"write to {at.topic}")
+        refused = final(error, words_of(error), f"write to {at.topic}")
         if refused is not None:
             raise refused
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from anew.log.kafka.failures import SILENT, refusal, unreachable
+from anew.log.kafka.failures import SILENT, UNDER_A_DEADLINE, refusal, unreachable
+from anew.log.kafka.meanings import Meaning, meaning_of
 
 Answer = TypeVar("Answer")
 _PAUSE_SECONDS = 0.1
@@ -110,7 +111,7 @@ class Connection:
         Raises:
             Unreachable: ``log_unreachable``: not done within the time.
             Refused: ``log_not_allowed``.
-            KafkaException: What else is final, for the caller to understand.
+            KafkaException: What else is final, or is so at the deadline, for the caller to understand.
         """
         deadline = self.deadline()
         # One broker is asked at a time. It may be the one that stands still: then the next attempt may ask another.
@@ -122,9 +123,11 @@ class Connection:
                 try:
                     return act(min(left, max(_LEAST_SECONDS, most)))
                 except FutureTimeoutError:
-                    found, is_silent = "no answer", True
+                    found, is_silent, answered = "no answer", True, None
                 except KafkaException as error:
-                    found, is_silent = self.passing(error, what), error.args[0].code() in SILENT
+                    code = error.args[0].code()
+                    found, is_silent = self.passing(error, what), code in SILENT
+                    answered = error if code in UNDER_A_DEADLINE else None
                 silent += is_silent
                 is_over = time.monotonic() + _PAUSE_SECONDS > deadline
                 # librdkafka forgets all brokers for good when one answers that it knows of none, as the only one does
@@ -133,6 +136,8 @@ class Connection:
                 if is_silent and (is_over or silent == _ATTEMPTS - 1):
                     self._renew(clients)
                 if is_over:
+                    if answered is not None:
+                        raise answered
                     raise unreachable(self.bootstrap, self._reason(clients, found), self.timeout_seconds) from None
             most *= 2
             threading.Event().wait(_PAUSE_SECONDS)
@@ -143,7 +148,7 @@ class Connection:
         refused = refusal(told.code(), told.str(), what)
         if refused is not None:
             raise refused from None
-        if not (told.retriable() or told.code() in _MAY_PASS):
+        if not (told.retriable() or meaning_of(told.code()) is Meaning.NOT_NOW):
             raise error
         return str(told.str())
 
@@ -229,33 +234,3 @@ class _Quiet:
 
 
 QUIET = _Quiet()
-_MAY_PASS = frozenset(
-    {
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        # What a client has of a broker that left the cluster: where else to ask is known a moment later.
-        KafkaError._DESTROY_BROKER,
-        KafkaError._UNKNOWN_BROKER,
-        KafkaError._WAIT_CACHE,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-        KafkaError._WAIT_COORD,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.NOT_CONTROLLER,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.REBOOTSTRAP_REQUIRED,
-        KafkaError.THROTTLING_QUOTA_EXCEEDED,
-    }
-)

@@ -6,6 +6,7 @@ from confluent_kafka import KafkaError
 
 from anew.core.errors import AnewError, Failed, Refused, Unreachable
 from anew.log.interface import TopicPartition
+from anew.log.kafka.meanings import Meaning, meaning_of
 
 LOST = frozenset(
     {
@@ -23,6 +24,11 @@ SILENT = frozenset(
 DAMAGED = frozenset({KafkaError._BAD_MSG, KafkaError.INVALID_MSG})
 """Records do not have the checksum that they were written with, or cannot be decoded."""
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+UNDER_A_DEADLINE = frozenset({KafkaError.INVALID_REPLICATION_FACTOR})
+"""What a broker says in a moment in which others are not there yet, and also for good: it counts at the deadline.
+
+While the only broker comes back all brokers are fenced, so that none is left for the first replica.
+"""
 _NOT_ALLOWED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -56,7 +62,7 @@ def damaged(at: TopicPartition, offset: int, found: str) -> Failed:
 
 
 def refusal(code: int, found: str, what: str) -> AnewError | None:
-    """What an error says for good, whatever is tried again; None when it may pass."""
+    """The error to raise for what is not allowed; None for every other code."""
     if code in _NOT_ALLOWED:
         return Refused(
             "log_not_allowed",
@@ -66,3 +72,17 @@ def refusal(code: int, found: str, what: str) -> AnewError | None:
             hint="give them to this user: kafka-acls.sh",
         )
     return None
+
+
+def final(code: int, found: str, what: str) -> AnewError | None:
+    """What an error of reading or writing says for good, whatever is tried again; None when it may pass.
+
+    Topics that are gone, offsets out of range, damaged and too large records are for the caller to judge before.
+    """
+    refused = refusal(code, found, what)
+    if refused is not None or code in _JUDGED or meaning_of(code) is not Meaning.NO:
+        return refused
+    return Failed("log_failed", f"Kafka refuses to {what}", found=found, hint="look at the brokers' logs")
+
+
+_JUDGED = LOST | OUT_OF_RANGE | DAMAGED | TOO_LARGE

@@ -20,7 +20,7 @@ from anew.core.arrow import concat
 from anew.core.errors import InvalidRequest, Unreachable
 from anew.log.interface import LogRead, TopicPartition
 from anew.log.kafka.connection import Connection
-from anew.log.kafka.failures import DAMAGED, LOST, OUT_OF_RANGE, damaged, refusal, unreachable
+from anew.log.kafka.failures import DAMAGED, LOST, OUT_OF_RANGE, damaged, final, unreachable
 from anew.log.kafka.native import Client, Cursor, KafkaError, Taken, waiting, words_of
 from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
@@ -290,7 +290,7 @@ class Reader:
             raise damaged(place.at, place.offset, words_of(error))
         if error in LOST:
             self._topics.check(place.at)
-        refused = refusal(error, words_of(error), f"read {place.at.topic}")
+        refused = final(error, words_of(error), f"read {place.at.topic}")
         if refused is not None:
             raise refused
 
