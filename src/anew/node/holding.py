@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from anew.api.models import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState, UnknownSchema
 from anew.core.feed import Feed, FeedPartition, PositionMap
@@ -20,6 +22,8 @@ from anew.storage.replica import Replica
 
 MAX_DEAD_LETTERS = 10_000
 _MANIFEST_DIGITS = 16
+
+_Letter: TypeAlias = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -216,7 +220,8 @@ class DeadLetters:
     """Records that no version applies, each told once; kept, on the disk too, until a report has carried them.
 
     A replica's position moves past a record that it does not apply. So the letter is on the disk before the position
-    is (`keep`), or nobody would ever hear of it from a node that is killed in between.
+    is (`keep`), or nobody would ever hear of it from a node that is killed in between. The applier adds and keeps, the
+    report tells: each from a thread of its own.
     """
 
     def __init__(self, journal: Path | None = None) -> None:
@@ -224,25 +229,31 @@ class DeadLetters:
 
         Args:
             journal: The file, a line for each letter; None: they are kept in memory alone.
+
+        Raises:
+            OSError: The journal cannot be read or written.
         """
         self._journal = journal
-        self._unkept: list[tuple[tuple[str, str, int, int], str]] = []
-        self._waiting: dict[tuple[str, str, int, int], str] = {}
-        self._told: deque[tuple[str, str, int, int]] = deque(maxlen=MAX_DEAD_LETTERS)
-        self._told_set: set[tuple[str, str, int, int]] = set()
+        self._lock = threading.Lock()
+        self._unkept: list[tuple[_Letter, str]] = []
+        self._waiting: dict[_Letter, str] = dict(_kept_letters(journal))
+        self._told: deque[_Letter] = deque(maxlen=MAX_DEAD_LETTERS)
+        self._told_set: set[_Letter] = set()
+        self._lines = 0
         self.total = 0
-        for letter, reason in _kept_letters(journal):
-            self._waiting[letter] = reason
+        # A line that a crash has cut must not swallow the one that comes after it.
+        self._rewrite()
 
     def add(self, store_uid: str, at: FeedPartition, offset: int, reason: str) -> None:
         """Keep one to be told; nothing happens when it was told before. Beyond the limit it is only counted."""
         letter = (store_uid, at.feed, at.partition, offset)
-        if letter in self._told_set or letter in self._waiting:
-            return
-        self.total += 1
-        if len(self._waiting) < MAX_DEAD_LETTERS:
-            self._waiting[letter] = reason
-            self._unkept.append((letter, reason))
+        with self._lock:
+            if letter in self._told_set or letter in self._waiting:
+                return
+            self.total += 1
+            if len(self._waiting) < MAX_DEAD_LETTERS:
+                self._waiting[letter] = reason
+                self._unkept.append((letter, reason))
 
     def keep(self) -> None:
         """Write down those that were added since; to be called before a position moves past them.
@@ -250,36 +261,65 @@ class DeadLetters:
         Raises:
             OSError: The disk does not take them.
         """
-        if self._journal is None or not self._unkept:
-            return
-        lines = "".join(json.dumps([*letter, reason]) + "\n" for letter, reason in self._unkept)
-        with self._journal.open("a", encoding="utf-8") as file:
-            file.write(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        self._unkept.clear()
+        with self._lock:
+            if self._journal is None or not self._unkept:
+                return
+            with self._journal.open("a", encoding="utf-8") as file:
+                file.write(_lines(self._unkept))
+                file.flush()
+                os.fsync(file.fileno())
+            self._lines += len(self._unkept)
+            self._unkept.clear()
 
     def waiting(self) -> tuple[DeadLetter, ...]:
         """Those that are still to be told."""
+        with self._lock:
+            waiting = list(self._waiting.items())
         return tuple(
             DeadLetter(store_uid=uid, feed=feed, partition=partition, offset=offset, reason=reason)
-            for (uid, feed, partition, offset), reason in list(self._waiting.items())
+            for (uid, feed, partition, offset), reason in waiting
         )
 
     def told(self, letters: Iterable[DeadLetter]) -> None:
-        """A report carried them."""
-        for letter in letters:
-            key = (letter.store_uid, letter.feed, letter.partition, letter.offset)
-            self._waiting.pop(key, None)
-            if len(self._told) == self._told.maxlen:
-                self._told_set.discard(self._told[0])
-            self._told.append(key)
-            self._told_set.add(key)
-        if self._journal is not None and not self._waiting and self._journal.exists():
-            self._journal.unlink()
+        """A report carried them.
+
+        Raises:
+            OSError: The journal cannot be written.
+        """
+        with self._lock:
+            for letter in letters:
+                key = (letter.store_uid, letter.feed, letter.partition, letter.offset)
+                self._waiting.pop(key, None)
+                if len(self._told) == self._told.maxlen:
+                    self._told_set.discard(self._told[0])
+                self._told.append(key)
+                self._told_set.add(key)
+            if not self._waiting or self._lines > 2 * MAX_DEAD_LETTERS:
+                self._rewrite()
+
+    def _rewrite(self) -> None:
+        """Leave in the journal what waits, and no file where nothing does."""
+        if self._journal is None:
+            return
+        if not self._waiting:
+            self._journal.unlink(missing_ok=True)
+        else:
+            fresh = self._journal.with_suffix(".new")
+            with fresh.open("w", encoding="utf-8") as file:
+                file.write(_lines(self._waiting.items()))
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._journal)
+        self._lines = len(self._waiting)
+        self._unkept.clear()
 
 
-def _kept_letters(journal: Path | None) -> Iterator[tuple[tuple[str, str, int, int], str]]:
+def _lines(letters: Iterable[tuple[_Letter, str]]) -> str:
+    """The lines of the journal."""
+    return "".join(json.dumps([*letter, reason]) + "\n" for letter, reason in letters)
+
+
+def _kept_letters(journal: Path | None) -> Iterator[tuple[_Letter, str]]:
     """What a run before wrote down; a last line that a crash has cut is none: its position did not move either."""
     if journal is None or not journal.exists():
         return

@@ -94,7 +94,7 @@ class _Job:
     position: PositionMap | None = None
     ended: bool = False
     parts: tuple[_Part, ...] | None = None
-    beside: list[Future[Any]] = field(default_factory=list)
+    beside: set[Future[Any]] = field(default_factory=set)
 
     @property
     def stage(self) -> VerifyStage:
@@ -114,9 +114,13 @@ class _Job:
     @property
     def asked(self) -> list[Future[Any]]:
         """What the loader was asked to do for it."""
-        self.beside = [future for future in self.beside if not future.done()]
-        futures = [*(part.scan for part in self.known_parts), *self.beside]
+        futures = [*(part.scan for part in self.known_parts), *self.beside.copy()]
         return [future for future in futures if future is not None]
+
+    def beside_scans(self, asked: Future[Any]) -> None:
+        """The loader has more to do for it; what it answers is the caller's alone and is not kept here."""
+        self.beside.add(asked)
+        asked.add_done_callback(self.beside.discard)
 
     @property
     def at_work(self) -> bool:
@@ -239,7 +243,7 @@ class Verifications:
         job, part = self._scanned(job_id, place)
         compression = part.holding.version.config.compression
         listing = self.loader.submit(EntriesJob(str(part.directory), compression, buckets, after, MAX_ENTRIES))
-        job.beside.append(listing)
+        job.beside_scans(listing)
         return listing
 
     def export(self, job_id: str, wanted: ExportReplica) -> Future[Exported]:
@@ -261,7 +265,7 @@ class Verifications:
         exporting = self.loader.submit(
             ExportJob(str(part.directory), compression, self.deep_store, wanted.path, starts)
         )
-        job.beside.append(exporting)
+        job.beside_scans(exporting)
         return exporting
 
     def _scanned(self, job_id: str, place: tuple[int, int]) -> tuple[_Job, _Part]:
