@@ -34,11 +34,13 @@ def kept(journal: Path, *found: int) -> DeadLetters:
 
 
 def test_what_was_kept_is_told_by_the_next_run(journal: Path) -> None:
+    """A node that was killed tells after its start what it had written down."""
     kept(journal, 1, 2)
     assert offsets(DeadLetters(journal)) == [1, 2]
 
 
 def test_a_line_that_a_crash_cut_does_not_swallow_the_next(journal: Path) -> None:
+    """A half line is dropped; the line that is appended after a restart stands whole."""
     kept(journal, 1)
     with journal.open("a") as file:
         file.write('["uid-1", "chan')
@@ -47,6 +49,7 @@ def test_a_line_that_a_crash_cut_does_not_swallow_the_next(journal: Path) -> Non
 
 
 def test_told_ones_leave_no_file(journal: Path) -> None:
+    """The journal goes when a report has carried all, and what was told is not added again."""
     letters = kept(journal, 1, 2)
     letters.told(letters.waiting())
     assert not journal.exists()
@@ -55,6 +58,7 @@ def test_told_ones_leave_no_file(journal: Path) -> None:
 
 
 def test_one_that_was_added_but_not_yet_kept_is_kept_with_the_rewritten_ones(journal: Path) -> None:
+    """A report between adding and keeping loses nothing."""
     letters = kept(journal, 1)
     told = letters.waiting()
     letters.add("uid-1", AT, 2, "unknown schema")
@@ -64,6 +68,7 @@ def test_one_that_was_added_but_not_yet_kept_is_kept_with_the_rewritten_ones(jou
 
 
 def test_the_journal_stays_in_bounds_while_some_always_wait(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is always one that waits, and the file does not grow with those that were told."""
     monkeypatch.setattr(holding, "MAX_DEAD_LETTERS", 4)
     letters = kept(journal, 0)
     for offset in range(1, 60):
