@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from anew.codec.compression import compressor
+from anew.core.arrow import replaced
+from anew.core.hashing import row_hashes
 from anew.core.rows import ROWS
 from anew.spark.frames import Kind, as_scanned
 from anew.spark.mergewrite import MergeTask, _Merge
@@ -84,9 +86,10 @@ def _updates(first: int, count: int, random: np.random.Generator) -> pa.RecordBa
         "incarnation": np.ones(count, np.int32),
         "feed_partition": np.zeros(count, np.int32),
         "offset": np.arange(first, first + count),
-        "hash": np.arange(first, first + count),
+        "hash": np.zeros(count, np.int64),
     }
-    return as_scanned(pa.RecordBatch.from_pydict(columns, schema=ROWS), Kind.RAW)
+    rows = pa.RecordBatch.from_pydict(columns, schema=ROWS)
+    return as_scanned(replaced(rows, "hash", pa.array(row_hashes(rows).view(np.int64))), Kind.RAW)
 
 
 def _worker(deep_store: str) -> None:

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from anew.codec.compression import compressor
+from anew.core.arrow import replaced
 from anew.core.copartition import feed_splits, groups_of
 from anew.core.errors import Failed
 from anew.core.feed import Feeds
+from anew.core.hashing import row_hashes
 from anew.core.plan import LogSplit
 from anew.log import through
 from anew.log.interface import LOG_RECORDS, LogRead
@@ -44,10 +46,12 @@ def _updates(count: int, peaks: list[int]) -> Iterator[pa.RecordBatch]:
             "incarnation": np.ones(rows, np.int32),
             "feed_partition": np.zeros(rows, np.int32),
             "offset": np.arange(first, first + rows),
-            "hash": np.arange(first, first + rows),
+            "hash": np.zeros(rows, np.int64),
             "kind": np.full(rows, int(Kind.RAW), np.int8),
         }
-        yield from packed([pa.RecordBatch.from_pydict(columns, schema=SCANNED)], destination)
+        batch = pa.RecordBatch.from_pydict(columns, schema=SCANNED)
+        hashes = pa.array(row_hashes(batch).view(np.int64))
+        yield from packed([replaced(batch, "hash", hashes)], destination)
 
 
 @pytest.mark.case("stores:C7")

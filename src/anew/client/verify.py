@@ -29,7 +29,7 @@ from anew.api.verifying import (
 from anew.client.differences import Differences, Scan
 from anew.client.expectation import Expectation, Place, expectation_of
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Expected, ReplicaVerdict, Verification, verdict_error
-from anew.core.errors import AnewError, Refused, Unreachable
+from anew.core.errors import AnewError, Failed, Refused, Unreachable
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.feedreads import start_of, stop_of
 from anew.core.fingerprint import Fingerprint
@@ -189,9 +189,14 @@ class Round:
     def export(self, place: Place, directory: str, *, base_only: bool) -> ExportedReplica:
         """Let a node that has scanned its replica of a place write it below a directory; see `ExportReplica`.
 
+        Where the file is to stand for the base, whichever replica is taken, all that stand must hold the same.
+
         Raises:
             Unreachable: ``no_replica``.
+            Failed: ``replicas_differ``.
         """
+        if not base_only:
+            self._check_agreed(place)
         failures = []
         for number, node in enumerate(self.subject.holders.get(place[0], ())):
             replica = self._replicas(node).get(place)
@@ -212,6 +217,27 @@ class Round:
             expected="one that can be read",
             hint="anew node list",
         )
+
+    def _check_agreed(self, place: Place) -> None:
+        """Raise unless all replicas of a place that were scanned hold the same rows.
+
+        Raises:
+            Failed: ``replicas_differ``.
+        """
+        scanned = {
+            node: replica
+            for node in self.subject.holders.get(place[0], ())
+            if (replica := self._replicas(node).get(place)) is not None and replica.state is PartState.DONE
+        }
+        fingerprints = [_fingerprint(replica) for replica in scanned.values()]
+        if any(found != fingerprints[0] for found in fingerprints[1:]):
+            raise Failed(
+                "replicas_differ",
+                f"the replicas of partition {place[0]}, sub-partition {place[1]} differ: none can stand for the base",
+                found=", ".join(f"{node}: {replica.rows} rows" for node, replica in sorted(scanned.items())),
+                expected="the same rows on each node at one position",
+                hint="anew store verify names the keys; drain the node that is wrong, and repair again",
+            )
 
     @property
     def overtaken(self) -> bool:

@@ -37,6 +37,8 @@ def key_hashes(keys: pa.Array[Any]) -> Hashes:
 def hash_binary(column: pa.Array[Any], seeds: Hashes) -> Hashes:
     """XXH64 of each value of a binary column with its own seed, shape (n,); a null leaves its seed as it is."""
     hashes = np.array(seeds, dtype=np.uint64)
+    if hashes.shape != (len(column),):
+        raise ValueError(f"as many seeds as values are taken, not {hashes.shape} for {len(column)}")
     if len(column) == 0:
         return hashes
     is_large = column.type == pa.large_binary()

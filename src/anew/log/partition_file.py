@@ -60,7 +60,8 @@ schema_ids, value_lengths, value_bytes FROM batches WHERE first_offset < ?2
 AND first_offset >= (SELECT max(first_offset) FROM batches WHERE first_offset <= ?1) ORDER BY first_offset
 """
 _APPENDED = """
-SELECT appended_ms, first_offset + record_count FROM batches WHERE first_offset <= ? ORDER BY first_offset DESC LIMIT 1
+SELECT {checksum}, first_offset, record_count, appended_ms, written_ms, origin_lengths, origins, key_lengths, keys,
+schema_ids, value_lengths, value_bytes FROM batches WHERE first_offset <= ? ORDER BY first_offset DESC LIMIT 1
 """
 _INSERT = "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _META = "SELECT {checksum}, begin_offset, next_offset, last_ms, is_open, open_epoch FROM meta"
@@ -148,8 +149,7 @@ class PartitionFile:
             self._connection.execute(f"PRAGMA synchronous={'FULL' if opening.durable else 'NORMAL'}")
             self._connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
             found = self._connection.execute("SELECT uid, partition_number FROM meta").fetchone()
-            self._format = self._read_format()
-            self._checked = self._format >= 1
+            self._note_format(self._read_format())
         if found != (opening.uid, opening.partition):
             self.close()
             raise Failed(
@@ -187,6 +187,8 @@ class PartitionFile:
     def reading(self) -> Iterator[Meta]:
         """One snapshot: everything read inside the block is of the moment of its meta row."""
         with translated(self._path), self._transaction("BEGIN"):
+            if self._format < len(_UPGRADES):
+                self._note_format(self._read_format())  # another connection may have brought it up
             yield self._meta()
 
     @contextmanager
@@ -196,14 +198,18 @@ class PartitionFile:
         Raises:
             OutcomeUnknown: ``append_unknown``: the commit itself failed, and not for want of room.
         """
-        with translated(self._path), self._transaction("BEGIN IMMEDIATE"):
-            if self._format < len(_UPGRADES):
-                self._format = self._read_format()
-                for statement in (s for upgrade in _UPGRADES[self._format :] for s in upgrade):
-                    self._connection.execute(statement)
-            self._checked, self._format = True, len(_UPGRADES)
-            self._held = self._meta()
-            yield self._held
+        before = self._format
+        try:
+            with translated(self._path), self._transaction("BEGIN IMMEDIATE"):
+                if before < len(_UPGRADES):
+                    for statement in (s for upgrade in _UPGRADES[self._read_format() :] for s in upgrade):
+                        self._connection.execute(statement)
+                self._note_format(len(_UPGRADES))
+                self._held = self._meta()
+                yield self._held
+        except BaseException:
+            self._note_format(before)  # an upgrade that was rolled back; else it is read again
+            raise
 
     def records(self, begin: int, end: int) -> pa.RecordBatch:
         """The records from ``begin`` on, which must be there: up to ``end``, or fewer when these are large.
@@ -232,11 +238,20 @@ class PartitionFile:
         return found.slice(begin - first, end - begin)
 
     def appended_ms(self, offset: int) -> int:
-        """The append time of the record at a readable offset."""
-        row = self._connection.execute(_APPENDED, (offset,)).fetchone()
-        if row is None or row[1] <= offset:
+        """The append time of the record at a readable offset: feeds begin where it says, so its row is proved whole.
+
+        Raises:
+            Failed: ``log_corrupt``.
+        """
+        row = self._connection.execute(self._with_checksum(_APPENDED), (offset,)).fetchone()
+        if row is None:
             raise self._corrupt("none", f"a record at {offset}")
-        return int(row[0])
+        checksum, *columns = row
+        self._check(checksum, columns, f"records from {columns[0]} on")
+        first, count, appended_ms, *_ = columns
+        if first + count <= offset:
+            raise self._corrupt("none", f"a record at {offset}")
+        return int(appended_ms)
 
     def _corrupt(self, found: str, expected: str) -> Failed:
         return Failed(
@@ -315,6 +330,9 @@ class PartitionFile:
         self._held = replace(self._held, **changes)
         columns = self._held.columns
         self._connection.execute(_SET_META, (row_checksum(columns), *columns))
+
+    def _note_format(self, found: int) -> None:
+        self._format, self._checked = found, found >= 1
 
     def _read_format(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])

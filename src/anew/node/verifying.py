@@ -382,8 +382,8 @@ class Verifications:
         for part in job.known_parts:
             if part.state in _HOLDING:
                 part.holding.hold = None
-            if part.scan is not None:
-                part.scan.cancel()
+        for future in job.asked:
+            future.cancel()  # what waits at the loader; what it has begun runs to its end
         del self._jobs[job.id]
         self._leaving.append(job)
         self._clear()

@@ -53,7 +53,7 @@ class Building:
     Attributes:
         directory: Of the new version, below the target's deep store.
         topic: Where the new version's base goes through the log; None: it goes to files.
-        replicas: Lets the replicas of the source stand at one position, for a plan that reads some of them.
+        replicas: Lets the replicas of the source version stand at one position, for a plan that reads some of them.
     """
 
     plan: Plan
@@ -62,7 +62,7 @@ class Building:
     target: ClusterInfo
     directory: str
     topic: VersionTopic | None = None
-    replicas: Callable[[], AbstractContextManager[ReplicaExports]] | None = None
+    replicas: Callable[[int], AbstractContextManager[ReplicaExports]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _mended(source: Manifest, building: Building) -> Manifest:
         return source
     if building.replicas is None:
         raise AssertionError("whoever runs a plan that reads replicas can reach them")
-    with building.replicas() as exports:
+    with building.replicas(source.version) as exports:
         return with_replicas(source, exports, places, replicas_path(building.directory))
 
 

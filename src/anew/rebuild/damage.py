@@ -167,6 +167,16 @@ def with_replicas(manifest: Manifest, exports: ReplicaExports, places: Sequence[
     return manifest.model_copy(update={"sub_partitions": tuple(subs)})
 
 
+def without_places(manifest: Manifest, places: Sequence[Place]) -> Manifest:
+    """The manifest with no files in some of its places: what is left of a base whose damage is known."""
+    gone = set(places)
+    subs = [
+        sub.model_copy(update={"runs": ()}) if (sub.partition, sub.sub_partition) in gone else sub
+        for sub in manifest.sub_partitions
+    ]
+    return manifest.model_copy(update={"sub_partitions": tuple(subs)})
+
+
 def _codec(store: DeepStore, manifest: Manifest) -> tuple[Compressor | None, AnewError | None]:
     try:
         return compressor(manifest.config.compression, read_dictionary(store, manifest)), None

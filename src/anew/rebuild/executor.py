@@ -56,7 +56,7 @@ class Run:
         clock_seconds: A monotonic clock.
         pause: Waits for so many seconds.
         lease: What gives signs of life beside the build.
-        replicas: Lets the replicas of a store's current version stand at one position.
+        replicas: Lets the replicas of a store's current version, by its number, stand at one position.
     """
 
     controller: ControllerClient
@@ -69,7 +69,7 @@ class Run:
     clock_seconds: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = wait_seconds
     lease: Callable[[ControllerClient, str, int], Lease] = Lease
-    replicas: Callable[[str], AbstractContextManager[ReplicaExports]] | None = None
+    replicas: Callable[[str, int], AbstractContextManager[ReplicaExports]] | None = None
 
 
 def run_plan(plan: Plan, run: Run) -> dict[str, Any]:

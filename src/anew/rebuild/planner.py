@@ -22,6 +22,7 @@ from anew.core.properties import INPUT_BROKER, SOURCE_KAFKA, TTL_ENABLE, RepushP
 from anew.deepstore.open import open_deep_store
 from anew.log.open import cluster_of
 from anew.rebuild.columns import task_of_files
+from anew.rebuild.damage import without_places
 from anew.rebuild.inputs import PushRequest, empty_input, find_input
 from anew.segments.base import open_base
 from anew.segments.dictionary import read_dictionary
@@ -60,7 +61,8 @@ def make_checked_repush_plan(controller: ControllerClient, store: str, request: 
         raise Refused(error.code, error.message, found=error.found, expected=error.expected, hint=error.hint) from error
     if is_custom(plan.target.config.partitioner):
         with open_base(source.deep_store, source.log) as base:
-            check_partitioner(partitioner_of(plan.target.config), base.sample_keys(manifest))
+            readable = without_places(manifest, request.from_replicas)
+            check_partitioner(partitioner_of(plan.target.config), base.sample_keys(readable))
     return plan
 
 

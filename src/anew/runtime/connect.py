@@ -23,6 +23,7 @@ from anew.client.routing import RoutingCache
 from anew.client.store import Store
 from anew.client.tables import Answered, TableClient
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Verification
+from anew.core.errors import Refused
 from anew.core.plan import Plan
 from anew.core.planning import NO_OPTIONS, PushOptions, RepushRequest
 from anew.core.properties import parse_properties
@@ -121,11 +122,26 @@ class Cluster:
             log.close()
 
     @contextmanager
-    def _standing(self, name: str) -> Iterator[Round]:
-        """The replicas of a store's current version at one position."""
+    def _standing(self, name: str, version: int) -> Iterator[Round]:
+        """The replicas of a store's current version, which must be that one, at one position.
+
+        A swap or a rollback may have come since that version was looked at, and then replicas hold another base.
+
+        Raises:
+            Refused: ``plan_outdated``.
+        """
         from anew.client.verify import standing
 
         with self._sources(name) as sources, standing(sources) as found:
+            serving = found.subject.version.number
+            if serving != version:
+                raise Refused(
+                    "plan_outdated",
+                    "another version serves since the damage was found, and its replicas do not hold this base",
+                    found=f"version {serving}",
+                    expected=f"version {version}",
+                    hint=f"repair again: anew store repair {name}",
+                )
             yield found
 
     def find_damage(self, name: str) -> BaseDamage:
@@ -149,10 +165,11 @@ class Cluster:
         Raises:
             Unreachable: ``no_replica``: no node has a whole replica of a damaged part.
             Failed: ``dictionary_lost``.
+            Refused: ``plan_outdated``: another version serves by now.
         """
         from anew.rebuild.damage import restore
 
-        with self._sources(name) as sources, self._standing(name) as exports:
+        with self._sources(name) as sources, self._standing(name, damage.manifest.version) as exports:
             return restore(damage, sources.deep_store, exports, new_id())
 
     def plan_repair_of_store(self, name: str, left: Sequence[DamagedPart]) -> Plan:

@@ -109,7 +109,7 @@ def test_errors_are_described_as_they_are_answered(cluster: Cluster, document: d
         errors = {status for status in operation["responses"] if status >= "400"}
         wanted = {"401", "403", "422", "503"} | ({"404"} if "{" in name or name in _NAME_A_STORE else set())
         wanted |= set() if name.startswith("GET") else {"409"}
-        wanted |= {"408", "413"} if name.startswith(("POST", "PATCH")) else set()
+        wanted |= {"408", "413", "415"} if name.startswith(("POST", "PATCH")) else set()
         assert errors == wanted, name
         for status in errors:
             schema = operation["responses"][status]["content"]["application/json"]["schema"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,12 @@ from anew.core.properties import RepushProperties
 from anew.log.interface import TopicPartition, TopicSpec
 from tests.component.controller.harness import Cluster, refused
 
+_HOUR_SECONDS = 3_600
 _WEEK_SECONDS = 7 * 86_400
 
 
-def _two_versions(cluster: Cluster) -> None:
-    cluster.create()
+def _two_versions(cluster: Cluster, **settings: Any) -> None:
+    cluster.create(**settings)
     cluster.serve(cluster.push_plan())
     cluster.serve(cluster.repush_plan())
 
@@ -195,8 +197,8 @@ def test_a_topic_that_is_gone_needs_no_truncation(cluster: Cluster) -> None:
 @pytest.mark.case("rules:R15")
 def test_a_long_read_holds_its_version_for_a_while(cluster: Cluster) -> None:
     """A held backup outlives its retention until the hold ends; a retired one cannot be held any more."""
-    _two_versions(cluster)
-    cluster.pass_seconds(_WEEK_SECONDS - 60)
+    _two_versions(cluster, backup_retention_seconds=_HOUR_SECONDS)
+    cluster.pass_seconds(_HOUR_SECONDS - 60)
     cluster.client.hold_version("flights", HoldVersion(version=1, seconds=600))
     cluster.pass_seconds(599)
     cluster.settle(2)
@@ -211,8 +213,8 @@ def test_a_long_read_holds_its_version_for_a_while(cluster: Cluster) -> None:
 @pytest.mark.case("rules:R15")
 def test_a_long_read_that_ends_lets_its_version_go(cluster: Cluster) -> None:
     """A version is kept as long as one of its reads holds it; holds of reads that never say so end by themselves."""
-    _two_versions(cluster)
-    cluster.pass_seconds(_WEEK_SECONDS - 60)
+    _two_versions(cluster, backup_retention_seconds=_HOUR_SECONDS)
+    cluster.pass_seconds(_HOUR_SECONDS - 60)
     client = cluster.client
     for hold, seconds in (("one", 600), ("two", 600), ("crashed", 70)):
         client.hold_version("flights", HoldVersion(version=1, seconds=seconds, hold=hold))

@@ -378,7 +378,7 @@ def test_the_http_face_refuses_what_it_cannot_do(pair: Fleet) -> None:
     assert refused("GET", f"{root}/none") == (404, "unknown_verification")
     assert refused("PATCH", root) == (404, "unknown_path")
     job = client.post(root).json()["job"]
-    assert refused("PUT", f"{root}/{job}", content=b'{"position": 1}') == (422, "bad_position")
+    assert refused("PUT", f"{root}/{job}", json={"position": 1}) == (422, "bad_position")
     assert refused("GET", f"{root}/{job}?wait_seconds=soon") == (422, "bad_number")
     assert refused("GET", f"{root}/{job}/keys?partition=0&buckets=1,x") == (422, "bad_number")
     assert refused("GET", f"{root}/{job}/keys?partition=0&buckets=256") == (422, "bad_number")

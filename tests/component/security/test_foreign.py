@@ -101,7 +101,7 @@ def test_a_body_that_a_page_may_send_unasked_is_refused(server: tuple[str, Liste
     """Every route that takes a body refuses one of a simple type, or, where it takes JSON, of no type."""
     kind, _ = server
     taking = [route for route in _ROUTES[kind] if route[0] in ("POST", "PATCH") and "nothing" not in route[1]]
-    bare = ("/kill", "/remove")
+    bare = ("/kill", "/remove", "/seen")
     for method, path in taking:
         for content_type in _SIMPLE:
             answer = http.request(method, path, headers={"content-type": content_type}, content=b'{"store": null}')
