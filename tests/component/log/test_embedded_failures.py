@@ -295,3 +295,35 @@ def test_logs_are_opened_by_kind(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest) as caught:
         open_log(LogLocation(kind="pulsar", address="somewhere"), clock=ManualClock())
     assert caught.value.code == "unknown_log_kind"
+
+
+def test_an_upgrade_that_was_rolled_back_leaves_the_file_readable(log: EmbeddedLog, tmp_path: Path) -> None:
+    """A change that is refused inside of the transaction that upgrades leaves the old file and a log that knows it."""
+    log.append(AT, some_records(1))
+    log.close()
+    with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
+        other.execute("DROP TABLE appends")
+        other.execute("PRAGMA user_version = 1")
+    with closing(EmbeddedLog(tmp_path, clock=ManualClock())) as later:
+        with pytest.raises(AnewError) as caught:
+            later.truncate_below(AT, 99)
+        assert caught.value.code != "log_corrupt"
+        records = identified(some_records(2))
+        assert len(keys(later, AT)) == 1
+        assert later.append(AT, records) == later.append(AT, records)
+
+
+def test_a_damaged_append_time_finds_no_offset(tmp_path: Path) -> None:
+    """Feeds begin where a search by time says, so that a row whose time was altered ends the search."""
+    clock = ManualClock()
+    with closing(EmbeddedLog(tmp_path, clock=clock)) as log:
+        log.create_topic(TOPIC)
+        begun_ms = clock()
+        for _ in range(9):
+            log.append(AT, some_records(1))
+            clock.advance(1_000)
+        with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
+            other.execute("UPDATE batches SET appended_ms = appended_ms - 524288 WHERE first_offset = 4")
+        with pytest.raises(Failed) as caught:
+            log.offset_for_time(AT, begun_ms + 3_000)
+        assert caught.value.code == "log_corrupt"
