@@ -297,18 +297,25 @@ def test_logs_are_opened_by_kind(tmp_path: Path) -> None:
     assert caught.value.code == "unknown_log_kind"
 
 
-def test_an_upgrade_that_was_rolled_back_leaves_the_file_readable(log: EmbeddedLog, tmp_path: Path) -> None:
-    """A change that is refused inside of the transaction that upgrades leaves the old file and a log that knows it."""
+def test_an_upgrade_that_was_rolled_back_leaves_the_file_writable(
+    log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append that finds no room in the transaction that upgrades leaves the old file, and a log that knows it."""
+
+    def no_room(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
     log.append(AT, some_records(1))
     log.close()
     with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
         other.execute("DROP TABLE appends")
         other.execute("PRAGMA user_version = 1")
     with closing(EmbeddedLog(tmp_path, clock=ManualClock())) as later:
-        with pytest.raises(AnewError) as caught:
-            later.truncate_below(AT, 99)
-        assert caught.value.code != "log_corrupt"
         records = identified(some_records(2))
+        with monkeypatch.context() as patched:
+            patched.setattr(partition_file.PartitionFile, "insert", no_room)
+            with pytest.raises(AnewError):
+                later.append(AT, records)
         assert len(keys(later, AT)) == 1
         assert later.append(AT, records) == later.append(AT, records)
 
