@@ -355,6 +355,9 @@ class Engine:
         try:
             return Replica.open_existing(directory, self._shop.memory, holding.version.manifest.checksum)
         except Failed as error:
+            fault = fault_of(error)
+            if isinstance(fault, Unreachable):
+                raise fault from None  # of the machine, which the replica outlives: it is opened later
             _log.error("replica_broken", replica=holding.name, error=str(error))  # it says it all
             return None
 

@@ -32,6 +32,8 @@ from anew.storage.portions import Portion
 READ_RECORDS = 4_000
 MEETS_NOTHING = "older than the version's tombstone floor, and its key has no cell"
 _BACKOFF_SECONDS = (0.1, 5.0)
+_DAMAGED = frozenset({"storage_broken", "corrupt_value"})
+"""What a replica loaded again is free of; another failure would come again with the same record."""
 _APPLY_ATTEMPTS = 2
 """A replica that fails to apply so often in a row, for reasons of its own, is discarded and loaded again."""
 _LAGGARD_ENDS_SECONDS = 0.25
@@ -309,8 +311,17 @@ class FeedApplier:
         self._break(holding, error, str(error), self._now() + _BACKOFF_SECONDS[1])
         if holding.apply_failures == 1:
             _log.error("apply_failed", replica=holding.name, code=error.code, error=str(error))  # it says it all
-        if isinstance(error, Failed) and holding.apply_failures >= _APPLY_ATTEMPTS:
+        again = error.code in _DAMAGED and holding.apply_failures >= _APPLY_ATTEMPTS
+        if again and self._can_be_read_again(holding):
             holding.reload, holding.apply_failures = str(error), 0
+
+    def _can_be_read_again(self, holding: Holding) -> bool:
+        """Whether the log has all that follows the base: else what was applied may be the last copy of it (rule R3)."""
+        for feed, at in holding.feed_partitions():
+            begin = self._begin_of(self._sources.get(at) or _Source(feed, at))
+            if begin is None or begin > holding.start_of(feed, at):
+                return False
+        return True
 
     def _wait(self, group: _Group, error: AnewError) -> None:
         """Go on serving, and ask the log again a little later each time."""
