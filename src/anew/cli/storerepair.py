@@ -12,6 +12,7 @@ from anew.cli.output import Json, out, print_json, print_table
 from anew.cli.running import exit_code, print_outcome, spark_choice
 from anew.cli.session import cluster
 from anew.cli.stores import stores_app
+from anew.core.errors import Failed
 
 if TYPE_CHECKING:
     from anew.rebuild.damage import BaseDamage, Restored
@@ -33,13 +34,23 @@ def repair(
     """Read the base of the current version; bring back what is damaged from replicas, as it was or by a rebuild."""
     with cluster() as connected:
         damage = connected.find_damage(name)
-        restored, view = None, None
+        restored = view = still = None
         if damage.found and not dry_run:
             restored = connected.restore_base(name, damage)
             if restored.left:
                 plan = connected.plan_repair_of_store(name, restored.left)
                 with TerminalObserver() as observer:
                     view = connected.run_plan(plan, spark_choice(master, conf, None), observer, None)
+            else:
+                still = connected.find_damage(name)  # what a damaged dictionary hid, or the disk damaged again
+    if still is not None and still.found:
+        raise Failed(
+            "still_damaged",
+            f"the base of {name} was read again and is not as it was written",
+            found=", ".join(damaged.part.path for damaged in still.parts) or str(still.dictionary),
+            expected="what the manifest says",
+            hint=f"repair again: anew store repair {name}; where that does not help, make a new version from its input",
+        )
     if json_output:
         wrong = [damaged.to_json() for damaged in damage.parts]
         dictionary = None if damage.dictionary is None else damage.dictionary.to_json()

@@ -25,8 +25,7 @@ from anew.core.errors import Failed
 from anew.core.feed import Feed, FeedPartition, Feeds, PositionMap
 from anew.core.feedreads import feed_partitions_applied, start_of
 from anew.core.fingerprint import Fingerprint, FingerprintSum, in_buckets
-from anew.core.hashing import row_hashes, total
-from anew.core.ledger import MODULUS
+from anew.core.hashing import row_hashes
 from anew.core.partition import XxHash64Partitioner, sub_partitions_of
 from anew.core.partitioning import partitioner_of
 from anew.core.reduce import HELD, ReduceCounts, sort_rows
@@ -35,8 +34,7 @@ from anew.core.sortedruns import RunMerger
 from anew.core.store import Version
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log, topic_partition
-from anew.segments.base import BaseReader
-from anew.segments.content import check_content
+from anew.segments.base import REPAIR, BaseReader
 from anew.segments.dictionary import codec_of
 from anew.segments.manifest import BasePart, Manifest, parse_manifest
 
@@ -45,7 +43,6 @@ Place = tuple[int, int]
 
 _READ_RECORDS = 10_000
 _DAMAGE = frozenset({"checksum_mismatch", "file_missing", "rows_altered", "corrupt_value", "foreign_records"})
-_REPAIR = "the base is damaged, replicas may be whole: anew store repair NAME"
 _PACKED = "packed"
 _FLAGS: list[Any] = [pa.field(HELD, pa.bool_(), nullable=False), pa.field(_PACKED, pa.bool_(), nullable=False)]
 _MERGED = pa.schema([*ROWS, *_FLAGS])
@@ -135,21 +132,8 @@ class Expectation:
     def _base_rows(self, run: Iterable[BasePart]) -> Iterator[pa.RecordBatch]:
         base = BaseReader(self._deep_store, lambda: self._log)
         for part in run:
-            count = fingerprint = 0
             with _told_as_mismatch(part):
-                for rows in base.rows(part):
-                    check_content(rows, self._codec, part.path)
-                    count += rows.num_rows
-                    fingerprint = (fingerprint + total(rows.column("hash").to_numpy())) % MODULUS
-                    yield rows
-            if (count, fingerprint) != (part.rows + part.tombstones, part.fingerprint):
-                raise Failed(
-                    "fingerprint_mismatch",
-                    f"{part.path} does not hold what its manifest says",
-                    found=f"{count} rows, fingerprint {fingerprint:016x}",
-                    expected=f"{part.rows + part.tombstones} rows, fingerprint {part.fingerprint:016x}",
-                    hint=_REPAIR,
-                )
+                yield from base.proved_rows(part, self._codec)
 
     def _fed(self, partition: int) -> list[pa.RecordBatch]:
         """The feed rows of each sub-partition of a partition, in the order that the merge wants."""
@@ -220,7 +204,7 @@ def _told_as_mismatch(part: BasePart) -> Iterator[None]:
             f"{part.path} does not hold what its manifest says: {error.message}",
             found=error.found,
             expected=error.expected,
-            hint=_REPAIR,
+            hint=REPAIR,
         ) from error
 
 

@@ -7,26 +7,11 @@ from dataclasses import dataclass
 from anew.api.models import NodeReport, ReplicaReport, ReplicaState
 from anew.controller.context import Context
 from anew.controller.nodes import live_reports, replicas_of
+from anew.core.integrity import OF_THE_BASE
 from anew.core.partition import feed_partitions_read
 from anew.core.partitioners import XXHASH64
 from anew.core.rebuild import Progress, Rebuild, Stage
 from anew.core.store import Store, Version
-
-OF_THE_BASE = frozenset(
-    {
-        "checksum_mismatch",
-        "fingerprint_mismatch",
-        "unsorted_base_file",
-        "file_missing",
-        "foreign_records",
-        "offset_out_of_range",
-        "topic_lost",
-        "missing_dictionary",
-        "bad_manifest",
-        "corrupt_value",
-    }
-)
-"""What a node says of a replica that no other node could make either."""
 
 
 @dataclass(frozen=True, slots=True)

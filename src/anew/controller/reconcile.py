@@ -22,7 +22,7 @@ from anew.controller.deadletters import set_aside
 from anew.controller.feeds import ends_of, ensure_feeds, look_at_partitions, open_and_close, to_be_told
 from anew.controller.nodes import live_reports, replicas_of, usable_nodes
 from anew.controller.pausing import pause_among
-from anew.controller.readiness import OF_THE_BASE, judge
+from anew.controller.readiness import judge
 from anew.controller.rebuilds import end_rebuild, expire
 from anew.controller.reclaim import collect, move_low_water, reclaim_due
 from anew.controller.remembering import Memory
@@ -32,6 +32,7 @@ from anew.controller.versiontopics import make_version_topics
 from anew.core import lifecycle
 from anew.core.assignment import assign
 from anew.core.errors import AnewError, Refused, Unreachable
+from anew.core.integrity import OF_THE_BASE
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import SERVABLE, Store, Version, VersionStatus
 from anew.core.tables.rebuild import TableRebuild

@@ -63,7 +63,6 @@ class GuardedLoop:
     _failures: int = 0
     _error: str | None = None
     _since_ms: int = 0
-    _told: str | None = None
     _begun_at: float = math.inf
     _begun_ms: int = 0
 
@@ -85,7 +84,7 @@ class GuardedLoop:
             self._begun_at = math.inf
         if self._error is not None:
             _log.info("loop_goes_on", loop=self.name, failures=self._failures)
-            self._failures, self._error, self._told = 0, None, None
+            self._failures, self._error = 0, None
             self._changed()
         return 0.0
 
@@ -116,10 +115,8 @@ class GuardedLoop:
             self._since_ms = self._begun_ms
         news = said != self._error
         self._error = said
-        if said != self._told:
-            self._told = said
-            _log.error("loop_failed", loop=self.name, error=said, failures=self._failures, exc_info=error)
         if news:
+            _log.error("loop_failed", loop=self.name, error=said, failures=self._failures, exc_info=error)
             self._changed()
         trouble = self.trouble
         if self.on_failure is not None and trouble is not None:

@@ -8,7 +8,6 @@ is no longer desired is closed and removed after a grace.
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 import time
@@ -28,12 +27,14 @@ from anew.api.models import (
 from anew.codec.compression import compressor
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
+from anew.core.integrity import NOT_AS_PROMISED
 from anew.log.interface import Log
 from anew.loops.guarded import Loops
 from anew.node.disk import DiskWatch
 from anew.node.faults import OF_THE_MACHINE, fault_of
 from anew.node.feeds import FeedApplier
 from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of, unknown_schemas
+from anew.node.keeping import replace_file
 from anew.node.loader import Submits
 from anew.node.loadjob import Loaded, LoadJob
 from anew.node.serving import Picture, picture_of
@@ -47,18 +48,6 @@ REST_SECONDS = 0.02
 SAVE_SECONDS = 1.0
 NOTICE_SECONDS = 60.0
 _RETRY_SECONDS = (0.5, 60.0)
-_INTEGRITY = frozenset(
-    {
-        "checksum_mismatch",
-        "fingerprint_mismatch",
-        "unsorted_base_file",
-        "file_missing",
-        "foreign_records",
-        "offset_out_of_range",
-        "topic_lost",
-    }
-)
-"""What a load says of a base that is not what its manifest promises: once it may have been the way here (case G2)."""
 
 _log = structlog.get_logger("anew.node.engine")
 
@@ -387,7 +376,7 @@ class Engine:
     def _put_off(self, holding: Holding, error: AnewError) -> None:
         first, longest = _RETRY_SECONDS
         holding.load = None
-        if error.code in _INTEGRITY:
+        if error.code in NOT_AS_PROMISED:
             holding.integrity_failures += 1
             if holding.integrity_failures == 1:
                 holding.state, holding.error = ReplicaState.LOADING, f"fetched again: {error}"
@@ -449,12 +438,7 @@ class Engine:
 
 def save_desired(path: Path, desired: DesiredState) -> None:
     """Keep a desired state for a restart without controller; whole or not at all."""
-    fresh = path.with_suffix(".new")
-    with fresh.open("wb") as file:
-        file.write(desired.model_dump_json().encode())
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    replace_file(path, desired.model_dump_json().encode())
 
 
 def read_desired(path: Path) -> DesiredState | None:

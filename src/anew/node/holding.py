@@ -17,6 +17,7 @@ from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.feedreads import feed_partitions_applied, start_of, stop_of
 from anew.core.partition import Partitioner
 from anew.core.partitioning import partitioner_of
+from anew.node.keeping import replace_file
 from anew.node.loadjob import Loaded
 from anew.storage.replica import Replica
 
@@ -304,12 +305,7 @@ class DeadLetters:
         if not self._waiting:
             self._journal.unlink(missing_ok=True)
         else:
-            fresh = self._journal.with_suffix(".new")
-            with fresh.open("w", encoding="utf-8") as file:
-                file.write(_lines(self._waiting.items()))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._journal)
+            replace_file(self._journal, _lines(self._waiting.items()).encode())
         self._lines = len(self._waiting)
         self._unkept.clear()
 

@@ -12,7 +12,8 @@ damage like any other: the next repair begins anew.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
@@ -20,13 +21,10 @@ from typing import Any, Protocol
 from anew.api.verifying import ExportedReplica
 from anew.codec.compression import Compressor, compressor
 from anew.core.errors import AnewError, Failed
-from anew.core.hashing import total
-from anew.core.ledger import MODULUS
 from anew.core.store import Version
 from anew.deepstore.failures import check_sum
 from anew.deepstore.interface import DeepStore
 from anew.segments.base import BaseReader
-from anew.segments.content import check_content
 from anew.segments.dictionary import read_dictionary
 from anew.segments.layout import repairs_path
 from anew.segments.manifest import BaseFile, BasePart, Manifest, parse_manifest
@@ -156,24 +154,24 @@ def with_replicas(manifest: Manifest, exports: ReplicaExports, places: Sequence[
     Raises:
         Unreachable: ``no_replica``.
     """
-    wanted = set(places)
-    subs = []
-    for sub in manifest.sub_partitions:
-        if (sub.partition, sub.sub_partition) in wanted:
-            file = exports.export((sub.partition, sub.sub_partition), directory, base_only=False).file
-            subs.append(sub.model_copy(update={"runs": () if file is None else ((file,),)}))
-        else:
-            subs.append(sub)
-    return manifest.model_copy(update={"sub_partitions": tuple(subs)})
+    files = {place: exports.export(place, directory, base_only=False).file for place in places}
+    return _with_files(manifest, files)
 
 
 def without_places(manifest: Manifest, places: Sequence[Place]) -> Manifest:
     """The manifest with no files in some of its places: what is left of a base whose damage is known."""
-    gone = set(places)
-    subs = [
-        sub.model_copy(update={"runs": ()}) if (sub.partition, sub.sub_partition) in gone else sub
-        for sub in manifest.sub_partitions
-    ]
+    return _with_files(manifest, dict.fromkeys(places))
+
+
+def _with_files(manifest: Manifest, files: Mapping[Place, BaseFile | None]) -> Manifest:
+    """The manifest with one file, or none, as the base of each of these places."""
+    subs = []
+    for sub in manifest.sub_partitions:
+        place = sub.partition, sub.sub_partition
+        if place in files:
+            file = files[place]
+            sub = sub.model_copy(update={"runs": () if file is None else ((file,),)})
+        subs.append(sub)
     return manifest.model_copy(update={"sub_partitions": tuple(subs)})
 
 
@@ -186,23 +184,12 @@ def _codec(store: DeepStore, manifest: Manifest) -> tuple[Compressor | None, Ane
 
 def _wrong_with(base: BaseReader, part: BasePart, codec: Compressor | None) -> AnewError | None:
     """Why a part is not what its manifest says; without a codec its bytes are proved, not its values."""
-    count = fingerprint = 0
     try:
-        for rows in base.rows(part):
-            if codec is not None:
-                check_content(rows, codec, part.path)
-            count += rows.num_rows
-            fingerprint = (fingerprint + total(rows.column("hash").to_numpy())) % MODULUS
+        for _ in base.proved_rows(part, codec):
+            pass
     except Failed as error:
         return error
-    if (count, fingerprint) == (part.rows + part.tombstones, part.fingerprint):
-        return None
-    return Failed(
-        "fingerprint_mismatch",
-        f"{part.path} does not hold what its manifest says",
-        found=f"{count} rows, fingerprint {fingerprint:016x}",
-        expected=f"{part.rows + part.tombstones} rows, fingerprint {part.fingerprint:016x}",
-    )
+    return None
 
 
 def _restore_part(damaged: DamagedPart, store: DeepStore, exports: ReplicaExports, folder: str) -> bool:
@@ -215,8 +202,7 @@ def _restore_part(damaged: DamagedPart, store: DeepStore, exports: ReplicaExport
         return False
     store.delete(part.path)
     with store.open(copy.path) as source, store.write(part.path) as target:
-        while chunk := source.read(_CHUNK_BYTES):
-            target.write(chunk)
+        shutil.copyfileobj(source, target, _CHUNK_BYTES)
     check_sum(part.path, store.checksum(part.path), part.checksum)
     return True
 

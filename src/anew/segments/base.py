@@ -8,16 +8,22 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from anew.codec.compression import Compressor
 from anew.core.arrow import bytes_list, concat
+from anew.core.errors import Failed
+from anew.core.hashing import total
+from anew.core.ledger import MODULUS
 from anew.core.rows import ROWS
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log
 from anew.log.open import TIMEOUT_SECONDS, Location, no_clock, open_log
 from anew.segments.baserange import read_range
+from anew.segments.content import check_content
 from anew.segments.manifest import BaseFile, BasePart, Manifest
 from anew.segments.provenfile import read_proven
 
+REPAIR = "the base is damaged, replicas may be whole: anew store repair NAME"
 _SAMPLED_PARTS, _SAMPLED_KEYS = 16, 500
 
 
@@ -66,6 +72,31 @@ class BaseReader:
             yield from read_proven(self.deep_store, part, slice_, slices)
         else:
             yield from read_range(self.log, part, None, slice_, slices)
+
+    def proved_rows(self, part: BasePart, codec: Compressor | None) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, each hashed again from its content; at the end they are what the manifest says.
+
+        Without a codec, as where a dictionary is lost, the part's bytes and its account are proved, not its values.
+
+        Raises:
+            Failed: As `rows`; ``rows_altered``, ``corrupt_value``; ``fingerprint_mismatch``.
+            Unreachable: Deep store or log does not answer.
+        """
+        count = fingerprint = 0
+        for rows in self.rows(part):
+            if codec is not None:
+                check_content(rows, codec, part.path)
+            count += rows.num_rows
+            fingerprint = (fingerprint + total(rows.column("hash").to_numpy())) % MODULUS
+            yield rows
+        if (count, fingerprint) != (part.rows + part.tombstones, part.fingerprint):
+            raise Failed(
+                "fingerprint_mismatch",
+                f"{part.path} does not hold what its manifest says",
+                found=f"{count} rows, fingerprint {fingerprint:016x}",
+                expected=f"{part.rows + part.tombstones} rows, fingerprint {part.fingerprint:016x}",
+                hint=REPAIR,
+            )
 
     def first_rows(self, part: BasePart, most: int) -> pa.RecordBatch:
         """The first rows of a part, at most so many; none of an empty one."""

@@ -159,7 +159,7 @@ def test_a_disk_that_is_full_for_a_moment_ends_no_poll(words: World, tmp_path: P
     words.version(1, {"a": "1"})
     with engine_in(tmp_path) as engine:
         settings: Any = SimpleNamespace(directory=tmp_path, node="n1", fabric="dc-0", clock=clock)
-        (tmp_path / "desired.new").symlink_to("/dev/full")
+        (tmp_path / "desired.json.new").symlink_to("/dev/full")
         asked = _Asked(words)
         liaison = Liaison(asked, engine, settings)
         liaison.start()
@@ -169,7 +169,7 @@ def test_a_disk_that_is_full_for_a_moment_ends_no_poll(words: World, tmp_path: P
             words.version(2, {"a": "2"})
             words.current = 2
             wait_for("the newer state", lambda: value_of(engine, "a") == "2")
-            (tmp_path / "desired.new").unlink()
+            (tmp_path / "desired.json.new").unlink()
             wait_for("health", lambda: not engine.loops.troubles())
             wait_for("the kept state", lambda: '"current":2' in (tmp_path / "desired.json").read_text())
         finally:

@@ -8,13 +8,13 @@ written last, so that a copy without it is nothing.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from anew.core.tables.segment import Contents
 from anew.deepstore.copies import sync
+from anew.node.keeping import replace_file
 
 _RECORD = "copy.json"
 _AS_IT_IS = "as-it-is"
@@ -71,9 +71,4 @@ def read_copy(directory: Path) -> Copy | None:
 def write_copy(directory: Path, copy: Copy) -> None:
     """Let a copy count, once its file is on disk; whole or not at all."""
     sync(directory / copy.file)
-    fresh = directory / f"{_RECORD}.new"
-    with fresh.open("wb") as file:
-        file.write(copy.model_dump_json().encode())
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(directory / _RECORD)
+    replace_file(directory / _RECORD, copy.model_dump_json().encode())
