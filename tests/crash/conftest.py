@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from anew.api.http import ControllerClient
 from tests.cluster.commands import Anew, write_people
-from tests.crash.crashing import Crashing
+from tests.crash.crashing import FORGETFUL, Crashing
 from tests.crash.halts import Halts
 from tests.ports import port_of
 
@@ -41,6 +41,7 @@ def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashing]:
         "ANEW_NODE_ALIVE_SECONDS": "3",
         "ANEW_NODE_LOST_SECONDS": "8",
         "ANEW_RECLAIM_GRACE_SECONDS": "1",
+        **FORGETFUL,
     }
     anew = Anew(tmp_path_factory.mktemp("crashing") / "home", {**settings, **halts.environment})
     anew.done("up", "--detach", "--nodes", "3")

@@ -19,6 +19,9 @@ from tests.cluster.account import write_changes
 from tests.cluster.commands import Anew, creation, wait_until
 from tests.crash.halts import Halts
 
+FORGETFUL = {"ANEW_FAILURE_SHOWN_SECONDS": "0"}
+"""A rebuild whose driver a test killed is no reason to call the cluster ill."""
+
 
 @dataclass(frozen=True, slots=True)
 class Crashing:
@@ -76,7 +79,18 @@ class Crashing:
 
     def await_healthy(self) -> None:
         """Wait until the cluster says that nothing is wrong."""
-        wait_until(lambda: self.anew.run_here("status").code == 0, "the cluster to be healthy")
+        said = [""]
+
+        def healthy() -> bool:
+            answer = self.anew.run_here("status")
+            said[0] = answer.out
+            return answer.code == 0
+
+        try:
+            wait_until(healthy, "the cluster to be healthy")
+        except AssertionError as error:
+            error.add_note(said[0])
+            raise
 
     def await_controller(self) -> None:
         """Wait until a controller answers."""

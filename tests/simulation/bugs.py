@@ -352,7 +352,7 @@ def _of_the_round() -> AbstractContextManager[Any]:
 
 @bug("R25: a node is let go before its successor is ready", "successors come first")
 def _let_go() -> AbstractContextManager[Any]:
-    def assignment(_store: Any, version: Any, fabric: str, nodes: list[str], _reports: Any) -> Any:
+    def assignment(_store: Any, version: Any, fabric: str, nodes: list[str], _reports: Any, _patience_ms: int) -> Any:
         fresh = [node for node in nodes if all(node not in h for h in version.assignment[fabric].values())]
         chosen = fresh if fresh else nodes
         return assign(version.config.partitions, version.config.replicas, chosen, {})

@@ -12,7 +12,7 @@ from anew.api.wire import Request, Wire, example
 from anew.core.feed import NOWHERE, Feed, Position, PositionMap
 from anew.core.ledger import Ledger
 from anew.core.plan import Plan
-from anew.core.rebuild import Fingerprints, Progress, Stage
+from anew.core.rebuild import DriverTrouble, Fingerprints, Progress, Stage
 from anew.core.store import Frozen, ManifestRef, Store
 
 MAX_HOLD_SECONDS = 600
@@ -236,6 +236,7 @@ class Heartbeat(Request):
     epoch: int
     stage: Stage
     progress: Progress = Progress()
+    troubles: tuple[DriverTrouble, ...] = ()
 
 
 class HeartbeatAnswer(Wire):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from anew.api.models import Collect, DrainNode
 from anew.cli.local import nodes_app
 from anew.cli.output import Json, out, print_json, print_table
 from anew.cli.session import cluster
-from anew.core.errors import Refused
+from anew.core.errors import NotFound, Refused
 from anew.runtime.detached import add_node
 from anew.runtime.home import Home
 from anew.runtime.settings import resolve
@@ -111,8 +112,10 @@ def add(
         )
     name = home.running().next_node() if node is None else node
     with cluster() as connected:
-        if node is not None and name in home.running().removed:
-            connected.controller.drain_node(name, DrainNode(undo=True))
+        if node is not None:
+            # What the cluster knows counts, not the home's file, which lags: one that was drained is used again.
+            with suppress(NotFound):
+                connected.controller.drain_node(name, DrainNode(undo=True))
     add_node(home, settings, name)
     if json_output:
         print_json({"node": name})

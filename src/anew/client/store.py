@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -131,9 +131,9 @@ class Store:
             As `get`.
         """
 
-        def attempt(routing: Routing, number: int) -> list[Found | None]:
+        def attempt(routing: Routing, number: int, failed: Set[str]) -> list[Found | None]:
             key_schema = self._schema(routing.key_schema)
-            results = self._gather(routing, number, [encode_datum(key_schema, key) for key in keys])
+            results = self._gather(routing, number, failed, [encode_datum(key_schema, key) for key in keys])
             return [self._found(routing, number, result) for result in results]
 
         return self._retrying(attempt, version)
@@ -147,7 +147,7 @@ class Store:
         Raises:
             As `get`.
         """
-        number = self._retrying(lambda _routing, chosen: chosen, version)
+        number = self._retrying(lambda _routing, chosen, _failed: chosen, version)
         hold = None if self._new_id is None else self._new_id()
         try:
             yield from self._scan(number, hold)
@@ -201,7 +201,7 @@ class Store:
             log.close()
             raise
 
-    def _retrying(self, attempt: Callable[[Routing, int], _T], version: int | None) -> _T:
+    def _retrying(self, attempt: Callable[[Routing, int, Set[str]], _T], version: int | None) -> _T:
         """Try until it works or the time is over: all of it again with newer routing, so that versions never mix.
 
         A node that fails over the request says nothing of the request: another replica is asked in its stead. Each
@@ -214,7 +214,7 @@ class Store:
             routing = self._routing.refresh()
         while True:
             try:
-                return attempt(routing, _number(routing, version))
+                return attempt(routing, _number(routing, version), failed)
             except _NodeFailed as sick:
                 if sick.node in failed or self._clock_seconds() > deadline:
                     raise sick.error from None
@@ -227,13 +227,13 @@ class Store:
             self._pause(_PAUSE_SECONDS)
             routing = self._routing.refresh()
 
-    def _gather(self, routing: Routing, number: int, keys: list[bytes]) -> list[KeyResult]:
+    def _gather(self, routing: Routing, number: int, failed: Set[str], keys: list[bytes]) -> list[KeyResult]:
         routed = self._version(routing, number)
         partitioner = partitioner_of(routed.config)
         partitions = [partitioner.of(key) for key in keys]
         by_node: dict[str, list[int]] = {}
         for index, partition in enumerate(partitions):
-            by_node.setdefault(self._choose(routing, routed, partition), []).append(index)
+            by_node.setdefault(self._choose(routing, routed, partition, failed), []).append(index)
         results: dict[int, KeyResult] = {}
         for node, indices in by_node.items():
             for begin in range(0, len(indices), _BATCH_KEYS):
@@ -254,12 +254,16 @@ class Store:
             raise Refused("not_here", f"{node} does not hold all that was asked of it", found=answer.version)
         return answer.results
 
-    def _choose(self, routing: Routing, routed: RoutedVersion, partition: int) -> str:
-        """A replica of the partition: another one after a failure, not one that just failed if there is a choice."""
+    def _choose(self, routing: Routing, routed: RoutedVersion, partition: int, failed: Set[str]) -> str:
+        """A replica of the partition: one that has not failed over this request, and not one that just failed others.
+
+        Of two evils it asks who was not asked yet.
+        """
         nodes = [node for node in routed.replicas.get(partition, ()) if node in routing.nodes]
         if not nodes:
             raise Unreachable("node_unreachable", f"no node holds partition {partition}", found=routed.replicas)
         now = self._clock_seconds()
+        nodes = [node for node in nodes if node not in failed] or nodes
         well = [
             node
             for node in nodes
@@ -305,8 +309,8 @@ class Store:
         self._suspect_until.update({(node, partition): until for partition in partitions})
 
     def _page(self, number: int, place: tuple[int, int], after: bytes | None) -> ScanPage:
-        def attempt(routing: Routing, chosen: int) -> ScanPage:
-            node = self._choose(routing, self._version(routing, chosen), place[0])
+        def attempt(routing: Routing, chosen: int, failed: Set[str]) -> ScanPage:
+            node = self._choose(routing, self._version(routing, chosen), place[0], failed)
             address = Address(routing.name, routing.uid, chosen)
             return self._ask(routing, node, (place[0],), lambda url: self._nodes.page(url, address, place, after))
 

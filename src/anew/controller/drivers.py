@@ -38,8 +38,26 @@ def silent_ms(context: Context, rebuild: RebuildRecord) -> int | None:
     return silent if silent >= context.limits.takeover_seconds * 1000 else None
 
 
-def driver_problem(context: Context, rebuild: RebuildRecord, subject: str) -> list[Problem]:
-    """A driver that has not been heard for so long that another one may take its rebuild up."""
+def driver_problems(context: Context, rebuild: RebuildRecord, subject: str) -> list[Problem]:
+    """What a driver says of its own loops, and one that has not been heard for so long that another may take over."""
+    return [*_loop_problems(context, rebuild, subject), *_silence(context, rebuild, subject)]
+
+
+def _loop_problems(context: Context, rebuild: RebuildRecord, subject: str) -> list[Problem]:
+    if rebuild.ended or rebuild.stage not in DRIVEN_STAGES:
+        return []
+    return [
+        Problem(
+            what=f"the driver of rebuild {rebuild.id} of {subject}: its loop {trouble.loop} does not get on: "
+            f"{trouble.error}",
+            since_ms=_heard_at_ms(context, rebuild) - trouble.for_ms,
+            hint="what is broken is in the error; the driver goes on by itself once it is mended",
+        )
+        for trouble in rebuild.troubles
+    ]
+
+
+def _silence(context: Context, rebuild: RebuildRecord, subject: str) -> list[Problem]:
     silent = silent_ms(context, rebuild)
     if silent is None or not context.attention.listened_for(context.limits.takeover_seconds, context.clock()):
         return []

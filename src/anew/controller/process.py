@@ -33,17 +33,20 @@ class ControllerServer:
         """Prepare, without listening yet."""
         self._watch = Watch(context.catalog.revision)
         self._reconciler = Reconciler(context)
+        self._loops, self._stopped = context.loops, threading.Event()
         self._loop = context.loops.loop("reconciler")
         app = make_app(context, self._watch, security, address)
         self._server = _Server(_config(app, address, port, security), self._watch)
 
     def run(self) -> None:
         """Serve until `stop` or SIGTERM."""
+        self._loops.watch(self._stopped)
         thread = threading.Thread(target=self._reconcile, name="reconciler", daemon=True)
         thread.start()
         try:
             self._server.run()
         finally:
+            self._stopped.set()
             self._watch.close()
             thread.join(timeout=10)
             if not thread.is_alive():

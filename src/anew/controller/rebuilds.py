@@ -155,7 +155,7 @@ def heartbeat(context: Context, rebuild_id: str, request: Heartbeat) -> Heartbea
         check_driven(request.stage)
         now_ms = context.clock()
         lease_ms = now_ms + int(context.limits.lease_seconds * 1000)
-        renewed = rebuild.model_copy(update={"lease_until_ms": lease_ms})
+        renewed = rebuild.model_copy(update={"lease_until_ms": lease_ms, "troubles": request.troubles})
         if rebuild.stage in DRIVEN_STAGES:
             renewed = advance(renewed, request.stage, now_ms).model_copy(update={"progress": request.progress})
         try:

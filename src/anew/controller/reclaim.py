@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import chain
 
@@ -18,10 +19,12 @@ from anew.core import lifecycle
 from anew.core.errors import AnewError, Failed
 from anew.core.retention import low_water, retirable
 from anew.core.store import Store, Version, VersionStatus
+from anew.deepstore.interface import DeepStore
 from anew.log.interface import TopicPartition
-from anew.segments.layout import store_path
+from anew.segments.layout import repair_path, repairs_path, store_path
 from anew.segments.manifest import parse_manifest
 
+_REPAIR_MS = 86_400_000
 _LOG = structlog.get_logger("anew.controller")
 
 
@@ -148,6 +151,7 @@ def _delete_tree(context: Context, reclaim: Reclaim) -> None:
     if version.statuses[reclaim.fabric] is not VersionStatus.RETIRED:
         return
     deep_store.delete_tree(version.path)
+    _sweep_repairs(deep_store, store.uid, context.clock())
     operation = context.operation("reclaim version", store.name, "controller", version=version.number)
     now_ms = context.clock()
     change_store(context, uid, operation, lambda s: (lifecycle.reclaimed(s, int(number), now_ms), ()))
@@ -179,6 +183,17 @@ def _delete_orphans(context: Context, reclaim: Reclaim) -> None:
     for stored in list(deep_store.list(version.path)):
         if stored.path not in owned:
             deep_store.delete(stored.path)
+
+
+def _sweep_repairs(deep_store: DeepStore, store_uid: str, now_ms: int) -> None:
+    """Delete what repairs of a store left that were killed: whoever is at work has written within the day."""
+    written = defaultdict[str, int](int)
+    for stored in deep_store.list(repairs_path(store_uid)):
+        attempt = stored.path.removeprefix(f"{repairs_path(store_uid)}/").partition("/")[0]
+        written[attempt] = max(written[attempt], stored.modified_ms)
+    for attempt, at_ms in written.items():
+        if now_ms - at_ms > _REPAIR_MS:
+            deep_store.delete_tree(repair_path(store_uid, attempt))
 
 
 def _delete_topic(context: Context, reclaim: Reclaim) -> None:

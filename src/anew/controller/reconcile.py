@@ -88,13 +88,16 @@ class Reconciler:
         # Read after the rebuilds: a version of each of these is in its store.
         live = self.context.catalog.stores()
         unforeseen: list[Exception] = []
+        loop = self.context.loops.loop("reconciler")
         for store in live:
+            loop.progressed()
             with _alone(store.name, unforeseen):
                 self._step(store, seen)
         for rebuild in _of_deleted({store.uid for store in live}, seen.running):
             with _alone(rebuild.store, unforeseen):
                 self._finish(rebuild.store_uid, rebuild)
         for table in self.context.catalog.tables():
+            loop.progressed()
             with _alone(table.name, unforeseen):
                 running = seen.refreshing.get(table.uid, ())
                 step_table(self.context, table, running, seen.usable[table.fabric], seen.reports[table.fabric])
@@ -104,6 +107,7 @@ class Reconciler:
         if now_ms - self._low_water_at_ms >= self.context.limits.low_water_interval_seconds * 1000:
             self._low_water_at_ms = now_ms
             for store in self.context.catalog.stores():
+                loop.progressed()
                 with _alone(store.name, unforeseen):
                     move_low_water(self.context, store)
                     look_at_partitions(self.context, store)
@@ -344,49 +348,43 @@ def next_assignment(
     longer than ``patience_ms`` on a node that is alive is given to another node, where there is one.
     """
     held = version.assignment[fabric]
+    replicas = version.config.replicas
     found = replicas_of(reports, store, version)
-    elsewhere = _placed_elsewhere(version, held, nodes, found, patience_ms)
-    short = [p for p, holders in held.items() if _short(holders, version.config.replicas, nodes)]
-    if not short and not elsewhere:
+    sick = {place for place, replica in found.items() if _is_sick(replica, patience_ms)}
+    short = {p for p, holders in held.items() if _short(holders, replicas, nodes)}
+    if not short and not sick:
         return held
-    target = assign(version.config.partitions, version.config.replicas, nodes, held) if short else {}
-    target |= {partition: wanted for partition, wanted in elsewhere.items() if partition not in target}
-    short += [partition for partition in elsewhere if partition not in short]
+    balanced = assign(version.config.partitions, replicas, nodes, held) if short else {}
+    load = Counter(node for holders in held.values() for node in holders)
     result = dict(held)
-    for partition in short:
-        wanted = target[partition]
+    for partition, holders in held.items():
+        wanted = balanced[partition] if partition in short else holders
+        ill = {node for node in (*holders, *wanted) if (node, partition) in sick}
+        if ill:
+            wanted = _without_sick(wanted, holders, ill, nodes, min(replicas, len(nodes)), load)
+        elif partition not in short:
+            continue
         ready = all(_holds(found.get((node, partition)), store) for node in wanted)
-        result[partition] = wanted if ready else tuple(dict.fromkeys((*held[partition], *wanted)))
+        result[partition] = wanted if ready else tuple(dict.fromkeys((*holders, *wanted)))
     return result
 
 
-def _placed_elsewhere(
-    version: Version,
-    held: Mapping[int, tuple[str, ...]],
-    nodes: list[str],
-    found: Mapping[tuple[str, int], ReplicaReport],
-    patience_ms: int,
-) -> dict[int, tuple[str, ...]]:
-    """Who is to hold the partitions of which a replica has not got on for too long; only where another node can."""
-    load = Counter(node for holders in held.values() for node in holders)
-    chosen: dict[int, tuple[str, ...]] = {}
-    for partition, holders in held.items():
-        sick = [node for node in holders if _is_sick(found.get((node, partition)), patience_ms)]
-        free = sorted((node for node in nodes if node not in holders), key=lambda node: (load[node], node))
-        moved = dict(zip(sick, free, strict=False))
-        if sick and len(holders) - len(sick) >= version.config.replicas:
-            # Their successors are among the holders already.
-            chosen[partition] = tuple(node for node in holders if node not in sick)
-        elif moved:
-            load.update(moved.values())
-            chosen[partition] = tuple(moved.get(node, node) for node in holders)
+def _without_sick(
+    wanted: tuple[str, ...], holders: tuple[str, ...], ill: Set[str], nodes: list[str], count: int, load: Counter[str]
+) -> tuple[str, ...]:
+    """Who is to hold a partition instead of nodes on which it does not get on; these only where nobody else can.
+
+    Who holds it already stays, or is a successor that has joined; then come those with the least ``load``, which rises.
+    """
+    joined = [node for node in dict.fromkeys((*wanted, *holders)) if node in nodes and node not in ill]
+    free = sorted((node for node in nodes if node not in joined and node not in ill), key=lambda n: (load[n], n))
+    chosen = (*joined, *free, *(node for node in holders if node in ill and node in nodes))[:count]
+    load.update(node for node in chosen if node not in holders)
     return chosen
 
 
-def _is_sick(replica: ReplicaReport | None, patience_ms: int) -> bool:
+def _is_sick(replica: ReplicaReport, patience_ms: int) -> bool:
     """Whether it fails for reasons of its node: what is wrong with a base is wrong everywhere."""
-    if replica is None:
-        return False
     fails = replica.state is ReplicaState.ERROR or (replica.state is ReplicaState.PENDING and replica.error is not None)
     return fails and replica.stuck_ms > patience_ms and replica.error_code not in OF_THE_BASE
 

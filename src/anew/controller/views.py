@@ -8,7 +8,7 @@ from typing import Any
 
 from anew.api.models import LoopTrouble, NodeReport, NodeView, Problem, ReplicaState, StatusView
 from anew.controller.context import Context
-from anew.controller.drivers import driver_problem, driver_view, failure_problems
+from anew.controller.drivers import driver_problems, driver_view, failure_problems
 from anew.controller.nodes import live_reports, node_views, replicas_of
 from anew.controller.nodes import reports as reports_of
 from anew.controller.pausing import cluster_paused
@@ -102,8 +102,8 @@ def status_view(context: Context) -> StatusView:
         problems += table_problems(context, table, reports[table.fabric])
     running = context.catalog.rebuilds(store_uid=None, running_only=True)
     of_tables = context.catalog.table_rebuilds(table_uid=None, running_only=True)
-    problems += [p for one in running for p in driver_problem(context, one, one.store)]
-    problems += [p for one in of_tables for p in driver_problem(context, one, one.table)]
+    problems += [p for one in running for p in driver_problems(context, one, one.store)]
+    problems += [p for one in of_tables for p in driver_problems(context, one, one.table)]
     problems += failure_problems(context)
     letters = context.catalog.dead_letter_counts()
     return StatusView(

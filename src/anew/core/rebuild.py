@@ -71,6 +71,22 @@ class Progress(BaseModel):
     total_bytes: int = 0
 
 
+class DriverTrouble(BaseModel):
+    """A loop of a driver's process that does not get on.
+
+    Attributes:
+        for_ms: For how long when it was told: the clocks of two machines may differ.
+        failures: How many steps in a row have failed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    loop: str
+    error: str
+    for_ms: int
+    failures: int
+
+
 class RebuildRecord(BaseModel):
     """What the records of all rebuilds have in common.
 
@@ -79,6 +95,7 @@ class RebuildRecord(BaseModel):
         epoch: Grows when another driver takes over; a driver of an older epoch is turned away (rule R22).
         lease_until_ms: When the driver counts as lost unless it renews.
         timings: Stage → seconds.
+        troubles: What the driver said last of its own loops.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,6 +114,7 @@ class RebuildRecord(BaseModel):
     timings: dict[str, float] = {}
     records_per_s: float | None = None
     error: str | None = None
+    troubles: tuple[DriverTrouble, ...] = ()
     revision: int = 0
 
     @property

@@ -20,8 +20,8 @@ from anew.core.backoff import backoff_seconds
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 STALL_SECONDS = 60.0
 """A step that takes longer is told of, unless it says that it gets on (`GuardedLoop.progressed`)."""
-_LOOK_SECONDS = 10.0
-"""Between two looks at the loops: where more time has passed the process itself was suspended."""
+_LOOK_SECONDS, _SUSPENDED_SECONDS = 1.0, 10.0
+"""Between two looks at the clock; where the second passed instead, the process itself was suspended."""
 _MOST_CHARACTERS = 500
 
 _log = structlog.get_logger("anew.loops")
@@ -89,7 +89,9 @@ class GuardedLoop:
         return 0.0
 
     def progressed(self) -> None:
-        """The step under way gets on: it is not taken for one that hangs."""
+        """The step under way gets on: it is not taken for one that hangs. Nothing where none is under way."""
+        if math.isinf(self._begun_at):
+            return
         self._begun_at, self._begun_ms = self._clock_seconds(), self._clock()
 
     def suspended(self, seconds: float) -> None:
@@ -151,15 +153,27 @@ class Loops:
             self._loops[name] = found
         return found
 
-    def troubles(self) -> tuple[Trouble, ...]:
-        """What is wrong now, by name. To be asked for every few moments: so a suspension of the process is noticed."""
+    def watch(self, stopped: threading.Event) -> None:
+        """Notice when the process was suspended, from a thread of its own, until ``stopped`` is set."""
+        threading.Thread(target=self._watch, args=(stopped,), name="loops", daemon=True).start()
+
+    def tick(self) -> None:
+        """Look at the clock. Where more time has passed than between two looks, nobody's step has had it."""
         now = self.clock_seconds()
         gap, self._looked_at = now - self._looked_at, now
-        loops = [self._loops[name] for name in sorted(self._loops.copy())]
-        if gap > _LOOK_SECONDS:
-            for loop in loops:
+        if gap > _SUSPENDED_SECONDS:
+            _log.warning("process_was_suspended", seconds=round(gap, 1))
+            for loop in self._loops.copy().values():
                 loop.suspended(gap)
+
+    def troubles(self) -> tuple[Trouble, ...]:
+        """What is wrong now, by name."""
+        loops = [self._loops[name] for name in sorted(self._loops.copy())]
         return tuple(trouble for loop in loops if (trouble := loop.trouble) is not None)
+
+    def _watch(self, stopped: threading.Event) -> None:
+        while not stopped.wait(_LOOK_SECONDS):
+            self.tick()
 
     def failed_steps(self) -> dict[str, int]:
         """Loop → how many of its steps have failed since the process began."""

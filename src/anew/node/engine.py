@@ -118,6 +118,7 @@ class Engine:
         own = workshop.loops
         self.loops = Loops(workshop.clock, clock_seconds=workshop.clock_seconds) if own is None else own
         self.loops.changed = self.changed.set
+        self._applier = self.loops.loop("applier")
         self._identity = identity
         self._shop = workshop
         self._holdings: dict[ReplicaKey, Holding] = {}
@@ -189,9 +190,8 @@ class Engine:
 
     def start(self) -> None:
         """Begin to work, in a thread of its own."""
-        applier = self.loops.loop("applier")
         self._thread = threading.Thread(
-            target=lambda: applier.run(self._round, self._stopped), name="applier", daemon=True
+            target=lambda: self._applier.run(self._round, self._stopped), name="applier", daemon=True
         )
         self._thread.start()
 
@@ -221,9 +221,9 @@ class Engine:
             if [holding for holding in self._holdings.values() if holding.arrives()]:
                 # A version waits for this to go into service.
                 self.changed.set()
-        moved |= self.verifications.step(self._holdings)
         if self._now() - self._saved_at >= SAVE_SECONDS:
             self._save()
+        moved |= self.verifications.step(self._holdings)
         self._hurries = moved or behind
         return moved or applied
 
@@ -263,6 +263,7 @@ class Engine:
             self._adopt(desired)
             moved = True
         for holding in list(self._holdings.values()):
+            self._applier.progressed()
             try:
                 moved |= self._work_on(holding, desired)
             except Exception as error:  # noqa: BLE001 - of this replica alone: the others are worked on all the same
@@ -276,7 +277,9 @@ class Engine:
         """Note what is new, what goes, and what changed about the rest."""
         if self._log is None:
             self._log = self._shop.open_log(desired.log)
-            self._feeds = FeedApplier(self._log, self.dead_letters, self._shop.clock, self._now)
+            self._feeds = FeedApplier(
+                self._log, self.dead_letters, self._shop.clock, self._now, self._applier.progressed
+            )
         before = set() if self._desired is None else _versions_of(self._desired)
         self._gone = (self._gone | before) - _versions_of(desired)
         wanted = {k: (s, v) for s in desired.stores for v in s.versions for k in keys_of(s, v)}
@@ -309,11 +312,9 @@ class Engine:
             return self._discard(holding)
         if holding.load is not None:
             return holding.load.done() and self._take_in(holding, holding.load.result())
-        if holding.state is ReplicaState.APPLYING or holding.retry_at > self._now():
+        if holding.replica is not None or holding.retry_at > self._now():
+            # One that failed to apply is the feeds' to try again.
             return False
-        if holding.replica is not None:
-            holding.state, holding.error = ReplicaState.APPLYING, None
-            return True
         return self._open_or_load(holding, desired)
 
     def _open_or_load(self, holding: Holding, desired: DesiredState) -> bool:
@@ -370,7 +371,7 @@ class Engine:
         codec = compressor(version.config.compression, replica.base.dictionary)
         replica.use(codec, Floors(version.ttl_floor_ms, version.tombstone_floor_ms))
         holding.replica, holding.state, holding.arrived = replica, ReplicaState.APPLYING, False
-        holding.error, holding.failures, holding.integrity_failures = None, 0, 0
+        holding.error, holding.broken_at, holding.failures, holding.integrity_failures = None, None, 0, 0
         return True
 
     def _put_off(self, holding: Holding, error: AnewError) -> None:

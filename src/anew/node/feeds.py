@@ -36,6 +36,9 @@ _DAMAGED = frozenset({"storage_broken", "corrupt_value"})
 """What a replica loaded again is free of; another failure would come again with the same record."""
 _APPLY_ATTEMPTS = 2
 """A replica that fails to apply so often in a row, for reasons of its own, is discarded and loaded again."""
+_RELOAD_SECONDS = (10.0, 600.0)
+"""Between a load of a replica and the next one for what comes again."""
+_RELOADS_FORGOTTEN_SECONDS = 3_600.0
 _LAGGARD_ENDS_SECONDS = 0.25
 _QUIET_SECONDS = (0.02, 0.1)
 """A feed partition that has nothing new is looked at half as often each time, but at least ten times a second."""
@@ -93,13 +96,24 @@ class FeedApplier:
         dead_letters: DeadLetters,
         clock: Callable[[], int],
         clock_seconds: Callable[[], float] = time.monotonic,
+        progressed: Callable[[], None] = lambda: None,
     ) -> None:
+        """Apply what a log has.
+
+        Args:
+            log: Where the feeds are.
+            dead_letters: Takes what no version applies.
+            clock: The time in ms since the epoch.
+            clock_seconds: A monotonic clock.
+            progressed: Called between the reads of a round, which may be long.
+        """
         self.applied = 0
         self.behind = False
         self._now = clock_seconds
         self._log = log
         self._dead_letters = dead_letters
         self._clock = clock
+        self._progressed = progressed
         self._sources: dict[FeedPartition, _Source] = {}
         self._topics: frozenset[str] = frozenset()
         self._tells = False
@@ -109,7 +123,7 @@ class FeedApplier:
     def round(self, holdings: list[Holding]) -> bool:
         """Read one bounded batch for each offset at which a replica stands; whether there was any record."""
         self._listen()
-        applying = [h for h in holdings if h.state is ReplicaState.APPLYING]
+        applying = [h for h in holdings if self._applies(h)]
         # Nothing of a still feed changes between two looks: most rounds of a node that serves many are over here.
         seen = [(h.replica, h.reload, h.hold, h.version, h.store) for h in applying]
         self.behind = False
@@ -117,9 +131,19 @@ class FeedApplier:
             return False
         groups = self._groups(applying)
         busy = self._serve_all(groups)
+        for holding in applying:
+            if holding.broken_at is None and holding.is_at_ends() and self._applies(holding):
+                # What it failed with is no longer there to be applied.
+                self._mend(holding)
         held = any(h.hold is not None for h in applying)
         self._before, self._due_at = seen, 0.0 if busy or held else min(map(_due_at, groups), default=math.inf)
         return busy
+
+    def _applies(self, holding: Holding) -> bool:
+        """Whether it takes part in this round: one that failed tries again after its pause."""
+        if holding.state is ReplicaState.APPLYING:
+            return True
+        return holding.state is ReplicaState.ERROR and holding.replica is not None and holding.retry_at <= self._now()
 
     def _listen(self) -> None:
         """Look at once at what the log tells of."""
@@ -138,6 +162,7 @@ class FeedApplier:
         front: dict[FeedPartition, int] = {}
         self._fetch_ahead(due)
         for group in due:
+            self._progressed()
             # Not any more where the log has just not answered those ahead.
             if _due_at(group) <= self._now():
                 busy |= self._serve_patiently(group, front, gathered)
@@ -192,6 +217,9 @@ class FeedApplier:
                 stop = holding.stop_of(at)
                 if stop is not None and offset >= stop:
                     holding.lags[at] = Lag(offset)
+                    # Whatever it waited for lies behind what it is to apply.
+                    holding.waiting.pop(at, None)
+                    holding.undecided.pop(at, None)
                     continue
                 if holding.hold is not None and offset >= holding.hold.limit(at, offset):
                     continue
@@ -219,6 +247,8 @@ class FeedApplier:
         reached = self._gather(group, read, gathered) if read.next_offset > group.offset else group.offset
         for holding in group.holdings:
             holding.lags[source.at] = Lag(source.end, behind_ms)
+            if holding.broken_at == source.at:
+                self._mend(holding)
             if read.next_offset == group.offset:
                 holding.waiting.pop(source.at, None)
         moved = reached != group.offset
@@ -295,6 +325,8 @@ class FeedApplier:
                 self._set_aside(holding, fault_of(error))
                 continue
             holding.apply_failures = 0
+            if holding.broken_at is None:
+                self._mend(holding)
             records = sum(portion.rows.num_rows for portion in portions)
             holding.applied += records
             self.applied += records
@@ -312,8 +344,25 @@ class FeedApplier:
         if holding.apply_failures == 1:
             _log.error("apply_failed", replica=holding.name, code=error.code, error=str(error))  # it says it all
         again = error.code in _DAMAGED and holding.apply_failures >= _APPLY_ATTEMPTS
-        if again and self._can_be_read_again(holding):
+        if again and self._can_be_read_again(holding) and self._may_reload(holding):
             holding.reload, holding.apply_failures = str(error), 0
+
+    def _may_reload(self, holding: Holding) -> bool:
+        """Whether it is time to load it again: what comes again after a load comes again with the next one too."""
+        now = self._now()
+        if now - holding.reloaded_at > _RELOADS_FORGOTTEN_SECONDS:
+            holding.reloads = 0
+        first, longest = _RELOAD_SECONDS
+        if holding.reloads and now - holding.reloaded_at < backoff_seconds(holding.reloads - 1, first, longest):
+            return False
+        holding.reloads, holding.reloaded_at = holding.reloads + 1, now
+        return True
+
+    def _mend(self, holding: Holding) -> None:
+        """What it failed with is over: it got on."""
+        if holding.state is ReplicaState.ERROR and holding.reload is None:
+            _log.info("replica_goes_on", replica=holding.name, after=holding.error)
+            holding.state, holding.error, holding.broken_at = ReplicaState.APPLYING, None, None
 
     def _can_be_read_again(self, holding: Holding) -> bool:
         """Whether the log has all that follows the base: else what was applied may be the last copy of it (rule R3)."""
@@ -344,17 +393,18 @@ class FeedApplier:
         begin = self._begin_of(source) if error.code == "offset_out_of_range" else None
         for holding in group.holdings:
             start = holding.start_of(source.feed, source.at)
-            if begin is not None and begin <= start < group.offset:
+            if begin is not None and begin <= start < group.offset and self._may_reload(holding):
                 source.retry_at = 0.0
                 holding.reload = f"{source.at}@{group.offset}: {error}"
             else:
                 self._break(holding, error, f"{source.at}@{group.offset}: {error}", source.retry_at)
+                holding.broken_at = source.at
             _log.error("feed_lost", replica=holding.name, feed=str(source.at), offset=group.offset, error=str(error))
 
     def _break(self, holding: Holding, error: AnewError, why: str, retry_at: float) -> None:
         """It goes on later (monotonic seconds), and serves what it has meanwhile."""
         holding.state, holding.error, holding.retry_at = ReplicaState.ERROR, why, retry_at
-        holding.error_code = error.code
+        holding.error_code, holding.broken_at = error.code, None
 
     def _begin_of(self, source: _Source) -> int | None:
         """Where a feed partition begins in the log; None while nobody says so."""

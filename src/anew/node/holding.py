@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 from collections import deque
@@ -100,6 +101,8 @@ class Holding:
         hold: Set while somebody verifies it (`anew.node.verifying`).
         arrived: Whether it has been at the ends of all that it reads since it was opened.
         apply_failures: How often in a row it could not apply what was read for it.
+        broken_at: The feed partition that it cannot be read further from; None: it fails at something else.
+        reloads: How often it was loaded again within the hour; ``reloaded_at`` last (monotonic seconds).
         stuck_at: Since when it has had a reason not to get on (monotonic seconds), as reports saw it.
     """
 
@@ -126,6 +129,9 @@ class Holding:
     applied: int = 0
     apply_failures: int = 0
     records_per_s: float = 0.0
+    broken_at: FeedPartition | None = None
+    reloads: int = 0
+    reloaded_at: float = -math.inf
     stuck_at: float | None = None
     _reads: _Reads | None = None
 
@@ -153,9 +159,15 @@ class Holding:
         replica = self.replica
         if self.arrived or replica is None:
             return False
-        ends = [(replica.offset(at), self.lags.get(at)) for _, at in self.feed_partitions()]
-        self.arrived = all(lag is not None and offset is not None and offset >= lag.end for offset, lag in ends)
+        self.arrived = self.is_at_ends()
         return self.arrived
+
+    def is_at_ends(self) -> bool:
+        """Whether it is at the ends of all that it reads, as they were seen last."""
+        if self.replica is None:
+            return False
+        ends = [(self.replica.offset(at), self.lags.get(at)) for _, at in self.feed_partitions()]
+        return all(lag is not None and offset is not None and offset >= lag.end for offset, lag in ends)
 
     def start_of(self, feed: Feed, at: FeedPartition) -> int:
         """From where the version applies a feed partition; a feed without a start there is read from its low water."""
@@ -172,9 +184,11 @@ class Holding:
         position = PositionMap() if replica is None else replica.position
         behind = {at: max(0, lag.end - position.get(at, 0)) for at, lag in self.lags.copy().items() if at in wanted}
         notice = self.notice if now_seconds < self.notice_until else None
-        waiting = list(self.waiting.values())
+        waiting = [why for at, why in self.waiting.copy().items() if at in wanted]
         notes = [note for note in (self.error, notice, *waiting) if note is not None]
-        stuck_ms = self._stuck_ms(now_seconds, is_stuck=bool(waiting) or self.error is not None)
+        # Thrown away and loaded again it is no further than before, until it is where it was.
+        is_stuck = bool(waiting) or self.error is not None or (self.reloads > 0 and not self.arrived)
+        stuck_ms = self._stuck_ms(now_seconds, is_stuck=is_stuck)
         reads = bool(wanted)
         return ReplicaReport(
             store_uid=self.store.uid,

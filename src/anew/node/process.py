@@ -235,7 +235,8 @@ class Node:
             settings.clock(),
             settings.removal_grace_seconds,
         )
-        loops = Loops(settings.clock)
+        self._stopped = threading.Event()
+        self._loops = loops = Loops(settings.clock)
         self._loader = Loader("loader", loops)
         memory = NodeMemory(settings.cache_bytes, settings.write_buffer_bytes)
 
@@ -268,6 +269,7 @@ class Node:
         Raises:
             Failed: ``cannot_listen``.
         """
+        self._loops.watch(self._stopped)
         self._server.start()
         self.engine.start()
         self._liaison.start()
@@ -275,6 +277,7 @@ class Node:
 
     def stop(self) -> None:
         """End everything: no more answers, positions saved, loader ended."""
+        self._stopped.set()
         self._liaison.stop()
         self._server.stop()
         self._loader.close()

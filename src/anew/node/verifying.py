@@ -30,8 +30,9 @@ from anew.api.verifying import (
     VerifyStage,
     VerifyView,
 )
-from anew.core.errors import AnewError, InvalidRequest, NotFound, Refused
+from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.feed import PositionMap
+from anew.node.faults import fault_of
 from anew.node.holding import Hold, Holding, ReplicaKey
 from anew.node.loader import Submits
 from anew.node.verifyjob import Entries, EntriesJob, Exported, ExportJob, FingerprintJob, Scanned
@@ -350,16 +351,26 @@ class Verifications:
                 why = "the node just gave it up" if gone else _why_not(part.holding)
                 if why is not None:
                     part.release(PartState.NOT_APPLYING, why)
-                elif job.position is not None and self._go_on(part, part.replica, job.position):
+                elif self._tried(part, job.position):
                     return True
                 elif late and part.state in _HOLDING:
                     part.release(PartState.NOT_REACHED, _how_far(part, job.position, self.limits.hold_seconds))
         return moved
 
-    def _go_on(self, part: _Part, replica: Replica | None, position: PositionMap) -> bool:
-        """Bring a replica nearer to its checkpoint; whether one was made."""
-        if replica is None:
+    def _tried(self, part: _Part, position: PositionMap | None) -> bool:
+        """`_go_on`; a replica that fails at it is let go, whatever it fails with: the others go on."""
+        if position is None or part.replica is None:
             return False
+        try:
+            return self._go_on(part, part.replica, position)
+        except Exception as error:  # noqa: BLE001 - of this replica alone
+            fault = fault_of(error)
+            part.release(PartState.FAILED, str(fault))
+            _log.warning("replica_not_verified", replica=part.holding.name, **fault.to_json())
+            return True
+
+    def _go_on(self, part: _Part, replica: Replica, position: PositionMap) -> bool:
+        """Bring a replica nearer to its checkpoint; whether one was made."""
         offsets = {at: replica.offset(at) for _, at in part.holding.feed_partitions()}
         past = [f"{at}@{offset}" for at, offset in offsets.items() if (offset or 0) > position.get(at, -1)]
         if past:
@@ -368,14 +379,11 @@ class Verifications:
         part.state, part.holding.hold = PartState.REACHING, Hold(position)
         if any(offset != position[at] for at, offset in offsets.items()):
             return False
-        try:
-            part.directory.parent.mkdir(parents=True, exist_ok=True)
-            replica.checkpoint(part.directory)
-            part.scan = self.loader.submit(FingerprintJob(str(part.directory), part.holding.version.config.compression))
-            part.scan.add_done_callback(lambda _: self.wake())
-            part.release(PartState.SCANNING)
-        except (AnewError, OSError) as error:
-            part.release(PartState.FAILED, str(error))
+        part.directory.parent.mkdir(parents=True, exist_ok=True)
+        replica.checkpoint(part.directory)
+        part.scan = self.loader.submit(FingerprintJob(str(part.directory), part.holding.version.config.compression))
+        part.scan.add_done_callback(lambda _: self.wake())
+        part.release(PartState.SCANNING)
         return True
 
     def _remove(self, job: _Job) -> None:

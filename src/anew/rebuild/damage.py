@@ -26,7 +26,7 @@ from anew.deepstore.failures import check_sum
 from anew.deepstore.interface import DeepStore
 from anew.segments.base import BaseReader
 from anew.segments.dictionary import read_dictionary
-from anew.segments.layout import repairs_path
+from anew.segments.layout import repair_path
 from anew.segments.manifest import BaseFile, BasePart, Manifest, parse_manifest
 
 Place = tuple[int, int]
@@ -130,7 +130,7 @@ def restore(damage: BaseDamage, store: DeepStore, exports: ReplicaExports, attem
         Unreachable: Deep store or nodes do not answer; ``no_replica``.
         Failed: ``dictionary_lost``: no replica holds a dictionary with its checksum.
     """
-    folder = repairs_path(damage.manifest.store_uid, attempt)
+    folder = repair_path(damage.manifest.store_uid, attempt)
     restored, left = list[str](), list[DamagedPart]()
     try:
         if damage.dictionary is not None:

@@ -6,6 +6,7 @@ lease, and a driver that waits for it is alive.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -16,8 +17,8 @@ import structlog
 from anew.api.http import ControllerClient
 from anew.api.models import Heartbeat
 from anew.core.errors import AnewError, InvalidRequest, Refused
-from anew.core.rebuild import Progress, Stage
-from anew.loops.guarded import Loops
+from anew.core.rebuild import DriverTrouble, Progress, Stage
+from anew.loops.guarded import Loops, Trouble
 
 _LOG = structlog.get_logger("anew.rebuild")
 
@@ -45,8 +46,9 @@ class Lease:
         self._measure: Callable[[], Progress] | None = None
         self._measured = Progress()
         self._cancel: Callable[[], None] | None = None
-        loops = Loops(lambda: 0)
-        beats, measures = loops.loop("lease"), loops.loop("progress", stall_seconds=math.inf)
+        self._loops = Loops(_monotonic_ms)
+        beats, measures = self._loops.loop("lease"), self._loops.loop("progress", stall_seconds=math.inf)
+        beats.on_failure = self._tell
         self._beats = threading.Thread(
             target=lambda: beats.run(self._give_sign, self._closed), name="lease", daemon=True
         )
@@ -83,8 +85,21 @@ class Lease:
         if not self._closed.wait(self._interval_seconds) and self._measure is not None:
             self._measured = self._measure()
 
+    def _tell(self, _trouble: Trouble) -> None:
+        """Say what keeps the loop from giving signs of life, in a sign of life of its own."""
+        with contextlib.suppress(AnewError):
+            self._controller.heartbeat(self._rebuild_id, self._sign())
+
+    def _sign(self) -> Heartbeat:
+        now_ms = _monotonic_ms()
+        told = tuple(
+            DriverTrouble(loop=t.loop, error=t.error, for_ms=max(0, now_ms - t.since_ms), failures=t.failures)
+            for t in self._loops.troubles()
+        )
+        return Heartbeat(epoch=self._epoch, stage=self._stage, progress=self._measured, troubles=told)
+
     def _beat(self) -> None:
-        beat = Heartbeat(epoch=self._epoch, stage=self._stage, progress=self._measured)
+        beat = self._sign()
         began_seconds = time.monotonic()
         try:
             answer = self._controller.heartbeat(self._rebuild_id, beat)
@@ -104,3 +119,7 @@ class Lease:
         self.lost = True
         if self._cancel is not None:
             self._cancel()
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

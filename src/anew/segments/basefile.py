@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from anew.codec.compression import Compressor
-from anew.core.arrow import in_portions
+from anew.core.arrow import binary_lengths
 from anew.core.errors import Failed
 from anew.core.hashing import total
 from anew.core.ledger import Entry
@@ -26,7 +26,11 @@ from anew.segments.provenfile import ProvenFile
 
 ROW_GROUP_ROWS = 65_536
 _ROW_GROUP_BYTES = 64 << 20
-"""Keys and values of a row group are no more than that, or one row: who reads one holds all of it."""
+"""Keys and values of a row group are no more than that, or one row: who reads one holds all of it.
+
+Where groups end follows from the rows alone, and not from how they came in batches: a repair makes a lost file again
+from its rows, to the last byte.
+"""
 _DICTIONARY_COLUMNS: Any = ["schema_id", "origin", "incarnation", "feed_partition"]
 _COMPRESSION: Any = {name: "none" if name in ("key", "value", "hash") else "zstd" for name in ROWS.names}
 _COUNTED = ["key", "schema_id", "hash"]
@@ -74,15 +78,19 @@ class BaseFileWriter:
             self._smallest = rows.column("key")[0].as_py()
         self._largest = rows.column("key")[rows.num_rows - 1].as_py()
         wanted, first = rows.select(ROWS.names), 0
+        sizes = np.cumsum(binary_lengths(rows.column("value")).astype(np.int64) + binary_lengths(rows.column("key")))
         while first < rows.num_rows:
-            room = wanted.slice(first, ROW_GROUP_ROWS - self._pending_rows)
-            piece = next(in_portions(room, ROW_GROUP_ROWS, max(1, _ROW_GROUP_BYTES - self._pending_bytes)))
-            self._pending.append(piece)
-            self._pending_rows += piece.num_rows
-            self._pending_bytes += piece.nbytes
-            first += piece.num_rows
-            if self._pending_rows == ROW_GROUP_ROWS or self._pending_bytes >= _ROW_GROUP_BYTES:
+            before = int(sizes[first - 1]) if first else 0
+            room = before + _ROW_GROUP_BYTES - self._pending_bytes
+            fits = min(int(np.searchsorted(sizes, room, side="right")), first + ROW_GROUP_ROWS - self._pending_rows)
+            after = max(fits, first + (not self._pending_rows))
+            if after == first:
                 self._flush()
+                continue
+            self._pending.append(wanted.slice(first, after - first))
+            self._pending_rows += after - first
+            self._pending_bytes += int(sizes[after - 1]) - before
+            first = after
 
     def close(self) -> BaseFile | None:
         """Finish the file, read it back, and say what it holds; None (and no file) when there was no row.
@@ -122,7 +130,8 @@ class BaseFileWriter:
 
     def _flush(self) -> None:
         if self._pending:
-            self._writer.write_table(pa.Table.from_batches(self._pending, schema=ROWS))
+            # Pages end where a chunk does: the same rows give the same bytes only in one.
+            self._writer.write_table(pa.Table.from_batches(self._pending, schema=ROWS).combine_chunks())
             self._sink.end_piece()
             self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 

@@ -33,9 +33,14 @@ def attempt_name(version_directory: str, attempt: str) -> str:
     return f"{version_directory.rpartition('/')[2]}-{attempt}"
 
 
-def repairs_path(store_uid: str, attempt: str) -> str:
-    """What replicas write for one attempt to repair a version of a store; it goes with the attempt."""
-    return f"{store_path(store_uid)}/repairs/{attempt}"
+def repairs_path(store_uid: str) -> str:
+    """What replicas write for repairs of a store's versions."""
+    return f"{store_path(store_uid)}/repairs"
+
+
+def repair_path(store_uid: str, attempt: str) -> str:
+    """The same for one attempt; it goes with the attempt, or a day after a crash of it."""
+    return f"{repairs_path(store_uid)}/{attempt}"
 
 
 def replicas_path(version_directory: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from anew.core.errors import Refused, Unreachable
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
 from anew.log.interface import TopicPartition, TopicSpec
+from anew.segments.layout import repair_path
 from tests.component.controller.harness import Cluster, refused
 
 _HOUR_SECONDS = 3_600
@@ -255,3 +258,20 @@ def test_a_topic_that_got_more_partitions_is_told_of(cluster: Cluster, monkeypat
     assert "has 9 partitions" in told(Unreachable("log_unreachable", "the log does not answer"))
     assert "has 9 partitions" in told(replace(spec, uid="another"))
     assert "partitions" not in told(spec)
+
+
+def test_what_killed_repairs_left_goes_with_a_version(cluster: Cluster, tmp_path: Path) -> None:
+    """A repair that was killed long ago has left files that nobody names; one that is at work keeps its own."""
+    _two_versions(cluster)
+    store = cluster.store()
+    left, at_work = (repair_path(store.uid, attempt) for attempt in ("attempt-1", "attempt-2"))
+    day_later = cluster.clock() + (_WEEK_SECONDS + 600) * 1_000
+    for directory, age_seconds in ((left, 2 * 86_400), (at_work, 60)):
+        cluster.deep.put(f"{directory}/p0", b"rows")
+        at_seconds = day_later / 1000 - age_seconds
+        os.utime(tmp_path / "deep" / directory / "p0", (at_seconds, at_seconds))
+    cluster.pass_seconds(_WEEK_SECONDS)
+    cluster.settle(1)
+    cluster.pass_seconds(600)
+    cluster.round()
+    assert (cluster.status(1), cluster.files(left), len(cluster.files(at_work))) == ("reclaimed", [], 1)

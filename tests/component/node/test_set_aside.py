@@ -72,6 +72,68 @@ def test_a_replica_that_cannot_apply_holds_up_no_other(
         wait_for("its report", lambda: all(not r.lag_records for r in engine.report().replicas))
 
 
+def test_a_replica_that_fails_again_is_told_to_fail_since_the_first_time(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry is no progress: it stays in error from its first failure to its first success, however often it tries."""
+    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
+    words.version(1, {"a": "base"}, config=config(partitions=1))
+    apply, broken, tries = Replica.apply, [True], [0]
+
+    def unable(replica: Replica, *given: Any) -> None:
+        tries[0] += 1
+        if broken[0]:
+            raise KeyError("nobody foresaw this")
+        apply(replica, *given)
+
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        monkeypatch.setattr(Replica, "apply", unable)
+        words.write("a", "new")
+        first = wait_for("the failure", lambda: (r := engine.report().replicas[0]).error and r)
+        seen = []
+        while tries[0] < 6:
+            seen.append(engine.report().replicas[0])
+        assert {(r.state, r.error_code, bool(r.error)) for r in seen} == {(ReplicaState.ERROR, first.error_code, True)}
+        assert [r.stuck_ms for r in seen] == sorted(r.stuck_ms for r in seen)
+        broken[0] = False
+        wait_for("the write", lambda: value_of(engine, "a") == "new")
+        wait_for("health", lambda: (r := engine.report().replicas[0]).state is ReplicaState.APPLYING and not r.error)
+        assert engine.report().replicas[0].stuck_ms == 0
+
+
+def test_a_replica_that_breaks_again_is_not_loaded_again_and_again(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first time it is loaded again; what comes again after that waits for longer each time, and is told."""
+    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
+    words.version(1, {"a": "base"}, config=config(partitions=1))
+    tries, discarded, discard = [0], [0], Replica.discard
+
+    def unable(_replica: Replica, *_given: Any) -> None:
+        tries[0] += 1
+        raise RocksError("Corruption: a bad block")
+
+    def counted(replica: Replica) -> None:
+        discarded[0] += 1
+        discard(replica)
+
+    monkeypatch.setattr(Replica, "discard", counted)
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        monkeypatch.setattr(Replica, "apply", unable)
+        words.write("a", "new")
+        wait_for("many tries", lambda: tries[0] > 12)
+        assert discarded[0] == 1
+        assert value_of(engine, "a") == "base"
+        assert engine.report().replicas[0].state is ReplicaState.ERROR
+        # The pause is over: the next failure has it loaded again.
+        next(iter(engine.holdings())).reloaded_at -= 3_000
+        wait_for("the second load", lambda: discarded[0] == 2)
+
+
 def test_a_damaged_block_loads_the_replica_again(words: World, tmp_path: Path) -> None:
     """A replica whose own disk was damaged is discarded and loaded from the base; what was written since is there."""
     names = [f"k{number}" for number in range(4_000)]

@@ -22,6 +22,8 @@ from anew.core.partition import XxHash64Partitioner
 from anew.core.store import Frozen
 from anew.log.interface import TopicPartition, TopicSpec
 from anew.node.verifying import Limits
+from anew.storage.replica import Replica
+from anew.storage.rocks import RocksError
 from anew.testing.builders import append_records
 from tests.component.node.fleet import Fleet, fleet, subject_of, verified
 from tests.component.node.harness import World, clock, config, key_of, place_of, wait_for, world
@@ -295,6 +297,31 @@ def test_replicas_that_do_not_get_there_are_let_go(words: World, tmp_path: Path)
         assert str(stuck[0].error).startswith("not_reached: 1 records were left after 0.5 s; waits for a value schema")
         assert [r.equal for r in found.replicas].count(True) == 1
         assert all(holding.hold is None for holding in engine._holdings.values())
+
+
+@pytest.mark.parametrize("error", [RocksError("No space left on device"), KeyError("unforeseen")], ids=["disk", "bug"])
+def test_a_replica_that_cannot_be_kept_is_let_go(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Whatever its checkpoint fails with is told of it alone; all apply on, and the others are compared."""
+    words.version(1, _BASE)
+    keep, sick = Replica.checkpoint, place_of(config(), "k001")[0]
+
+    def unable(replica: Replica, directory: Path) -> None:
+        if f"/p{sick}-" in str(replica.directory):
+            raise error
+        keep(replica, directory)
+
+    monkeypatch.setattr(Replica, "checkpoint", unable)
+    with fleet(words, tmp_path, ("n1",)) as nodes:
+        engine = nodes.nodes["n1"].engine
+        found = nodes.verify()
+        assert {r.partition: r.equal for r in found.replicas} == {sick: None, 1 - sick: True}
+        assert "failed: " in str(next(r.error for r in found.replicas if r.equal is None))
+        assert all(holding.hold is None for holding in engine._holdings.values())
+        assert engine.loops.troubles() == ()
+        words.write("k001", "after it")
+        nodes.settle()
 
 
 def test_without_a_position_replicas_stand_only_for_a_while(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from anew.api.http import ControllerClient
 from anew.brokers.cluster import Brokers
 from tests.cluster.account import Account, under_load
 from tests.cluster.commands import Anew
-from tests.crash.crashing import Crashing
+from tests.crash.crashing import FORGETFUL, Crashing
 from tests.crash.halts import FILES, Halt, Halts
 from tests.kafka.clusters import running_on
 from tests.kafka.topics import QUIET
@@ -30,7 +30,9 @@ _PORT = "kafka faults"
 def crashing_on(brokers: Brokers, folder: Path, **more: str) -> Iterator[Crashing]:
     """A cluster of two nodes whose processes may be made to die; ``more`` are variables."""
     url = f"http://127.0.0.1:{port_of(_PORT)}"
-    running = running_on(brokers, _PORT, folder / "home", reclaim_grace_seconds=1, ANEW_LEASE_SECONDS="15", **more)
+    running = running_on(
+        brokers, _PORT, folder / "home", reclaim_grace_seconds=1, ANEW_LEASE_SECONDS="15", **FORGETFUL, **more
+    )
     with running as anew, ControllerClient(url, timeout_seconds=10) as controller:
         yield Crashing(anew, Halts(folder), controller)
 

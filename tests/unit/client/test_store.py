@@ -391,6 +391,22 @@ def test_each_replica_is_asked_once_and_then_its_error_is_told(fleet: Fleet) -> 
     assert (caught.value.code, len(asked) <= len(set(asked)) + 1) == ("storage_broken", True)
 
 
+def test_who_was_not_asked_yet_is_asked_before_who_failed(fleet: Fleet) -> None:
+    """A node that was silent a moment ago may answer again; one that failed over this very request has had its turn."""
+    store = fleet.store()
+    for silent in list(fleet.nodes):
+        fleet.nodes[silent].down = True
+        assert None not in store.get_many(_KEYS)
+        fleet.nodes[silent].down = False
+        for other in fleet.nodes.keys() - {silent}:
+            fleet.nodes[other].refusal = (500, Failed("storage_broken", "a block is bad"))
+        for key in (key for key in _KEYS if silent in fleet.holders(1, key)):
+            assert store.get(key) is not None
+        for node in fleet.nodes.values():
+            node.refusal = None
+        fleet.seconds.now += 60
+
+
 def test_what_is_wrong_with_a_request_is_asked_of_nobody_else(fleet: Fleet) -> None:
     """An answer about the request itself ends it."""
     for node in fleet.nodes.values():

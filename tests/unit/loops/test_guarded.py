@@ -98,7 +98,7 @@ def test_a_step_that_hangs_is_trouble(clocks: _Clocks) -> None:
     def wait(seconds: int) -> None:
         for _ in range(seconds):
             clocks.seconds += 1
-            loops.troubles()
+            loops.tick()
 
     def hanging() -> None:
         wait(29)
@@ -119,14 +119,59 @@ def test_time_that_the_process_was_suspended_is_nobody_s(clocks: _Clocks) -> Non
     """After SIGSTOP and SIGCONT no step counts as one that hangs."""
     loops = _loops(clocks)
     loop, seen = loops.loop("report", stall_seconds=30.0), list[tuple[Trouble, ...]]()
-    loops.troubles()
+    loops.tick()
 
     def suspended() -> None:
         clocks.seconds += 3_600
+        loops.tick()
         seen.append(loops.troubles())
 
     loop.turn(suspended)
     assert seen == [()]
+
+
+def test_a_step_that_hangs_is_told_of_however_rarely_somebody_asks(clocks: _Clocks) -> None:
+    """Who asks once an hour hears of it: only the watch, which looks every second, knows a suspension from a stall."""
+    loops = _loops(clocks)
+    loop, seen = loops.loop("reconciler", stall_seconds=30.0), list[tuple[Trouble, ...]]()
+    loops.tick()
+
+    def hanging() -> None:
+        for _ in range(3_600):
+            clocks.seconds += 1
+            loops.tick()
+        seen.append(loops.troubles())
+
+    loop.turn(hanging)
+    assert "no progress for 3600 s" in seen[0][0].error
+
+
+def test_the_watch_ends_with_the_process(clocks: _Clocks) -> None:
+    """It looks at the clock from a thread of its own until it is told to stop."""
+    loops, stopped = _loops(clocks), threading.Event()
+    looked, ask = threading.Event(), loops.clock_seconds
+
+    def seconds() -> float:
+        looked.set()
+        return ask()
+
+    loops.clock_seconds = seconds
+    loops.watch(stopped)
+    assert looked.wait(10)
+    stopped.set()
+    watching = [thread for thread in threading.enumerate() if thread.name == "loops"]
+    for thread in watching:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in watching)
+
+
+def test_a_step_that_is_not_under_way_cannot_get_on(clocks: _Clocks) -> None:
+    """What is called outside of the loop begins no step that would never end."""
+    loops = _loops(clocks)
+    loop = loops.loop("applier", stall_seconds=30.0)
+    loop.progressed()
+    clocks.seconds += 60
+    assert loops.troubles() == ()
 
 
 def test_whoever_is_told_of_a_failure_may_fail_too(clocks: _Clocks) -> None:

@@ -122,7 +122,8 @@ def heartbeat(context: Context, rebuild: TableRebuild, request: Heartbeat) -> He
     lease_ms = now_ms + int(context.limits.lease_seconds * 1000)
     renewed = advance(rebuild, request.stage, now_ms)
     # Progress is counted here, commit by commit; what the driver counts is Spark's tasks.
-    context.catalog.put_table_rebuild(renewed.model_copy(update={"lease_until_ms": lease_ms}), rebuild.revision)
+    heard = {"lease_until_ms": lease_ms, "troubles": request.troubles}
+    context.catalog.put_table_rebuild(renewed.model_copy(update=heard), rebuild.revision)
     return HeartbeatAnswer(kill_asked=False, lease_until_ms=lease_ms)
 
 
