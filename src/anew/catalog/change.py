@@ -106,6 +106,15 @@ class PutFlag:
 
 
 @dataclass(frozen=True, slots=True)
+class SwapFlag:
+    """Set a flag, or take it away (``value`` None), if it is still ``expected`` (None: not set); else a conflict."""
+
+    name: str
+    expected: str | None
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckEmpty:
     """Refuse (``catalog_not_empty``) unless the catalog holds no store or table, live or deleted, and no rebuild."""
 
@@ -193,6 +202,7 @@ Put = (
     | PutDeadLetters
     | PutSetAside
     | PutFlag
+    | SwapFlag
     | CheckEmpty
     | PutRestored
     | PutRestoredTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anew.core.errors import Refused
 
 
-def check_swapped(row_count: int, what: str, fence: int) -> None:
+def check_swapped(row_count: int, what: str, fence: int | str | None) -> None:
     """Raise unless a row was changed.
 
     Raises:
@@ -15,6 +15,6 @@ def check_swapped(row_count: int, what: str, fence: int) -> None:
         raise Refused(
             "revision_conflict",
             f"{what} was changed by somebody else meanwhile",
-            expected=f"revision {fence}",
+            expected=f"revision {fence}" if isinstance(fence, int) else fence,
             hint="try again",
         )

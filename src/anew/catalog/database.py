@@ -30,6 +30,7 @@ from anew.catalog.change import (
     PutTableRebuild,
     RaiseCounter,
     Reclaim,
+    SwapFlag,
     TableSize,
     TableSnapshot,
 )
@@ -344,6 +345,8 @@ def _apply(connection: sa.Connection, put: object) -> None:
             connection.execute(sa.delete(FLAGS).where(FLAGS.c.name == name))
             if value is not None:
                 connection.execute(sa.insert(FLAGS).values(name=name, value=value))
+        case SwapFlag():
+            _swap_flag(connection, put)
         case CheckEmpty():
             _check_empty(connection)
         case PutRestored(store=store):
@@ -352,6 +355,18 @@ def _apply(connection: sa.Connection, put: object) -> None:
             _raise_counter(connection, put)
         case _:
             segmentrows.apply(connection, put)
+
+
+def _swap_flag(connection: sa.Connection, put: SwapFlag) -> None:
+    if put.expected is None:
+        taken = sa.select(FLAGS.c.name).where(FLAGS.c.name == put.name)
+        unchanged = int(connection.execute(taken).first() is None)
+    else:
+        gone = connection.execute(sa.delete(FLAGS).where(FLAGS.c.name == put.name, FLAGS.c.value == put.expected))
+        unchanged = gone.rowcount
+    check_swapped(unchanged, f"the flag {put.name}", put.expected)
+    if put.value is not None:
+        connection.execute(sa.insert(FLAGS).values(name=put.name, value=put.value))
 
 
 def _put_store(connection: sa.Connection, put: PutStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from anew.api.models import LogLocation
 from anew.catalog.change import Change, Operation, Put, PutStore
@@ -22,6 +23,7 @@ from anew.loops.guarded import Loops
 from anew.registry.interface import SchemaRegistry
 
 _ATTEMPTS = 20
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +179,30 @@ def change_store(
         Refused: What ``change`` refuses; ``revision_conflict`` after many losses.
         NotFound: ``unknown_store``: it was deleted meanwhile.
     """
-    for attempt in range(_ATTEMPTS):
+
+    def changed() -> Store:
         store = context.catalog.store_by_uid(uid)
         if store is None:
             raise NotFound("unknown_store", "the store is gone", found=uid)
         after, puts = change(store)
         if after == store and not puts:
             return store
+        context.catalog.commit(Change(operation, (PutStore(after, store.revision), *puts)))
+        return after.model_copy(update={"revision": store.revision + 1})
+
+    return again_on_conflict(changed)
+
+
+def again_on_conflict(act: Callable[[], _T]) -> _T:
+    """Load, decide and commit; again when somebody else was faster.
+
+    Raises:
+        Refused: What ``act`` refuses; ``revision_conflict`` after many losses.
+    """
+    for attempt in range(_ATTEMPTS):
         try:
-            context.catalog.commit(Change(operation, (PutStore(after, store.revision), *puts)))
+            return act()
         except Refused as error:
             if error.code != "revision_conflict" or attempt == _ATTEMPTS - 1:
                 raise
-        else:
-            return after.model_copy(update={"revision": store.revision + 1})
     raise AssertionError("unreachable: the last attempt raises or returns")

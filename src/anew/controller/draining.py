@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from anew.api.models import DrainNode
-from anew.catalog.change import Change, NodeRecord, PutFlag
-from anew.controller.context import Context
+from anew.catalog.change import Change, NodeRecord, PutFlag, SwapFlag
+from anew.controller.context import Context, again_on_conflict
 from anew.core.errors import NotFound, Refused
 from anew.core.store import SERVABLE
 from anew.core.suggest import did_you_mean
 
 _DRAINED, _REMOVED = "drained/", "removed/"
+_DRAINS = "node drains"
+"""How many drains there were: what one has looked at is what it changes."""
 
 
 def drained(flags: Mapping[str, str], node: str) -> bool:
@@ -32,18 +34,31 @@ def drain(context: Context, node: str, request: DrainNode, actor: str) -> dict[s
         NotFound: ``unknown_node``.
         Refused: ``too_few_nodes``: the others cannot take all of its replicas.
     """
-    undo = request.undo
-    known = removed(context.catalog.flags(), node) if undo else False
-    if not known:
-        record = _record(context, node)
-        if not undo and not request.force and not drained(context.catalog.flags(), node):
-            _check_others(context, record)
-    puts = [PutFlag(f"{_DRAINED}{node}", None if undo else actor)]
-    if undo:
-        puts.append(PutFlag(f"{_REMOVED}{node}", None))
-    operation = context.operation("undo drain" if undo else "drain node", node, actor)
-    context.catalog.commit(Change(operation, tuple(puts)))
-    return {"node": node, "drained": not undo, "holds": holds(context, node), "was_removed": known}
+    if request.undo:
+        known = removed(context.catalog.flags(), node)
+        if not known:
+            _record(context, node)
+        puts = (PutFlag(f"{_DRAINED}{node}", None), PutFlag(f"{_REMOVED}{node}", None))
+        context.catalog.commit(Change(context.operation("undo drain", node, actor), puts))
+    else:
+        known = False
+        again_on_conflict(lambda: _drain(context, node, request, actor))
+    return {"node": node, "drained": not request.undo, "holds": holds(context, node), "was_removed": known}
+
+
+def _drain(context: Context, node: str, request: DrainNode, actor: str) -> None:
+    """Of two drains at once one comes first: the other one looks again at who is left.
+
+    Raises:
+        NotFound, Refused: As `drain`; ``revision_conflict``.
+    """
+    flags = context.catalog.flags()
+    record = _record(context, node)
+    if not request.force and not drained(flags, node):
+        _check_others(context, record, flags)
+    count = flags.get(_DRAINS)
+    puts = (PutFlag(f"{_DRAINED}{node}", actor), SwapFlag(_DRAINS, count, str(int(count or 0) + 1)))
+    context.catalog.commit(Change(context.operation("drain node", node, actor), puts))
 
 
 def remove(context: Context, node: str, actor: str) -> dict[str, Any]:
@@ -70,13 +85,13 @@ def remove(context: Context, node: str, actor: str) -> dict[str, Any]:
     return {"node": node, "removed": True}
 
 
-def _check_others(context: Context, record: NodeRecord) -> None:
+def _check_others(context: Context, record: NodeRecord, flags: Mapping[str, str]) -> None:
     """Raise unless each replica of a node has another node to go to: a copy that only leaves is redundancy lost.
 
     Raises:
         Refused: ``too_few_nodes``.
     """
-    flags, oldest_ms = context.catalog.flags(), context.clock() - int(context.limits.node_alive_seconds * 1000)
+    oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
     others = {
         other.id
         for other in context.catalog.nodes()

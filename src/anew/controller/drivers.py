@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from anew.api.models import Problem
-from anew.catalog.change import Change, PutFlag
-from anew.controller.context import Context
+from anew.catalog.change import Change, PutFlag, SwapFlag
+from anew.controller.context import Context, again_on_conflict
 from anew.core.errors import NotFound
 from anew.core.rebuild import DRIVEN_STAGES, RebuildRecord, driver_of
 from anew.core.store import SERVABLE, Store
@@ -95,10 +95,16 @@ def see_failure(context: Context, rebuild_id: str, actor: str) -> dict[str, Any]
         raise NotFound(
             "unknown_rebuild", f"there is no rebuild {rebuild_id}", found=rebuild_id, hint="anew rebuild list"
         )
-    for name, failure in _failures(context).items():
-        if failure["rebuild"] == rebuild_id:
-            operation = context.operation("failure seen", name, actor, rebuild=rebuild_id)
-            context.catalog.commit(Change(operation, (forget_failure(name),)))
+
+    def see() -> None:
+        for flag, kept in context.catalog.flags().items():
+            if flag.startswith(_FAILED) and json.loads(kept)["rebuild"] == rebuild_id:
+                name = flag.removeprefix(_FAILED)
+                operation = context.operation("failure seen", name, actor, rebuild=rebuild_id)
+                # Only this failure: a newer one that came meanwhile was not seen.
+                context.catalog.commit(Change(operation, (SwapFlag(flag, kept, None),)))
+
+    again_on_conflict(see)
     return {"rebuild": rebuild_id, "seen": True}
 
 

@@ -24,6 +24,7 @@ from anew.catalog.change import (
     PutSetAside,
     PutStore,
     Reclaim,
+    SwapFlag,
 )
 from anew.catalog.interface import Catalog
 from anew.core.admission import Rejection
@@ -255,6 +256,19 @@ class CatalogContract(ABC):
         for value in ("on", "on again", None):
             catalog.commit(a_change(f"op {value}", PutFlag("paused", value), PutFlag("other", "x")))
             assert catalog.flags() == {"other": "x"} | ({} if value is None else {"paused": value})
+
+    def test_a_flag_is_swapped_only_as_it_was_read(self, catalog: Catalog) -> None:
+        """Whoever read an older value, or that there was none, changes nothing, and nothing beside it."""
+        catalog.commit(a_change("op-1", SwapFlag("drains", None, "1")))
+        for stale in (None, "0", "2"):
+            with pytest.raises(Refused) as caught:
+                catalog.commit(a_change(f"op-{stale}", PutFlag("other", "x"), SwapFlag("drains", stale, "9")))
+            assert caught.value.code == "revision_conflict"
+        assert catalog.flags() == {"drains": "1"}
+        catalog.commit(a_change("op-2", SwapFlag("drains", "1", "2")))
+        assert catalog.flags() == {"drains": "2"}
+        catalog.commit(a_change("op-3", SwapFlag("drains", "2", None)))
+        assert catalog.flags() == {}
 
     def test_the_last_report_of_a_node_counts(self, catalog: Catalog) -> None:
         """A node is there once, with its last report; a removed one is not listed."""

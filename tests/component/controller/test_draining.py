@@ -256,3 +256,21 @@ def test_an_unknown_node_is_not_found(cluster: Cluster) -> None:
         error = refused(NotFound, act)
         assert (error.code, error.hint) == ("unknown_node", "did you mean node-1?")
     assert cluster.context.catalog.flags() == {}
+
+
+def test_of_two_drains_at_once_one_looks_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would leave the other's node alone: the second one to commit sees the first, and is refused."""
+    _serving(cluster)
+    commit = cluster.context.catalog.commit
+    others = iter(["node-2"])
+
+    def meanwhile(change: Change) -> None:
+        if change.operation.what == "drain node":
+            for other in others:
+                _drain(cluster, other)
+        commit(change)
+
+    monkeypatch.setattr(cluster.context.catalog, "commit", meanwhile)
+    assert refused(Refused, lambda: _drain(cluster, "node-1")).code == "too_few_nodes"
+    monkeypatch.undo()
+    assert [node.drained for node in cluster.client.nodes()] == [False, True]
