@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from anew.catalog.change import Change, PutReclaim, Reclaim
+from anew.controller.apart import Apart
 from anew.controller.context import Context, store_named
 from anew.controller.pausing import cluster_paused
 from anew.controller.reclaim import collect, gone, reclaim_due
@@ -68,7 +69,9 @@ def gc(context: Context, name: str | None, actor: str, *, dry_run: bool) -> dict
         for store in free:
             collect(context, store, actor)
             _note_orphans(context, store, actor)
-        reclaim_due(context)
+        apart = Apart()
+        reclaim_due(context, apart)
+        apart.end()
     return {"dry_run": dry_run, "items": [asdict(item) for item in items], "skipped": skipped}
 
 

@@ -14,9 +14,9 @@ from itertools import groupby
 import structlog
 
 from anew.catalog.change import Change, Put, PutFlag, PutReclaim, PutSetAside, Reclaim
+from anew.controller.apart import Apart
 from anew.controller.context import Context
 from anew.core.admission import Rejection
-from anew.core.errors import AnewError
 from anew.core.feed import Feed
 from anew.core.store import Store, dead_letter_topic
 from anew.log.interface import SetAside, TopicPartition, TopicSpec, record_bytes, topic_partition
@@ -25,12 +25,12 @@ _MOST_PER_ROUND = 1_000
 _LOG = structlog.get_logger("anew.controller")
 
 
-def set_aside(context: Context) -> None:
+def set_aside(context: Context, apart: Apart) -> None:
     """Copy what waits; what cannot be copied now waits for the next round, and keeps no other store waiting."""
     for uid in context.catalog.dead_letter_counts(waiting=True):
-        store = context.catalog.store_by_uid(uid)
-        letters = context.catalog.waiting_dead_letters(uid, _MOST_PER_ROUND)
-        try:
+        with apart.step(f"dead letters of {uid}"):
+            store = context.catalog.store_by_uid(uid)
+            letters = context.catalog.waiting_dead_letters(uid, _MOST_PER_ROUND)
             if store is None:
                 _note(context, uid, letters, 0)
             elif store.deleted_at_ms is not None:
@@ -40,8 +40,6 @@ def set_aside(context: Context) -> None:
             else:
                 for feed_id, of_feed in groupby(letters, lambda letter: letter.feed):
                     _copy(context, store, feed_id, tuple(of_feed))
-        except AnewError as error:
-            _LOG.warning("dead_letters_wait", store=uid if store is None else store.name, **error.to_json())
 
 
 def dead_letters_left(store: Store, due_ms: int, why: str) -> list[PutReclaim | PutFlag]:

@@ -68,6 +68,8 @@ class ControllerServer:
             self._reconciler.remember()
         except AnewError as error:
             _LOG.warning("records_not_written", **error.to_json())
+        except Exception:  # noqa: BLE001 - the process ends anyway; the next controller writes them
+            _LOG.exception("records_not_written")
 
     def _reconcile(self) -> None:
         while not self._watch.closed:

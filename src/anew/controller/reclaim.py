@@ -9,6 +9,7 @@ from itertools import chain
 import structlog
 
 from anew.catalog.change import Change, DropReclaim, PutFlag, PutReclaim, Reclaim
+from anew.controller.apart import Apart
 from anew.controller.context import Context, change_store
 from anew.controller.deadletters import dead_letters_left
 from anew.controller.feeds import offsets_at
@@ -49,7 +50,7 @@ def collect(context: Context, store: Store, actor: str = "controller") -> None:
         change_store(context, store.uid, operation, change)
 
 
-def reclaim_due(context: Context) -> None:
+def reclaim_due(context: Context, apart: Apart) -> None:
     """Second step: do what is noted and due; what fails is tried again in the next round, what is paused later."""
     due = context.catalog.reclaims(context.clock())
     if not due or cluster_paused(context) is not None:
@@ -67,11 +68,11 @@ def reclaim_due(context: Context) -> None:
     for reclaim in due:
         if held_back(stores, reclaim):
             continue
-        try:
+        is_done = False
+        with apart.step(f"reclaim {reclaim.id}"):
             acts[reclaim.kind](context, reclaim)
-        except AnewError as error:
-            _LOG.warning("reclaim_failed", id=reclaim.id, **error.to_json())
-        else:
+            is_done = True
+        if is_done:
             operation = context.operation("reclaimed", reclaim.id, "controller", kind=reclaim.kind, why=reclaim.reason)
             context.catalog.commit(Change(operation, (DropReclaim(reclaim.id),)))
             _LOG.info("reclaimed", id=reclaim.id, kind=reclaim.kind, reason=reclaim.reason)

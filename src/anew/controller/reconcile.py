@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,6 +17,7 @@ import structlog
 
 from anew.api.models import NodeReport, ReplicaReport, ReplicaState
 from anew.catalog.change import PutRebuild
+from anew.controller.apart import Apart
 from anew.controller.context import Context, change_store
 from anew.controller.deadletters import set_aside
 from anew.controller.feeds import ends_of, ensure_feeds, look_at_partitions, open_and_close, to_be_told
@@ -31,7 +32,7 @@ from anew.controller.tables.stepping import step_table
 from anew.controller.versiontopics import make_version_topics
 from anew.core import lifecycle
 from anew.core.assignment import assign
-from anew.core.errors import AnewError, Refused, Unreachable
+from anew.core.errors import Refused, Unreachable
 from anew.core.integrity import OF_THE_BASE
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import SERVABLE, Store, Version, VersionStatus
@@ -87,37 +88,42 @@ class Reconciler:
         seen = self._look()
         # Read after the rebuilds: a version of each of these is in its store.
         live = self.context.catalog.stores()
-        unforeseen: list[Exception] = []
-        loop = self.context.loops.loop("reconciler")
+        apart, loop = Apart(), self.context.loops.loop("reconciler")
         for store in live:
             loop.progressed()
-            with _alone(store.name, unforeseen):
+            with apart.step(store.name):
                 self._step(store, seen)
         for rebuild in _of_deleted({store.uid for store in live}, seen.running):
-            with _alone(rebuild.store, unforeseen):
+            with apart.step(rebuild.store):
                 self._finish(rebuild.store_uid, rebuild)
         for table in self.context.catalog.tables():
             loop.progressed()
-            with _alone(table.name, unforeseen):
+            with apart.step(table.name):
                 running = seen.refreshing.get(table.uid, ())
                 step_table(self.context, table, running, seen.usable[table.fabric], seen.reports[table.fabric])
-        set_aside(self.context)
-        reclaim_due(self.context)
+        set_aside(self.context, apart)
+        reclaim_due(self.context, apart)
         now_ms = self.context.clock()
         if now_ms - self._low_water_at_ms >= self.context.limits.low_water_interval_seconds * 1000:
             self._low_water_at_ms = now_ms
             for store in self.context.catalog.stores():
                 loop.progressed()
-                with _alone(store.name, unforeseen):
+                with apart.step(store.name):
                     move_low_water(self.context, store)
                     look_at_partitions(self.context, store)
-        self.remember()
-        if unforeseen:
-            raise ExceptionGroup("steps crashed", unforeseen)
+        self._memory.remember(apart)
+        apart.end()
 
     def remember(self) -> None:
-        """Write down in the deep stores what a lost catalog is made again from."""
-        self._memory.remember()
+        """Write down in the deep stores what a lost catalog is made again from.
+
+        Raises:
+            AnewError: The catalog does not answer.
+            ExceptionGroup: What nobody foresaw.
+        """
+        apart = Apart()
+        self._memory.remember(apart)
+        apart.end()
 
     def _listen(self) -> None:
         limits = self.context.limits
@@ -300,19 +306,6 @@ def _of_deleted(live: Set[str], running: Mapping[str, list[Rebuild]]) -> list[Re
     A store with a version in the making cannot be deleted, so nothing else of such a rebuild is left to do.
     """
     return [rebuild for uid in running.keys() - live for rebuild in running[uid]]
-
-
-@contextlib.contextmanager
-def _alone(name: str, unforeseen: list[Exception]) -> Iterator[None]:
-    """What goes wrong with one store or table stays with it; what nobody foresaw is kept, to be told of in the end."""
-    try:
-        yield
-    except AnewError as error:
-        if error.code != "revision_conflict":
-            _LOG.warning("store_step_failed", store=name, **error.to_json())
-    except Exception as error:  # noqa: BLE001 - raised when all others had their step
-        error.add_note(f"in the step of {name}")
-        unforeseen.append(error)
 
 
 def _swapped_when_ready(number: int, fabric: str, now_ms: int, store: Store) -> Store:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from anew.controller.apart import Apart
 from anew.controller.context import Context
 from anew.controller.tables.remembering import TableMemory
 from anew.core.errors import AnewError, Refused
@@ -39,7 +40,7 @@ class Memory:
         """Begin with nothing remembered."""
         self._tables = TableMemory(self.context)
 
-    def remember(self) -> None:
+    def remember(self, apart: Apart) -> None:
         """Write a record of what has changed; what cannot be written is tried again in the next round."""
         catalog = self.context.catalog
         revision = catalog.revision()
@@ -47,11 +48,12 @@ class Memory:
             return
         due = ((store, fabric) for store in (*catalog.stores(), *catalog.deleted_stores()) for fabric in store.fabrics)
         # Where one cannot be written the fabric's others are not tried: each would wait for a deep store that is away.
-        away: set[str] = set()
+        away, unforeseen = set[str](), len(apart.unforeseen)
         for store, fabric in due:
-            if fabric not in away and not self._remember(store, fabric):
-                away.add(fabric)
-        if self._tables.remember(away) and not away:
+            with apart.step(f"the record of {store.name} in {fabric}"):
+                if fabric not in away and not self._remember(store, fabric):
+                    away.add(fabric)
+        if self._tables.remember(away, apart) and not away and len(apart.unforeseen) == unforeseen:
             self._seen = revision
 
     def _remember(self, store: Store, fabric: str) -> bool:

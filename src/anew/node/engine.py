@@ -204,11 +204,18 @@ class Engine:
         self.picture = Picture()
         self.verifications.close()
         for holding in self._holdings.values():
-            if holding.replica is not None:
-                holding.replica.close()
-                holding.replica = None
+            replica, holding.replica = holding.replica, None
+            if replica is not None:
+                self._close(holding, replica)
         if self._log is not None:
             self._log.close()
+
+    def _close(self, holding: Holding, replica: Replica) -> None:
+        """A replica that cannot save where it stands goes on from further back; the others are closed all the same."""
+        try:
+            replica.close()
+        except Exception as error:  # noqa: BLE001 - of this replica alone
+            _log.warning("replica_not_closed", replica=holding.name, error=str(fault_of(error)))
 
     # -- the applier thread ----------------------------------------------------------------------------------------
 

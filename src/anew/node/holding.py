@@ -255,6 +255,7 @@ class DeadLetters:
         self._told: deque[_Letter] = deque(maxlen=MAX_DEAD_LETTERS)
         self._told_set: set[_Letter] = set()
         self._lines = 0
+        self._torn = False
         self.total = 0
         # A line that a crash has cut must not swallow the one that comes after it.
         self._rewrite()
@@ -279,10 +280,14 @@ class DeadLetters:
         with self._lock:
             if self._journal is None or not self._unkept:
                 return
+            # A line that a full disk has cut must not swallow the one that comes after it.
+            lines = ("\n" if self._torn else "") + _lines(self._unkept)
+            self._torn = True
             with self._journal.open("a", encoding="utf-8") as file:
-                file.write(_lines(self._unkept))
+                file.write(lines)
                 file.flush()
                 os.fsync(file.fileno())
+            self._torn = False
             self._lines += len(self._unkept)
             self._unkept.clear()
 
@@ -320,7 +325,7 @@ class DeadLetters:
             self._journal.unlink(missing_ok=True)
         else:
             replace_file(self._journal, _lines(self._waiting.items()).encode())
-        self._lines = len(self._waiting)
+        self._lines, self._torn = len(self._waiting), False
         self._unkept.clear()
 
 

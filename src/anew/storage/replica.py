@@ -244,8 +244,10 @@ class Replica:
 
     def close(self) -> None:
         """Save positions and let go of the directory; reads that come later fail with ``replica_closed``."""
-        self.save_positions()
-        self._database.close()
+        try:
+            self.save_positions()
+        finally:
+            self._database.close()
 
     def discard(self) -> None:
         """Close without saving, and remove the directory."""

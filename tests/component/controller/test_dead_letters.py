@@ -9,6 +9,7 @@ import pytest
 
 from anew.api.models import DeadLetter
 from anew.catalog.change import Change, PutSetAside
+from anew.controller.apart import Apart
 from anew.controller.deadletters import set_aside
 from anew.core.errors import OutcomeUnknown
 from anew.core.store import Store
@@ -70,7 +71,7 @@ def test_a_crash_before_the_note_copies_again(cluster: Cluster, monkeypatch: pyt
 
     with monkeypatch.context() as patch:
         patch.setattr(cluster.context.catalog, "commit", dies)
-        set_aside(cluster.context)
+        set_aside(cluster.context, Apart())
     assert len(_set_aside(cluster)) == 3
     cluster.round()
     cluster.round()

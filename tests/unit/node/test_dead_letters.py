@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,23 @@ def test_a_line_that_a_crash_cut_does_not_swallow_the_next(journal: Path) -> Non
     with journal.open("a") as file:
         file.write('["uid-1", "chan')
     kept(journal, 2)
+    assert offsets(DeadLetters(journal)) == [1, 2]
+
+
+def test_a_line_that_a_full_disk_cut_does_not_swallow_the_next(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node lives on: what it could not keep is kept once there is room, on lines of its own."""
+    letters = kept(journal, 1)
+
+    def full(_descriptor: int) -> None:
+        journal.write_bytes(journal.read_bytes()[:-9])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    letters.add("uid-1", AT, 2, "unknown schema")
+    with monkeypatch.context() as patch:
+        patch.setattr("anew.node.holding.os.fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            letters.keep()
+    letters.keep()
     assert offsets(DeadLetters(journal)) == [1, 2]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from anew.catalog.change import TableSnapshot
+from anew.controller.apart import Apart
 from anew.controller.context import Context
 from anew.controller.tables.recorded import MARGIN_MS, RecordFiles, revision_of
 from anew.core.errors import AnewError, Failed, Refused
@@ -52,11 +53,12 @@ class TableMemory:
     _configs: dict[str, set[str]] = field(default_factory=dict)
     _rests: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def remember(self, away: set[str]) -> bool:
+    def remember(self, away: set[str], apart: Apart) -> bool:
         """Write a record of each table that has changed.
 
         Args:
             away: Fabrics whose deep stores did not answer in this round: they are left alone, and further ones added.
+            apart: Takes what nobody foresaw of one table.
 
         Returns:
             Whether everything of the other fabrics is written; otherwise the next round has something to do, whatever
@@ -66,11 +68,15 @@ class TableMemory:
         for table in (*catalog.tables(), *catalog.deleted_tables()):
             if table.fabric in away:
                 continue
-            try:
-                complete &= self._remember(table)
-            except AnewError as error:
-                _LOG.warning("record_not_written", table=table.name, fabric=table.fabric, **error.to_json())
-                away.add(table.fabric)
+            is_written = False
+            with apart.step(f"the record of {table.name}"):
+                try:
+                    is_written = self._remember(table)
+                except AnewError as error:
+                    _LOG.warning("record_not_written", table=table.name, fabric=table.fabric, **error.to_json())
+                    away.add(table.fabric)
+                    continue
+            complete &= is_written
         return complete
 
     def _remember(self, table: Table) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from anew.api.tables import DropSegments
 from anew.catalog.change import Put, PutSegment, PutStore, PutTable
+from anew.controller.apart import Apart
 from anew.controller.remembering import Memory
 from anew.controller.tables.recorded import RecordFiles
 from anew.core.tables.table import SLOTS
@@ -128,13 +129,13 @@ def test_a_fabric_that_is_away_does_not_hold_up_the_others(tables: Tables, tmp_p
     puts += [PutTable(table, None) for table in (here, a_table("more"), elsewhere)]
     context.catalog.commit(a_change("op-1", *puts))
     memory = Memory(replace(context, fabrics=fabrics))
-    memory.remember()
+    memory.remember(Apart())
     found = [stored.path for stored in there.list("catalog")]
     assert [path for path in found if store.uid in path or elsewhere.uid in path] == found != []
     assert len(found) == 1 + with_store
     assert len(tried) == 1
     faulty.refuses = lambda _path: False
-    memory.remember()
+    memory.remember(Apart())
     assert {path.split("/")[2] for path in records(tables)} == {here.uid, "uid-more"}
 
 
@@ -205,7 +206,7 @@ def test_what_an_older_catalog_does_not_know_is_not_believed(tables: Tables, tmp
     with without_catalog(tables, tmp_path) as again:
         context = again.cluster.context
         context.catalog.commit(a_change("op-1", PutTable(table, None), PutSegment(other, None)))
-        Memory(context).remember()
+        Memory(context).remember(Apart())
         files = RecordFiles.of(table.uid, records(again))
         record = files.record(again.cluster.deep, files.newest_first[-1])
         listed = files.lists_of(again.cluster.deep, record)[slot]

@@ -1,0 +1,75 @@
+"""A round's steps are kept apart: whatever one of them meets, all others are taken, and it is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anew.api.models import DeadLetter
+from tests.component.controller.harness import Cluster, node_report
+
+_WEEK_SECONDS = 7 * 86_400
+_STEPS = {
+    "a store": "anew.controller.reconcile.step_schedule",
+    "a reclaim": "anew.controller.reclaim._delete_tree",
+    "dead letters": "anew.controller.deadletters._copy",
+    "low water": "anew.controller.reconcile.move_low_water",
+    "records": "anew.controller.remembering.record_path",
+}
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("nobody foresaw this"), OSError(5, "Input/output error")], ids=str)
+@pytest.mark.parametrize("broken", list(_STEPS))
+def test_what_one_step_meets_is_told_and_holds_up_no_other(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, broken: str, error: Exception
+) -> None:
+    """Every kind of step is broken for one store; the other store is served, reclaimed, set aside and remembered."""
+    for name in ("flights", "trains"):
+        cluster.create(name)
+        cluster.serve(cluster.push_plan(name))
+        cluster.serve(cluster.repush_plan(name))
+    first, second = cluster.store("flights"), cluster.store("trains")
+    module, _, function = _STEPS[broken].rpartition(".")
+    monkeypatch.setattr(_STEPS[broken], _breaking(_found(module, function), first.uid, error))
+    for store in (first, second):
+        (at, offset), *_ = cluster.write(store.feeds[0], 1)
+        letter = DeadLetter(
+            store_uid=store.uid, feed=at.feed, partition=at.partition, offset=offset, reason="its time is bad"
+        )
+        cluster.client.report(node_report("node-1", dead_letters=(letter,)))
+    cluster.pass_seconds(_WEEK_SECONDS)
+    crashed = _rounds(cluster)
+    cluster.pass_seconds(600)
+    crashed += _rounds(cluster)
+    assert set(crashed) == {str(error)}
+    assert cluster.status(1, "trains") == "reclaimed"
+    assert cluster.log.topic("trains_dead_letters") is not None
+    newest = cluster.deep.get(cluster.files(f"catalog/stores/{second.uid}")[-1])
+    assert b"reclaimed" in newest
+
+
+def _rounds(cluster: Cluster) -> list[str]:
+    """What three rounds crashed with."""
+    crashed = []
+    for _ in range(3):
+        try:
+            cluster.settle(1)
+        except ExceptionGroup as group:
+            crashed += [str(one) for one in group.exceptions]
+    return crashed
+
+
+def _found(module: str, function: str) -> Any:
+    return getattr(__import__(module, fromlist=[function]), function)
+
+
+def _breaking(function: Any, uid: str, error: Exception) -> Any:
+    """The function, which fails where it is given something of a store."""
+
+    def broken(*given: Any, **named: Any) -> Any:
+        if uid in str([repr(one) for one in given if not hasattr(one, "catalog")]):
+            raise error
+        return function(*given, **named)
+
+    return broken
