@@ -12,7 +12,9 @@ from hypothesis.strategies import SearchStrategy
 SKEW_LIMIT_SECONDS = 2
 """How far clocks may be apart: what is further apart is wrong, and nothing is promised then (rules R6, R12)."""
 KEYS = tuple(f"k{number}" for number in range(8))
-HARD = frozenset({"sick_disk", "crash", "doom", "stop", "cut_off", "lose_node", "recreate", "lose_tail", "configure"})
+HARD = frozenset(
+    {"sick_disk", "crash", "doom", "stop", "cut_off", "lose_node", "recreate", "lose_tail", "configure", "foul"}
+)
 """Steps that may keep a reader from an answer for a while."""
 
 
@@ -138,18 +140,29 @@ _WEIGHTED: list[tuple[int, _Named]] = [
     (2, _step("collect")),
 ]
 """How often which step comes, about in a hundred; the simplest first, which is what a failure shrinks to."""
+_FOUL = _step(
+    "foul",
+    st.sampled_from(["node", "controller"]),
+    st.sampled_from(_SICKNESSES),
+    st.sampled_from([None, *_TOUCHED]),
+    _FEW,
+    st.sampled_from([1_500, 9_000]),
+)
+_FOUL_WEIGHT = 6
 
 
-def steps(often: str | None = None, never: frozenset[str] = frozenset()) -> SearchStrategy[Step]:
+def steps(often: str | None = None, never: frozenset[str] = frozenset(), *, foul: bool = False) -> SearchStrategy[Step]:
     """Any step but some; one of them may be a quarter of all."""
-    chosen = [step for weight, (what, step) in _WEIGHTED if what not in never for _ in range(weight)]
-    wanted = [step for _, (what, step) in _WEIGHTED if what == often]
+    weighted = [*_WEIGHTED, *([(_FOUL_WEIGHT, _FOUL)] if foul else [])]
+    chosen = [step for weight, (what, step) in weighted if what not in never for _ in range(weight)]
+    wanted = [step for _, (what, step) in weighted if what == often]
     chosen += wanted * (len(chosen) // 3)
-    return st.integers(0, len(chosen) - 1).flatmap(chosen.__getitem__)
+    # Not the list's own method: its representation would be that of the whole list.
+    return st.integers(0, len(chosen) - 1).flatmap(lambda index: chosen[index])
 
 
 def histories(
-    transport: str | None = None, often: str | None = None, *, gentle: bool = False
+    transport: str | None = None, often: str | None = None, *, gentle: bool = False, foul: bool = False
 ) -> SearchStrategy[History]:
     """Any history: a store is pushed to, then things happen.
 
@@ -157,6 +170,7 @@ def histories(
         transport: How its bases are stored at first; None: in either way.
         often: A step that a quarter of all shall be.
         gentle: Nothing happens that may keep a reader from an answer.
+        foul: Calls of processes may raise anything.
     """
     transports = ["files", "files", "log"] if transport is None else [transport]
     settings = st.fixed_dictionaries(
@@ -181,5 +195,5 @@ def histories(
         controllers=st.sampled_from([1, 1, 2]),
         monotone=st.booleans(),
         settings=settings,
-        steps=st.lists(steps(often, HARD if gentle else frozenset()), min_size=6, max_size=16).map(tuple),
+        steps=st.lists(steps(often, HARD if gentle else frozenset(), foul=foul), min_size=6, max_size=16).map(tuple),
     )

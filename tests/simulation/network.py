@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from anew.core.errors import OutcomeUnknown, Unreachable
 from tests.simulation.world import Process, ProcessDied, World
@@ -57,6 +57,32 @@ class Halt:
     ms: float
 
 
+@dataclass(slots=True)
+class Foul:
+    """What each call of a process raises for a while, before anything is done.
+
+    Attributes:
+        new: Makes the error.
+        what: Only calls to this; None: all.
+        raised_ms: When it was raised in a loop of the process, the newest last.
+    """
+
+    new: Callable[[], Exception]
+    what: str | None
+    raised_ms: list[float] = field(default_factory=list)
+
+
+def is_injected(error: BaseException | None) -> bool:
+    """Whether an error is, or comes of, what a foul call raised."""
+    if error is None:
+        return False
+    if getattr(error, "injected", False):
+        return True
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_injected(one) for one in error.exceptions)
+    return is_injected(error.__cause__) or is_injected(error.__context__)
+
+
 class Network:
     """Carries calls between processes, and to logs, deep stores and catalogs.
 
@@ -65,6 +91,7 @@ class Network:
         log: What went wrong, for people.
         doomed: Kind of process → at what the next one of that kind dies.
         halts: Kind of process → where the next one of that kind stands still for a while.
+        foul: Name of process → what its calls raise.
     """
 
     def __init__(self, world: World) -> None:
@@ -73,6 +100,7 @@ class Network:
         self.log: list[str] = []
         self.doomed: dict[str, str] = {}
         self.halts: dict[str, Halt] = {}
+        self.foul: dict[str, Foul] = {}
 
     def point(self, what: str) -> None:
         """A place where the acting process may die, or another one may have its turn."""
@@ -101,6 +129,7 @@ class Network:
         world, random = self.world, self.world.random
         self.point(called.what)
         process = world.acting
+        self._check_foul(process, called)
         faults = self.faults.get(process.kind, NONE)
         if random.random() < faults.delay:
             world.sleep(random.random() * 3_000)
@@ -120,6 +149,19 @@ class Network:
                 self.say(f"{process.name} gets no answer: {called.what}")
                 raise OutcomeUnknown(called.unknown, f"the answer of {called.what} was lost")
         return result
+
+    def _check_foul(self, process: Process, called: Called) -> None:
+        """Raise what the calls of a process raise now."""
+        foul = self.foul.get(process.name)
+        if foul is None or foul.what not in (None, called.what):
+            return
+        task = self.world.current
+        # Of calls to the controller nobody can tell it; it tells that the node is silent.
+        if task is not None and task.background and called.what != "the controller":
+            foul.raised_ms.append(self.world.now_ms)
+        error: Any = foul.new()
+        error.injected = True
+        raise error
 
     def _halt(self, process: Process) -> None:
         halt = self.halts.get(process.kind)
@@ -141,6 +183,7 @@ class Network:
         world, random = self.world, self.world.random
         self.point(called.what)
         caller = world.acting
+        self._check_foul(caller, called)
         faults = self.faults.get(caller.kind, NONE)
         if random.random() < faults.delay:
             world.sleep(random.random() * 3_000)

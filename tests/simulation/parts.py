@@ -45,6 +45,7 @@ from anew.core.rebuild import Progress, Rebuild, Stage
 from anew.deepstore.arrow import ArrowDeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.open import open_log
+from anew.loops.guarded import GuardedLoop, Loops
 from anew.node.engine import Engine, NodeIdentity, Workshop
 from anew.node.loader import Job, answer_of
 from anew.node.process import Liaison, NodeSettings
@@ -57,8 +58,8 @@ from anew.testing.memory.log import MemoryLog, Topics
 from anew.testing.memory.rocks import RocksDisk
 from tests.simulation.disks import FarCatalog, FarDeepStore, FarLog, LogWatch
 from tests.simulation.history import SKEW_LIMIT_SECONDS
-from tests.simulation.network import Called, Network
-from tests.simulation.world import Process, World
+from tests.simulation.network import Called, Network, is_injected
+from tests.simulation.world import Broken, Process, World
 
 _T = TypeVar("_T")
 _Made = TypeVar("_Made")
@@ -170,18 +171,54 @@ class ControllerPart:
             clock=clock,
             new_id=machines.new_id,
             limits=LIMITS,
+            loops=Loops(clock, clock_seconds=machines.seconds),
         )
         self._reconciler = Reconciler(self.context, machines.seconds)
         self._machines, self._world = machines, world
         world.spawn(self.process, self._reconcile)
 
     def _reconcile(self) -> None:
+        loop = self.context.loops.loop("reconciler")
         while True:
             self._world.sleep(self._machines.pace * _ROUND_MS * (0.5 + self._world.random.random()))
-            try:
-                self._reconciler.round()
-            except AnewError:
-                continue
+            _turn(self._machines, self.process, loop, self._reconciler.round)
+
+    def answer(self, act: Callable[[Context], _T]) -> _T:
+        """What the controller answers, as its server does: what an injected fault breaks is an error of its own."""
+        try:
+            return act(self.context)
+        except AnewError:
+            raise
+        except Exception as error:
+            if is_injected(error):
+                raise Failed("internal_error", "the controller failed over the request") from error
+            raise
+
+
+def _turn(machines: Machines, process: Process, loop: GuardedLoop, act: Callable[[], object]) -> bool:
+    """One step of a loop under the product's guard; whether it succeeded. What nobody foresaw and nobody did is noted.
+
+    After an error of this project the loops pause as long as between two steps, and the guard's own pause is left out.
+    """
+    foul = failed = False
+
+    def step() -> None:
+        nonlocal foul, failed
+        try:
+            act()
+        except AnewError:
+            failed = True
+            raise
+        except Exception as error:
+            foul = failed = True
+            if not is_injected(error):
+                machines.world.broken.append(Broken(process, error))
+            raise
+
+    pause_seconds = loop.turn(step)
+    if foul:
+        machines.world.sleep(pause_seconds * 1000)
+    return not failed
 
 
 class SimulatedClient(ControllerClient):
@@ -200,7 +237,7 @@ class SimulatedClient(ControllerClient):
         part = self._any()
         if part is None:
             raise Unreachable(called.unreachable, "no controller runs")
-        return self._machines.network.between(part.process, called, lambda: act(part.context))
+        return self._machines.network.between(part.process, called, lambda: part.answer(act))
 
     def create_store(self, request: CreateStore) -> dict[str, Any]:
         """See `ControllerClient`."""
@@ -341,24 +378,38 @@ class NodePart:
         self._liaison = Liaison(SimulatedClient(machines, name), self.engine, settings)
         self.process.ends.append(lambda: _unlock(machines.rocks, self.directory))
         world.spawn(self.process, self._work)
-        world.spawn(self.process, lambda: self._again(_POLL_MS, lambda: self._liaison.poll(0.0)))
-        world.spawn(self.process, lambda: self._again(_REPORT_MS, self._liaison.tell))
+        world.spawn(self.process, lambda: self._again("desired state", _POLL_MS, lambda: self._liaison.poll(0.0)))
+        world.spawn(self.process, lambda: self._again("report", _REPORT_MS, self._liaison.tell))
 
     def _work(self) -> None:
         self._liaison.recall()
+        loop = self.engine.loops.loop("applier")
         while True:
-            try:
+            busy = False
+
+            def step() -> None:
+                nonlocal busy
                 busy = self.engine.step()
-            except AnewError:
-                busy = False
+
+            _turn(self._machines, self.process, loop, step)
             rest_ms = 40.0 if busy else self._machines.pace * _IDLE_MS
             self._world.sleep(rest_ms * (0.5 + self._world.random.random()))
 
-    def _again(self, every_ms: float, act: Callable[[], None]) -> None:
+    def _again(self, name: str, every_ms: float, act: Callable[[], None]) -> None:
+        loop = self.engine.loops.loop(name)
         while True:
-            try:
-                act()
-            except AnewError:
+            away = False
+
+            def step() -> None:
+                nonlocal away
+                try:
+                    act()
+                except AnewError:
+                    # No trouble of the loop's: the controller is away.
+                    away = True
+
+            _turn(self._machines, self.process, loop, step)
+            if away:
                 self._world.sleep(every_ms)
             self._world.sleep(self._machines.pace * every_ms * (0.5 + self._world.random.random()))
 

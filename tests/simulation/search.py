@@ -64,7 +64,7 @@ def search(
         print_blob=False,
         report_multiple_bugs=False,
     )
-    @given(histories() if among is None else among)
+    @given(histories(foul=True) if among is None else among)
     def check(history: History) -> None:
         outcome = runner(history)
         found.histories += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,17 @@ from anew.segments.manifest import parse_manifest
 from anew.storage.rocks import RocksError
 from anew.testing.builders import FABRIC
 from tests.simulation.damage import one_bit_over, silent_about_damage
-from tests.simulation.network import Halt
+from tests.simulation.network import Foul, Halt
 from tests.simulation.parts import SimulatedClient, store_client
 from tests.simulation.scene import KEY, STORE, VALUE, NothingThere, Scene
 
+_SICKNESSES: dict[str, Callable[[], Exception]] = {
+    "full": lambda: OSError(errno.ENOSPC, "No space left on device"),
+    "failing": lambda: OSError(errno.EIO, "Input/output error"),
+    "damaged": lambda: RocksError("Corruption: block checksum mismatch"),
+    "no memory": lambda: MemoryError("no memory is left"),
+    "unforeseen": lambda: ZeroDivisionError("nobody foresaw this"),
+}
 _STEP_BACK_MS = 500
 _CONVERTED_AFTER = 8
 """So many seconds a conversion may take; usually it is half as long."""
@@ -307,18 +315,25 @@ class Steps(Scene):
                 if place.exists():
                     place.write_bytes(content)
 
+    def foul(self, kind: str, sickness: str, what: str | None, which: int, ms: int) -> None:
+        """Calls of a process raise for a while what somebody listed or nobody did; it is told, and all else goes on."""
+        process = self._one(kind, which)
+        foul = self.machines.network.foul[process.name] = Foul(_SICKNESSES[sickness], what)
+        self._say(f"calls of {process.name} to {what or 'anything'} are foul: {sickness}")
+
+        def mend() -> None:
+            self.world.sleep(ms)
+            if self.machines.network.foul.get(process.name) is foul:
+                del self.machines.network.foul[process.name]
+                self.checks.check_told(process, foul)
+
+        self.world.spawn(self.operator, mend)
+
     def sick_disk(self, kind: str, which: int, ms: int) -> None:
         """Every touch of a node's replicas fails for a while, in a way that somebody listed or nobody did."""
         part = self.machines.nodes[self._one("node", which).name]
-        errors: dict[str, Exception] = {
-            "full": OSError(errno.ENOSPC, "No space left on device"),
-            "failing": OSError(errno.EIO, "Input/output error"),
-            "damaged": RocksError("Corruption: block checksum mismatch"),
-            "no memory": MemoryError("no memory is left"),
-            "unforeseen": ZeroDivisionError("nobody foresaw this"),
-        }
         sick, place = self.machines.rocks.sick, str(part.directory)
-        sick[place] = errors[kind]
+        sick[place] = _SICKNESSES[kind]()
         self._say(f"the disk of {part.name} is sick: {kind}")
 
         def mend() -> None:

@@ -97,6 +97,7 @@ class Story(Steps):
         self.machines.rocks.sick.clear()
         self.machines.network.doomed.clear()
         self.machines.network.halts.clear()
+        self.machines.network.foul.clear()
         for process in self._processes():
             self.world.wake(process)
             process.cut_off_until_ms = process.deaf_until_ms = 0.0

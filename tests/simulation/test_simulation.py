@@ -12,7 +12,7 @@ import pytest
 
 from tests.processes import kill_family
 from tests.simulation.bugs import BUGS, Bug
-from tests.simulation.history import History, Step
+from tests.simulation.history import History, Step, histories
 from tests.simulation.run import run
 from tests.simulation.search import report, search
 
@@ -46,9 +46,10 @@ def test_a_planted_bug_is_found(bug: Bug) -> None:
     """Each bug that is planted is found by an invariant that is about it, within a quarter of the histories of CI."""
     # Its seed comes to it early; a change of the product shifts what happens in all histories: others come to it then.
     elsewhere: list[str] = []
+    among = histories() if bug.among is None else bug.among
     with bug.plant():
         for number in range(RARE // PORTION):
-            found = search(bug.seed + number, PORTION, shrink=False, among=bug.among)
+            found = search(bug.seed + number, PORTION, shrink=False, among=among)
             if found.outcome is not None:
                 if not bug.found_by.isdisjoint(name for name, _ in found.outcome.breaches):
                     return

@@ -91,7 +91,15 @@ class Task:
         for waiter in self.waiters:
             self._world.schedule(waiter, self._world.now_ms)
         if self.error is not None and self.background and not isinstance(self.error, ProcessDied):
-            self._world.broken.append(self)
+            self._world.broken.append(Broken(self.process, self.error))
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An error that nobody may raise, and whose it is."""
+
+    process: Process
+    error: BaseException | None
 
 
 class World:
@@ -101,7 +109,7 @@ class World:
         now_ms: Virtual time.
         random: The one source of chance.
         current: The task that runs.
-        broken: Background tasks that ended with an error: none may.
+        broken: Background tasks that ended with an error, and loops that nobody's fault broke: none may.
     """
 
     def __init__(self, seed: int, most_switches: int = 400_000) -> None:
@@ -109,7 +117,7 @@ class World:
         self.random = random.Random(seed)
         self.hub = greenlet.getcurrent()
         self.current: Task | None = None
-        self.broken: list[Task] = []
+        self.broken: list[Broken] = []
         self._queue: list[tuple[float, int, Task, int]] = []
         self._order = itertools.count()
         self._left = most_switches
