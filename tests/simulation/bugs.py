@@ -7,7 +7,7 @@ the name of an invariant (`tests.simulation.invariants`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -23,10 +23,8 @@ from anew.controller.reconcile import next_assignment
 from anew.core import admission, floors, lifecycle, planning, reduce, retention
 from anew.core.arrow import replaced
 from anew.core.assignment import assign
-from anew.core.errors import AnewError
 from anew.core.feed import NOWHERE, PositionMap
 from anew.core.store import VersionStatus
-from anew.loops.guarded import GuardedLoop, Loops
 from anew.node import feeds as node_feeds
 from anew.node import gathering
 from anew.node.holding import keys_of
@@ -36,6 +34,7 @@ from anew.segments.proof import FileProof
 from anew.storage import applying, replica
 from anew.testing.memory import catalog as memory_catalog
 from anew.testing.memory.log import MemoryLog
+from tests.simulation import loopbugs as _loopbugs  # noqa: F401 - it adds its own
 from tests.simulation.disks import rebinding
 from tests.simulation.history import histories
 from tests.simulation.planting import BUGS, Bug, both, bug
@@ -339,40 +338,6 @@ def _all_between() -> Iterator[None]:
     everything = patch.object(baserange, "_is_of", lambda stamps, _attempt: np.ones(stamps.size, np.bool_))
     with everything, patch.object(baserange.BaseRangeWriter, "_read_back", read_back):
         yield
-
-
-@bug(
-    "7.8: what fails in one replica is the round's, and nobody listed it",
-    "nothing unexpected is raised",
-    among=histories(often="sick_disk"),
-)
-def _of_the_round() -> AbstractContextManager[Any]:
-    def raised(_self: Any, _holding: Any, error: Any) -> None:
-        raise RuntimeError(str(error))
-
-    return patch.object(node_feeds.FeedApplier, "_set_aside", raised)
-
-
-@bug(
-    "7.8: a loop ends on what nobody listed",
-    "everything arrives",
-    "nothing unexpected is raised",
-    among=histories(often="foul", foul=True),
-)
-def _unguarded() -> AbstractContextManager[Any]:
-    def turn(_self: Any, step: Any) -> float:
-        with suppress(AnewError):
-            step()
-        return 0.0
-
-    return patch.object(GuardedLoop, "turn", turn)
-
-
-@bug(
-    "7.8: a loop that does not get on says nothing", "what is broken is told", among=histories(often="foul", foul=True)
-)
-def _silent() -> AbstractContextManager[Any]:
-    return patch.object(Loops, "troubles", lambda _self: ())
 
 
 @bug("R25: a node is let go before its successor is ready", "successors come first")

@@ -29,14 +29,11 @@ from anew.segments.manifest import parse_manifest
 from anew.testing.builders import FABRIC, VALUE_SCHEMA
 from anew.testing.memory.catalog import Tables
 from anew.testing.memory.log import MemoryLog
-from tests.simulation.network import Foul
 from tests.simulation.oracle import Account, Oracle
 from tests.simulation.parts import SKEW_LIMIT_MS, Machines, NodePart
-from tests.simulation.world import Process
 
 _MOST_BREACHES = 3
 _FORGOTTEN_MS = 6_000
-_FOUL_MS, _FOUL_LEAST = 4_000.0, 2
 _VALUE = parse_schema(VALUE_SCHEMA)
 _GONE = frozenset({VersionStatus.RETIRED, VersionStatus.RECLAIMED, VersionStatus.FAILED, VersionStatus.KILLED})
 
@@ -370,22 +367,6 @@ class Invariants:
             values = {body for uid in self.account.stores for body in self.oracle.history(uid, key)}
             if not any(same_text(one, body) for body in values):
                 self.breach("reads see what was", f"{key!r}: {one}")
-
-    def check_told(self, process: Process, foul: Foul) -> None:
-        """What kept a process's loops from their work until just now is told by it (7.8)."""
-        now_ms, raised = self.machines.world.now_ms, foul.raised_ms
-        fresh = [at_ms for at_ms in raised if at_ms > now_ms - _FOUL_MS]
-        if process.dead or process.stopped_until_ms or len(fresh) < _FOUL_LEAST or now_ms - raised[0] < _FOUL_MS:
-            return
-        controller, node = self.machines.controllers.get(process.name), self.machines.nodes.get(process.name)
-        told: list[object] = []
-        if controller is not None:
-            told += controller.context.loops.troubles()
-        if node is not None:
-            report = node.engine.report()
-            told += [*report.loops, *report.faults, *(r.error for r in report.replicas if r.error is not None)]
-        if not told:
-            self.breach("what is broken is told", f"{process.name}: {foul.new()!r} at {foul.what}, and it says nothing")
 
     # -- at the end ----------------------------------------------------------------------------------------------------
 

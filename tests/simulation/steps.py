@@ -30,6 +30,7 @@ from tests.simulation.damage import one_bit_over, silent_about_damage
 from tests.simulation.network import Foul, Halt
 from tests.simulation.parts import SimulatedClient, store_client
 from tests.simulation.scene import KEY, STORE, VALUE, NothingThere, Scene
+from tests.simulation.telling import untold
 
 _SICKNESSES: dict[str, Callable[[], Exception]] = {
     "full": lambda: OSError(errno.ENOSPC, "No space left on device"),
@@ -325,7 +326,9 @@ class Steps(Scene):
             self.world.sleep(ms)
             if self.machines.network.foul.get(process.name) is foul:
                 del self.machines.network.foul[process.name]
-                self.checks.check_told(process, foul)
+                seen = untold(self.machines, process, foul)
+                if seen is not None:
+                    self.checks.breach("what is broken is told", seen)
 
         self.world.spawn(self.operator, mend)
 

@@ -1,0 +1,47 @@
+"""Bugs that are planted in what keeps loops going, and in what tells that they do not; see `tests.simulation.bugs`."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+from unittest.mock import patch
+
+from anew.core.errors import AnewError
+from anew.loops.guarded import GuardedLoop, Loops
+from anew.node import feeds as node_feeds
+from tests.simulation.history import histories
+from tests.simulation.planting import bug
+
+
+@bug(
+    "7.8: what fails in one replica is the round's, and nobody listed it",
+    "nothing unexpected is raised",
+    among=histories(often="sick_disk"),
+)
+def _of_the_round() -> AbstractContextManager[Any]:
+    def raised(_self: Any, _holding: Any, error: Any) -> None:
+        raise RuntimeError(str(error))
+
+    return patch.object(node_feeds.FeedApplier, "_set_aside", raised)
+
+
+@bug(
+    "7.8: a loop ends on what nobody listed",
+    "everything arrives",
+    "nothing unexpected is raised",
+    among=histories(often="foul", foul=True),
+)
+def _unguarded() -> AbstractContextManager[Any]:
+    def turn(_self: Any, step: Any) -> float:
+        with suppress(AnewError):
+            step()
+        return 0.0
+
+    return patch.object(GuardedLoop, "turn", turn)
+
+
+@bug(
+    "7.8: a loop that does not get on says nothing", "what is broken is told", among=histories(often="foul", foul=True)
+)
+def _silent() -> AbstractContextManager[Any]:
+    return patch.object(Loops, "troubles", lambda _self: ())
