@@ -71,7 +71,7 @@ def _beyond() -> AbstractContextManager[Any]:
     return patch.object(node_feeds.FeedApplier, "_fail", node_feeds.FeedApplier._wait)
 
 
-@bug("R4: the marker comes before the base", "replicas", "base", seed=17)
+@bug("R4: the marker comes before the base", "replicas", "base", seed=2005)
 @contextmanager
 def _marker_first() -> Iterator[None]:
     create, ingest = replica.Replica.create.__func__, replica._ingest  # type: ignore[attr-defined]  # a class method
@@ -102,7 +102,7 @@ def _position_first() -> Iterator[None]:
         yield
 
 
-@bug("R6: the greater time wins, also among records of one clock", "replicas", "base", seed=9)
+@bug("R6: the greater time wins, also among records of one clock", "replicas", "base", seed=2008)
 def _by_time() -> AbstractContextManager[Any]:
     def winners(rows: pa.RecordBatch) -> Any:
         times = rows.column("time").to_numpy()
@@ -117,7 +117,7 @@ def _by_time() -> AbstractContextManager[Any]:
     return rebinding({reduce.find_winners: winners})
 
 
-@bug("R8: nobody looks whether a record lies where its key belongs", "replicas", "base", seed=178)
+@bug("R8: nobody looks whether a record lies where its key belongs", "replicas", "base", seed=2016)
 def _anywhere() -> AbstractContextManager[Any]:
     return patch.object(
         admission, "_reasons", lambda _feed, _partition, records, _hashes: np.zeros(records.num_rows, dtype=np.int8)
@@ -144,7 +144,7 @@ def _feeds_forgotten() -> AbstractContextManager[Any]:
     return patch.object(lifecycle, "begin", begun)
 
 
-@bug("R10: the swap does not wait for the end of writes", "closed before the swap", "everything arrives", seed=5)
+@bug("R10: the swap does not wait for the end of writes", "closed before the swap", "everything arrives", seed=2003)
 def _open_swap() -> AbstractContextManager[Any]:
     from anew.core.store import Version
 
@@ -162,7 +162,7 @@ def _floor_forgotten() -> AbstractContextManager[Any]:
     return patch.object(lifecycle, "begin", begun)
 
 
-@bug("R11: a node serves what has expired", "replicas", among=histories(often="repush"))
+@bug("R11: a node serves what has expired", "replicas", among=histories(often="repush"), seed=2002)
 def _undead() -> AbstractContextManager[Any]:
     return patch.object(applying, "expired_among", lambda rows, _floor: np.zeros(rows.num_rows, dtype=np.bool_))
 
@@ -183,14 +183,14 @@ def _late_lives() -> AbstractContextManager[Any]:
 @bug(
     "R13: a push starts where it ends",
     "a push keeps what came after its input",
-    seed=200,
+    seed=2002,
     among=histories(often="push"),
 )
 def _push_late() -> AbstractContextManager[Any]:
     return rebinding({planning.push_start_ms: lambda _store, _as_of_ms, now_ms: now_ms + 60_000})
 
 
-@bug("R14: a rebuild swaps whatever is current", "swap fence", seed=136)
+@bug("R14: a rebuild swaps whatever is current", "swap fence", seed=2008)
 def _swap_any() -> AbstractContextManager[Any]:
     return patch.object(lifecycle, "swap_when_ready", lifecycle.swap)
 
