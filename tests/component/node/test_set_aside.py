@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from anew.api.models import DesiredState, NodeReport, ReplicaState
+from anew.core.errors import Failed
 from anew.core.partition import XxHash64Partitioner
+from anew.log.interface import topic_partition
 from anew.node.process import Liaison
+from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica
 from anew.storage.rocks import RocksError
 from tests.component.node.harness import World, caught_up, clock, config, engine_in, key_of, value_of, wait_for, world
@@ -132,6 +135,62 @@ def test_a_replica_that_breaks_again_is_not_loaded_again_and_again(
         # The pause is over: the next failure has it loaded again.
         next(iter(engine.holdings())).reloaded_at -= 3_000
         wait_for("the second load", lambda: discarded[0] == 2)
+
+
+@pytest.mark.case("rules:R3")
+def test_what_the_log_has_no_more_is_not_thrown_away(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged replica of which the log has not all that follows its base may be the last copy: it serves on."""
+    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
+    words.version(1, {"a": "base"}, config=config(partitions=1))
+    tries = [0]
+
+    def unable(_replica: Replica, *_given: Any) -> None:
+        tries[0] += 1
+        raise RocksError("Corruption: a bad block")
+
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        words.write("a", "written")
+        wait_for("the write", lambda: value_of(engine, "a") == "written")
+        for at, end in words.ends().items():
+            words.log.truncate_below(topic_partition(words.feed, at.partition), end)
+        monkeypatch.setattr(Replica, "apply", unable)
+        words.write("a", "newer")
+        wait_for("many tries", lambda: tries[0] > 8)
+        assert value_of(engine, "a") == "written"
+        assert engine.report().replicas[0].state is ReplicaState.ERROR
+
+
+def test_a_replica_outlives_a_full_disk_at_its_start(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be opened for want of room is told, kept, and opened once there is some; nothing is loaded again."""
+    monkeypatch.setattr("anew.node.engine._RETRY_SECONDS", (0.05, 0.1))
+    words.version(1, {"a": "base"}, config=config(partitions=1))
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        words.write("a", "new")
+        wait_for("the write", lambda: value_of(engine, "a") == "new")
+    for at, end in words.ends().items():
+        # Were it loaded again, this would be lost.
+        words.log.truncate_below(topic_partition(words.feed, at.partition), end)
+    full = [True]
+    opening = Replica.open_existing
+
+    def opened(directory: Path, memory: NodeMemory, manifest: str) -> Replica | None:
+        if full[0]:
+            raise Failed("storage_broken", "RocksDB cannot open a replica", found="No space left on device")
+        return opening(directory, memory, manifest)
+
+    monkeypatch.setattr(Replica, "open_existing", opened)
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        told = wait_for("the trouble", lambda: (r := engine.report().replicas) and r[0].error_code and r[0])
+        assert (told.state, told.error_code) == (ReplicaState.PENDING, "disk_full")
+        full[0] = False
+        wait_for("the replica", lambda: value_of(engine, "a") == "new")
 
 
 def test_a_damaged_block_loads_the_replica_again(words: World, tmp_path: Path) -> None:
