@@ -334,3 +334,26 @@ def test_a_damaged_append_time_finds_no_offset(tmp_path: Path) -> None:
         with pytest.raises(Failed) as caught:
             log.offset_for_time(AT, begun_ms + 3_000)
         assert caught.value.code == "log_corrupt"
+
+
+def test_a_reader_from_before_an_upgrade_proves_what_comes_after_it(log: EmbeddedLog, tmp_path: Path) -> None:
+    """It opened a file without checksums; since another process has brought it up, it checks them as all others do."""
+    log.append(AT, some_records(1))
+    log.close()
+    with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
+        other.execute("DROP TABLE appends")
+        for table in ("meta", "batches"):
+            other.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        other.execute("PRAGMA user_version = 0")
+    with (
+        closing(EmbeddedLog(tmp_path, clock=ManualClock())) as reader,
+        closing(EmbeddedLog(tmp_path, clock=ManualClock())) as writer,
+    ):
+        assert len(keys(reader, AT)) == 1
+        writer.append(AT, some_records(1, "later"))
+        assert len(keys(reader, AT)) == 2
+        with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
+            other.execute("UPDATE batches SET keys = CAST('later-1' AS BLOB) WHERE first_offset = 1")
+        with pytest.raises(Failed) as caught:
+            reader.read(AT, 1, 10)
+        assert caught.value.code == "log_corrupt"
