@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import structlog
@@ -18,14 +18,17 @@ class Apart:
     """What went wrong in the steps of one round.
 
     Attributes:
+        progressed: Called before each step: a round of many steps is not one that hangs.
         unforeseen: What nobody foresaw; each says in which step.
     """
 
+    progressed: Callable[[], None] = lambda: None
     unforeseen: list[Exception] = field(default_factory=list)
 
     @contextlib.contextmanager
     def step(self, of: str) -> Iterator[None]:
         """One step, of a store or of something else; an error ends it, is logged, and nothing else."""
+        self.progressed()
         try:
             yield
         except AnewError as error:

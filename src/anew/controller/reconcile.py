@@ -88,16 +88,14 @@ class Reconciler:
         seen = self._look()
         # Read after the rebuilds: a version of each of these is in its store.
         live = self.context.catalog.stores()
-        apart, loop = Apart(), self.context.loops.loop("reconciler")
+        apart = Apart(self.context.loops.loop("reconciler").progressed)
         for store in live:
-            loop.progressed()
             with apart.step(store.name):
                 self._step(store, seen)
         for rebuild in _of_deleted({store.uid for store in live}, seen.running):
             with apart.step(rebuild.store):
                 self._finish(rebuild.store_uid, rebuild)
         for table in self.context.catalog.tables():
-            loop.progressed()
             with apart.step(table.name):
                 running = seen.refreshing.get(table.uid, ())
                 step_table(self.context, table, running, seen.usable[table.fabric], seen.reports[table.fabric])
@@ -107,7 +105,6 @@ class Reconciler:
         if now_ms - self._low_water_at_ms >= self.context.limits.low_water_interval_seconds * 1000:
             self._low_water_at_ms = now_ms
             for store in self.context.catalog.stores():
-                loop.progressed()
                 with apart.step(store.name):
                     move_low_water(self.context, store)
                     look_at_partitions(self.context, store)
