@@ -131,9 +131,9 @@ def resume(
 
 
 def _silence(driver: dict[str, Any]) -> str:
-    """What is to be said of a driver that was not heard for a while."""
+    """What is to be said of a driver that was not heard for a while, or that says that it does not get on."""
     if driver["silent_ms"] is None:
-        return ""
+        return "".join(f"; its driver does not get on: {trouble}" for trouble in driver["troubles"])
     where = f"pid {driver['pid']} on {driver['host']}"
     return f"; its driver ({where}) has not been heard for {driver['silent_ms'] // 1000} s"
 

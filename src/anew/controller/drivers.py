@@ -9,7 +9,7 @@ from anew.api.models import Problem
 from anew.catalog.change import Change, PutFlag, SwapFlag
 from anew.controller.context import Context, again_on_conflict
 from anew.core.errors import NotFound
-from anew.core.rebuild import DRIVEN_STAGES, RebuildRecord, driver_of
+from anew.core.rebuild import DRIVEN_STAGES, DriverTrouble, RebuildRecord, driver_of
 from anew.core.store import SERVABLE, Store
 
 _FAILED = "rebuild failed/"
@@ -27,7 +27,13 @@ def driver_view(context: Context, rebuild: RebuildRecord) -> dict[str, Any]:
         "heard_at_ms": _heard_at_ms(context, rebuild),
         "lease_until_ms": rebuild.lease_until_ms,
         "silent_ms": silent_ms(context, rebuild),
+        "troubles": [f"{trouble.loop}: {trouble.error}" for trouble in _troubles(rebuild)],
     }
+
+
+def _troubles(rebuild: RebuildRecord) -> tuple[DriverTrouble, ...]:
+    """What the driver said last of its loops; nothing where none is needed any more."""
+    return () if rebuild.ended or rebuild.stage not in DRIVEN_STAGES else rebuild.troubles
 
 
 def silent_ms(context: Context, rebuild: RebuildRecord) -> int | None:
@@ -44,8 +50,6 @@ def driver_problems(context: Context, rebuild: RebuildRecord, subject: str) -> l
 
 
 def _loop_problems(context: Context, rebuild: RebuildRecord, subject: str) -> list[Problem]:
-    if rebuild.ended or rebuild.stage not in DRIVEN_STAGES:
-        return []
     return [
         Problem(
             what=f"the driver of rebuild {rebuild.id} of {subject}: its loop {trouble.loop} does not get on: "
@@ -53,7 +57,7 @@ def _loop_problems(context: Context, rebuild: RebuildRecord, subject: str) -> li
             since_ms=_heard_at_ms(context, rebuild) - trouble.for_ms,
             hint="what is broken is in the error; the driver goes on by itself once it is mended",
         )
-        for trouble in rebuild.troubles
+        for trouble in _troubles(rebuild)
     ]
 
 

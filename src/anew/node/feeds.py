@@ -317,7 +317,8 @@ class FeedApplier:
         """Let each replica apply what was read for it."""
         for holding, portions in gathered:
             replica = holding.replica
-            if replica is None:
+            if replica is None or (holding.broken_at is None and not self._applies(holding)):
+                # What failed to apply a part of the round's is not well because it applies another one.
                 continue
             try:
                 replica.apply(portions, partial(self._reject, holding))
