@@ -301,7 +301,8 @@ class ReplicaReport(Wire):
     ``position`` covers just the feed partitions that the replica reads; ``lag_records`` sums what lies between it and
     the ends that the node saw last; ``lag_ms`` is 0 at the end of the log (rule R17). ``store_revision`` is the one of
     the store by which the node was last told to hold it. ``error_code`` is that of the error by which it is in the
-    state ``error``, or waits; for ``stuck_ms`` it has had a reason not to get on.
+    state ``error``, or waits; for ``stuck_ms`` it has had a reason not to get on. ``arrived``: since it was opened it
+    has been at the ends of all that it reads; before that nobody knows how much it lacks.
     """
 
     store_uid: str
@@ -318,6 +319,7 @@ class ReplicaReport(Wire):
     error: str | None = None
     error_code: str | None = None
     stuck_ms: int = 0
+    arrived: bool = True
 
 
 class DeadLetter(Wire):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -11,6 +11,16 @@ import structlog
 from anew.core.errors import AnewError
 
 _LOG = structlog.get_logger("anew.controller")
+_FORGOTTEN_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A step that fails round after round (ms since the epoch)."""
+
+    error: str
+    since_ms: int
+    last_ms: int
 
 
 @dataclass(slots=True)
@@ -19,24 +29,40 @@ class Apart:
 
     Attributes:
         progressed: Called before each step: a round of many steps is not one that hangs.
+        failed: Step → why it could not be taken, None where it was.
         unforeseen: What nobody foresaw; each says in which step.
     """
 
     progressed: Callable[[], None] = lambda: None
+    failed: dict[str, str | None] = field(default_factory=dict)
     unforeseen: list[Exception] = field(default_factory=list)
 
     @contextlib.contextmanager
     def step(self, of: str) -> Iterator[None]:
         """One step, of a store or of something else; an error ends it, is logged, and nothing else."""
         self.progressed()
+        self.failed.setdefault(of, None)
         try:
             yield
         except AnewError as error:
             if error.code != "revision_conflict":
                 _LOG.warning("step_failed", of=of, **error.to_json())
+                self.failed[of] = str(error)
         except Exception as error:  # noqa: BLE001 - raised when all others had their step
-            error.add_note(f"in the step of {of}")
+            error.add_note(f"in the step of {of}:")
+            _LOG.error("step_crashed", of=of, exc_info=error)
             self.unforeseen.append(error)
+
+    def note(self, failing: MutableMapping[str, Failing], now_ms: int) -> None:
+        """Keep which steps fail, and since when, over rounds; what no round has any more is forgotten after a while."""
+        for of, error in self.failed.items():
+            if error is None:
+                failing.pop(of, None)
+            else:
+                before = failing.get(of)
+                failing[of] = Failing(error, now_ms if before is None else before.since_ms, now_ms)
+        for of in [of for of, known in failing.items() if now_ms - known.last_ms > _FORGOTTEN_MS]:
+            failing.pop(of, None)
 
     def end(self) -> None:
         """Raise what nobody foresaw, once all had their step.

@@ -9,6 +9,7 @@ from typing import TypeVar
 from anew.api.models import LogLocation
 from anew.catalog.change import Change, Operation, Put, PutStore
 from anew.catalog.interface import Catalog
+from anew.controller.apart import Failing
 from anew.controller.attention import Attention
 from anew.controller.hearing import Hearing
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
@@ -88,6 +89,7 @@ class Context:
         hearing: What nodes reported last.
         registry: Where the ids of schemas come from; None: from the catalog.
         loops: The loops of the controller's process.
+        failing: The steps of its rounds that fail, and since when.
     """
 
     catalog: Catalog
@@ -102,6 +104,7 @@ class Context:
     hearing: Hearing = field(default_factory=Hearing)
     registry: SchemaRegistry | None = None
     loops: Loops = field(default_factory=lambda: Loops(lambda: 0))
+    failing: dict[str, Failing] = field(default_factory=dict)
 
     def reclaim_due_ms(self) -> int:
         """When the grace ends of what is noted now as to be reclaimed."""

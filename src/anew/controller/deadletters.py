@@ -26,20 +26,26 @@ _LOG = structlog.get_logger("anew.controller")
 
 
 def set_aside(context: Context, apart: Apart) -> None:
-    """Copy what waits; what cannot be copied now waits for the next round, and keeps no other store waiting."""
+    """Copy what waits; what cannot be copied now waits for the next round, and keeps nothing else waiting.
+
+    Of each feed partition it is noted at once that its letters were copied: were that said of all together, one that
+    cannot be read would have the others copied again in every round.
+    """
     for uid in context.catalog.dead_letter_counts(waiting=True):
-        with apart.step(f"dead letters of {uid}"):
-            store = context.catalog.store_by_uid(uid)
-            letters = context.catalog.waiting_dead_letters(uid, _MOST_PER_ROUND)
-            if store is None:
+        store = context.catalog.store_by_uid(uid)
+        letters = context.catalog.waiting_dead_letters(uid, _MOST_PER_ROUND)
+        if store is None:
+            with apart.step(f"dead letters of {uid}"):
                 _note(context, uid, letters, 0)
-            elif store.deleted_at_ms is not None:
+        elif store.deleted_at_ms is not None:
+            with apart.step(f"dead letters of {store.name}"):
                 # Its topic may have been made while the others were reclaimed.
                 left = dead_letters_left(store, context.reclaim_due_ms(), f"{store.name} deleted")
                 _note(context, uid, letters, 0, left)
-            else:
-                for feed_id, of_feed in groupby(letters, lambda letter: letter.feed):
-                    _copy(context, store, feed_id, tuple(of_feed))
+        else:
+            for (feed_id, partition), some in groupby(letters, lambda letter: (letter.feed, letter.partition)):
+                with apart.step(f"dead letters of {feed_id}/{partition}"):
+                    _copy(context, store, feed_id, partition, tuple(some))
 
 
 def dead_letters_left(store: Store, due_ms: int, why: str) -> list[PutReclaim | PutFlag]:
@@ -60,13 +66,12 @@ def _flag(store: Store, fabric: str) -> str:
     return f"dead_letter_topic/{store.uid}/{fabric}"
 
 
-def _copy(context: Context, store: Store, feed_id: str, letters: Sequence[Rejection]) -> None:
+def _copy(context: Context, store: Store, feed_id: str, partition: int, letters: Sequence[Rejection]) -> None:
     feed, copied = store.feed(feed_id), 0
     if feed is not None:
         to, log = _topic(context, store, feed), context.fabrics[feed.fabric].log
-        for partition, of_partition in groupby(letters, lambda letter: letter.partition):
-            wanted = [SetAside(letter.offset, letter.reason) for letter in of_partition]
-            copied += log.set_aside(topic_partition(feed, partition), wanted, to)
+        wanted = [SetAside(letter.offset, letter.reason) for letter in letters]
+        copied = log.set_aside(topic_partition(feed, partition), wanted, to)
         present = context.catalog.store_by_uid(store.uid)
         if present is None or present.deleted_at_ms is not None:
             return  # the next round lets go of the topic

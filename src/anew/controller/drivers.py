@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from anew.api.models import Problem
 from anew.catalog.change import Change, PutFlag, SwapFlag
@@ -12,6 +12,7 @@ from anew.core.errors import NotFound
 from anew.core.rebuild import DRIVEN_STAGES, DriverTrouble, RebuildRecord, driver_of
 from anew.core.store import SERVABLE, Store
 
+Subject = Literal["store", "table"]
 _FAILED = "rebuild failed/"
 _MOST_CHARACTERS = 500
 
@@ -78,15 +79,15 @@ def _silence(context: Context, rebuild: RebuildRecord, subject: str) -> list[Pro
     ]
 
 
-def note_failure(subject: str, rebuild_id: str, error: str, now_ms: int) -> PutFlag:
+def note_failure(of: Subject, name: str, rebuild_id: str, error: str, now_ms: int) -> PutFlag:
     """Keep that a rebuild of a store or table failed; part of the transaction that ends it."""
     kept = {"rebuild": rebuild_id, "error": error.partition("\n")[0][:_MOST_CHARACTERS], "at_ms": now_ms}
-    return PutFlag(f"{_FAILED}{subject}", json.dumps(kept))
+    return PutFlag(f"{_FAILED}{of}/{name}", json.dumps(kept))
 
 
-def forget_failure(subject: str) -> PutFlag:
+def forget_failure(of: Subject, name: str) -> PutFlag:
     """A later rebuild of the same subject went well: part of the transaction that ends it."""
-    return PutFlag(f"{_FAILED}{subject}", None)
+    return PutFlag(f"{_FAILED}{of}/{name}", None)
 
 
 def see_failure(context: Context, rebuild_id: str, actor: str) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def see_failure(context: Context, rebuild_id: str, actor: str) -> dict[str, Any]
     def see() -> None:
         for flag, kept in context.catalog.flags().items():
             if flag.startswith(_FAILED) and json.loads(kept)["rebuild"] == rebuild_id:
-                name = flag.removeprefix(_FAILED)
+                _, _, name = flag.removeprefix(_FAILED).partition("/")
                 operation = context.operation("failure seen", name, actor, rebuild=rebuild_id)
                 # Only this failure: a newer one that came meanwhile was not seen.
                 context.catalog.commit(Change(operation, (SwapFlag(flag, kept, None),)))
@@ -120,27 +121,28 @@ def failure_problems(context: Context) -> list[Problem]:
             since_ms=failure["at_ms"],
             hint="anew rebuild show {0}; once it is understood: anew rebuild seen {0}".format(failure["rebuild"]),
         )
-        for name, failure in _unseen(context).items()
+        for name, failure in _unseen(context)
     ]
 
 
 def failed_subjects(context: Context) -> list[str]:
     """The stores and tables of `failure_problems`."""
-    return list(_unseen(context))
+    return list(dict.fromkeys(name for name, _ in _unseen(context)))
 
 
-def _unseen(context: Context) -> dict[str, dict[str, Any]]:
+def _unseen(context: Context) -> list[tuple[str, dict[str, Any]]]:
+    """Names, and what is kept of the failures; a store and a table may have the same one."""
     failures = _failures(context)
     if not failures:
-        return {}
-    since_ms = {store.name: max(store.created_at_ms, _sealed_ms(store)) for store in context.catalog.stores()}
-    since_ms |= {table.name: table.created_at_ms for table in context.catalog.tables()}
+        return []
+    since_ms = {f"store/{s.name}": max(s.created_at_ms, _sealed_ms(s)) for s in context.catalog.stores()}
+    since_ms |= {f"table/{table.name}": table.created_at_ms for table in context.catalog.tables()}
     oldest_ms = context.clock() - int(context.limits.failure_shown_seconds * 1000)
-    return {
-        name: failure
-        for name, failure in failures.items()
-        if name in since_ms and failure["at_ms"] >= max(oldest_ms, since_ms[name])
-    }
+    return [
+        (of.partition("/")[2], failure)
+        for of, failure in failures.items()
+        if of in since_ms and failure["at_ms"] >= max(oldest_ms, since_ms[of])
+    ]
 
 
 def _sealed_ms(store: Store) -> int:

@@ -117,6 +117,11 @@ def _replica_ready(store: Store, version: Version, partition: int, replica: Repl
         for at in feed.feed_partitions():
             if at.partition in needed and replica.position.get(at, -1) < version.ready_target.get(at, 0):
                 return False
+    return within_lag_limits(replica, version)
+
+
+def within_lag_limits(replica: ReplicaReport, version: Version) -> bool:
+    """Whether a replica is no further behind than its version allows."""
     within_records = replica.lag_records <= version.config.lag_limit_records
     return within_records and replica.lag_ms <= version.config.lag_limit_seconds * 1000
 

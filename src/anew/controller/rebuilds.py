@@ -309,7 +309,7 @@ def _end(context: Context, rebuild: Rebuild, ending: _Ending) -> Rebuild:
         after = lifecycle.end_badly(present, rebuild.version, _EVENTS[ending.status], said, now_ms)
         ended = PutRebuild(end(newest, ending.status, ending.error, now_ms), newest.revision)
         failed = ending.status is RebuildStatus.FAILED
-        return after, (ended, *([note_failure(rebuild.store, rebuild.id, said, now_ms)] if failed else []))
+        return after, (ended, *([note_failure("store", rebuild.store, rebuild.id, said, now_ms)] if failed else []))
 
     detail = {"rebuild": rebuild.id, "version": rebuild.version, "error": said}
     operation = context.operation(f"rebuild {ending.status.value}", rebuild.store, ending.actor, **detail)

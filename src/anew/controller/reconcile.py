@@ -23,7 +23,7 @@ from anew.controller.deadletters import set_aside
 from anew.controller.feeds import ends_of, ensure_feeds, look_at_partitions, open_and_close, to_be_told
 from anew.controller.nodes import live_reports, replicas_of, usable_nodes
 from anew.controller.pausing import pause_among
-from anew.controller.readiness import judge
+from anew.controller.readiness import judge, within_lag_limits
 from anew.controller.rebuilds import end_rebuild, expire
 from anew.controller.reclaim import collect, move_low_water, reclaim_due
 from anew.controller.remembering import Memory
@@ -33,7 +33,7 @@ from anew.controller.versiontopics import make_version_topics
 from anew.core import lifecycle
 from anew.core.assignment import assign
 from anew.core.errors import Refused, Unreachable
-from anew.core.integrity import OF_THE_BASE
+from anew.core.integrity import OF_THE_BASE, OF_THE_LOG
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import SERVABLE, Store, Version, VersionStatus
 from anew.core.tables.rebuild import TableRebuild
@@ -90,13 +90,12 @@ class Reconciler:
         live = self.context.catalog.stores()
         apart = Apart(self.context.loops.loop("reconciler").progressed)
         for store in live:
-            with apart.step(store.name):
-                self._step(store, seen)
+            self._step(store, seen, apart)
         for rebuild in _of_deleted({store.uid for store in live}, seen.running):
-            with apart.step(rebuild.store):
+            with apart.step(f"rebuild {rebuild.id} of {rebuild.store}"):
                 self._finish(rebuild.store_uid, rebuild)
         for table in self.context.catalog.tables():
-            with apart.step(table.name):
+            with apart.step(f"table {table.name}"):
                 running = seen.refreshing.get(table.uid, ())
                 step_table(self.context, table, running, seen.usable[table.fabric], seen.reports[table.fabric])
         set_aside(self.context, apart)
@@ -105,10 +104,11 @@ class Reconciler:
         if now_ms - self._low_water_at_ms >= self.context.limits.low_water_interval_seconds * 1000:
             self._low_water_at_ms = now_ms
             for store in self.context.catalog.stores():
-                with apart.step(store.name):
+                with apart.step(f"low water of {store.name}"):
                     move_low_water(self.context, store)
                     look_at_partitions(self.context, store)
         self._memory.remember(apart)
+        apart.note(self.context.failing, now_ms)
         apart.end()
 
     def remember(self) -> None:
@@ -142,16 +142,22 @@ class Reconciler:
             pause_among(flags) is not None,
         )
 
-    def _step(self, store: Store, seen: _Seen) -> None:
-        store = self._with_topics(store)
-        make_version_topics(self.context, store)
+    def _step(self, store: Store, seen: _Seen, apart: Apart) -> None:
+        name = store.name
+        with apart.step(f"topics of {name}"):
+            store = self._with_topics(store)
+            make_version_topics(self.context, store)
         for rebuild in seen.running.get(store.uid, ()):
-            self._step_rebuild(store, rebuild, seen.reports)
+            with apart.step(f"rebuild {rebuild.id} of {name}"):
+                self._step_rebuild(store, rebuild, seen.reports)
         for fabric in store.fabrics:
-            self._reassign(store, fabric, seen)
+            with apart.step(f"replicas of {name} in {fabric}"):
+                self._reassign(store, fabric, seen)
         if store.paused is None and not seen.paused:
-            collect(self.context, store)
-        step_schedule(self.context, store, [report for found in seen.reports.values() for report in found])
+            with apart.step(f"retention of {name}"):
+                collect(self.context, store)
+        with apart.step(f"schedule of {name}"):
+            step_schedule(self.context, store, [report for found in seen.reports.values() for report in found])
 
     def _with_topics(self, store: Store) -> Store:
         """The store, its topics as they should be as far as the logs answer; nothing else waits for them."""
@@ -334,27 +340,35 @@ def next_assignment(
 
     Nodes that are not lost keep what they hold; nothing moves only for the sake of balance while a version is alive.
     A successor is ready when it says so of *this* store revision: a node that was let go and is wanted again may have
-    reported before it heard of either, and be about to drop what it has (rule R25). A replica that has not got on for
-    longer than ``patience_ms`` on a node that is alive is given to another node, where there is one.
+    reported before it heard of either, and be about to drop what it has (rule R25). And it has come to the end of what
+    it reads: with the base alone it would take readers back to before what they wrote. A replica that has not got on
+    for longer than ``patience_ms`` on a node that is alive is given to another node, where there is one.
     """
     held = version.assignment[fabric]
-    replicas = version.config.replicas
     found = replicas_of(reports, store, version)
+    wanted_count = min(version.config.replicas, len(nodes))
     sick = {place for place, replica in found.items() if _is_sick(replica, patience_ms)}
-    short = {p for p, holders in held.items() if _short(holders, replicas, nodes)}
-    if not short and not sick:
+    short = {p for p, holders in held.items() if _short(holders, version.config.replicas, nodes)}
+    if not short and not sick and all(len(holders) <= wanted_count for holders in held.values()):
         return held
-    balanced = assign(version.config.partitions, replicas, nodes, held) if short else {}
+
+    def is_ready(node: str, partition: int) -> bool:
+        return _holds(found.get((node, partition)), store, version)
+
+    balanced = assign(version.config.partitions, version.config.replicas, nodes, held) if short else {}
     load = Counter(node for holders in held.values() for node in holders)
     result = dict(held)
     for partition, holders in held.items():
         wanted = balanced[partition] if partition in short else holders
         ill = {node for node in (*holders, *wanted) if (node, partition) in sick}
         if ill:
-            wanted = _without_sick(wanted, holders, ill, nodes, min(replicas, len(nodes)), load)
+            wanted = _without_sick(wanted, holders, ill, nodes, wanted_count, load)
         elif partition not in short:
-            continue
-        ready = all(_holds(found.get((node, partition)), store) for node in wanted)
+            # Who got well again, or came back, needs no successor any more: the youngest go.
+            wanted = tuple(node for node in holders if is_ready(node, partition))[:wanted_count]
+            if len(holders) <= wanted_count or len(wanted) < wanted_count:
+                continue
+        ready = all(is_ready(node, partition) for node in wanted)
         result[partition] = wanted if ready else tuple(dict.fromkeys((*holders, *wanted)))
     return result
 
@@ -374,13 +388,21 @@ def _without_sick(
 
 
 def _is_sick(replica: ReplicaReport, patience_ms: int) -> bool:
-    """Whether it fails for reasons of its node: what is wrong with a base is wrong everywhere."""
+    """Whether it fails for reasons of its node: what is wrong with a base or with the log is wrong everywhere."""
     fails = replica.state is ReplicaState.ERROR or (replica.state is ReplicaState.PENDING and replica.error is not None)
-    return fails and replica.stuck_ms > patience_ms and replica.error_code not in OF_THE_BASE
+    return fails and replica.stuck_ms > patience_ms and replica.error_code not in OF_THE_BASE | OF_THE_LOG
 
 
-def _holds(replica: ReplicaReport | None, store: Store) -> bool:
-    return replica is not None and replica.state is ReplicaState.APPLYING and replica.store_revision >= store.revision
+def _holds(replica: ReplicaReport | None, store: Store, version: Version) -> bool:
+    """Whether a replica can stand for one that leaves: it holds what that one holds, and not the base alone."""
+    return (
+        replica is not None
+        and replica.state is ReplicaState.APPLYING
+        and replica.store_revision >= store.revision
+        and replica.arrived
+        and replica.stuck_ms == 0
+        and within_lag_limits(replica, version)
+    )
 
 
 def _short(holders: tuple[str, ...], replicas: int, nodes: list[str]) -> bool:

@@ -6,13 +6,13 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from anew.api.models import LoopTrouble, NodeReport, NodeView, Problem, ReplicaState, StatusView
+from anew.api.models import LoopTrouble, NodeReport, NodeView, Problem, ReplicaReport, ReplicaState, StatusView
 from anew.controller.context import Context
 from anew.controller.drivers import driver_problems, driver_view, failure_problems
 from anew.controller.nodes import live_reports, node_views, replicas_of
 from anew.controller.nodes import reports as reports_of
 from anew.controller.pausing import cluster_paused
-from anew.controller.readiness import load_progress
+from anew.controller.readiness import coverage, load_progress
 from anew.controller.scheduling import decision_of
 from anew.controller.tables.views import table_problems, table_rebuild_view, table_view
 from anew.core.errors import NotFound
@@ -95,6 +95,7 @@ def status_view(context: Context) -> StatusView:
         *_node_problems(nodes, context),
         *_loop_problems(context, reports),
         *_fault_problems(reports),
+        *_step_problems(context),
         *(p for store in stores for p in _store_problems(store, reports)),
     ]
     tables = context.catalog.tables()
@@ -250,6 +251,9 @@ def _version_view(version: Version, fabric: str) -> dict[str, Any]:
 
 
 _LOOK = "anew node list"
+_FEW = 10
+_PATIENCE_MS = 60_000
+"""What fails or waits for longer is told."""
 
 
 def _last_fault(context: Context, node: NodeView) -> str:
@@ -287,6 +291,20 @@ def _loop_problems(context: Context, reports: dict[str, list[NodeReport]]) -> li
     ]
 
 
+def _step_problems(context: Context) -> list[Problem]:
+    """Steps of this controller's rounds that have failed for longer than a moment."""
+    oldest_ms = context.clock() - _PATIENCE_MS
+    return [
+        Problem(
+            what=f"the controller does not get on with {of}: {failing.error}",
+            since_ms=failing.since_ms,
+            hint="what is broken is in the error; it is tried again in every round",
+        )
+        for of, failing in sorted(context.failing.copy().items())
+        if failing.since_ms <= oldest_ms
+    ]
+
+
 def _fault_problems(reports: dict[str, list[NodeReport]]) -> list[Problem]:
     """What live nodes say is wrong with them as a whole."""
     return [
@@ -321,6 +339,29 @@ def _store_problems(store: Store, reports: dict[str, list[NodeReport]]) -> list[
     return problems
 
 
+def _stuck_problems(
+    store: Store, version: Version, replicas: list[tuple[tuple[str, int], ReplicaReport]]
+) -> list[Problem]:
+    """Replicas that serve and have waited for longer than a moment: what they wait for is in no error of theirs."""
+    stuck = [
+        (replica.stuck_ms, node, partition, replica.error)
+        for (node, partition), replica in replicas
+        if replica.state is not ReplicaState.ERROR and replica.error_code is None and replica.stuck_ms > _PATIENCE_MS
+    ]
+    if not stuck:
+        return []
+    longest_ms, node, partition, error = max(stuck, key=lambda one: one[0])
+    first = f"{version.name_in(store.name)}/{partition} on {node}"
+    more = f" ({len(stuck) - 1} more)" if len(stuck) > 1 else ""
+    return [
+        Problem(
+            what=f"{first} has not got on for {longest_ms // 1000} s: {error}{more}",
+            since_ms=None,
+            hint=f"anew store show {store.name}",
+        )
+    ]
+
+
 def _waiting_problem(store: Store, version: Version, fabric: str) -> Problem:
     lacks = missing_feeds(store, version, fabric)
     give_up = f"it lacks writes that {store.name} took since: anew rebuild kill {version.rebuild}"
@@ -333,7 +374,17 @@ def _waiting_problem(store: Store, version: Version, fabric: str) -> Problem:
 
 def _replica_problems(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> list[Problem]:
     found = replicas_of(reports, store, version)
-    name, problems = version.name_in(store.name), []
+    name, problems = version.name_in(store.name), _stuck_problems(store, version, list(found.items()))
+    missing = coverage(store, version, fabric, reports).missing
+    if missing and version.statuses[fabric] is VersionStatus.CURRENT:
+        problems.append(
+            Problem(
+                what=f"{name}: {len(missing)} partitions cannot be read, for no node has loaded them: "
+                f"{', '.join(map(str, missing[:_FEW]))}{', …' if len(missing) > _FEW else ''}",
+                since_ms=None,
+                hint=f"anew store show {store.name}; anew node list",
+            )
+        )
     for partition, nodes in version.assignment.get(fabric, {}).items():
         alive = [node for node in nodes if (node, partition) in found]
         # Not in the state error alone: one that waits for room on its disk does not answer either.

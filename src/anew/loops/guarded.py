@@ -96,7 +96,8 @@ class GuardedLoop:
 
     def suspended(self, seconds: float) -> None:
         """Time that the process was suspended is not the step's."""
-        self._begun_at += seconds
+        # A step that began since has had no more time than it has.
+        self._begun_at = min(self._begun_at + seconds, max(self._begun_at, self._clock_seconds()))
 
     @property
     def trouble(self) -> Trouble | None:
@@ -182,7 +183,10 @@ class Loops:
 
 def said_of(error: BaseException) -> str:
     """An error in one line, with its kind where it is none of ours."""
-    text = " ".join(str(error).split())
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(said_of(one) for one in error.exceptions)[:_MOST_CHARACTERS]
+    text = " ".join([*getattr(error, "__notes__", ()), str(error)]).strip()
+    text = " ".join(text.split())
     kind = type(error).__name__
     named = text if type(error).__module__.startswith("anew.") and text else f"{kind}: {text}" if text else kind
     return named[:_MOST_CHARACTERS]

@@ -17,13 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from anew.api.models import (
-    DesiredState,
-    LogLocation,
-    LoopTrouble,
-    NodeReport,
-    ReplicaState,
-)
+from anew.api.models import DesiredState, LogLocation, LoopTrouble, NodeReport, ReplicaState
 from anew.codec.compression import compressor
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
@@ -34,7 +28,6 @@ from anew.node.disk import DiskWatch
 from anew.node.faults import OF_THE_MACHINE, fault_of
 from anew.node.feeds import FeedApplier
 from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of, unknown_schemas
-from anew.node.keeping import replace_file
 from anew.node.loader import Submits
 from anew.node.loadjob import Loaded, LoadJob
 from anew.node.serving import Picture, picture_of
@@ -48,6 +41,7 @@ REST_SECONDS = 0.02
 SAVE_SECONDS = 1.0
 NOTICE_SECONDS = 60.0
 _RETRY_SECONDS = (0.5, 60.0)
+_BESIDE = "-beside"
 
 _log = structlog.get_logger("anew.node.engine")
 
@@ -130,6 +124,7 @@ class Engine:
         self._saved_at = workshop.clock_seconds()
         self._rates: dict[ReplicaKey, tuple[float, int]] = {}
         self._hurries = False
+        self._unpainted = False
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._disk = DiskWatch(identity.directory, workshop.clock)
@@ -276,7 +271,8 @@ class Engine:
             except Exception as error:  # noqa: BLE001 - of this replica alone: the others are worked on all the same
                 self._put_off(holding, fault_of(error))
                 moved = True
-        if moved:
+        self._unpainted |= moved
+        if self._unpainted:
             self._repaint(desired)
         return moved
 
@@ -302,8 +298,8 @@ class Engine:
             # One that leaves shares its reads with those that stay: all go by the newest schemas and feeds.
             holding.store = stores.get(key.store_uid, holding.store)
             holding.leaving_at = self._now() if holding.leaving_at is None else holding.leaving_at
-        self._desired = desired
         self._sweep()
+        self._desired = desired
 
     def _work_on(self, holding: Holding, desired: DesiredState) -> bool:
         """The next thing to do for one replica; whether something was done.
@@ -315,8 +311,8 @@ class Engine:
             if self._now() - holding.leaving_at < self._identity.removal_grace_seconds:
                 return False
             return self._remove(holding)
-        if holding.reload is not None:
-            return self._discard(holding)
+        if holding.reload is not None and holding.replica is not None:
+            return self._load_again(holding, desired)
         if holding.load is not None:
             return holding.load.done() and self._take_in(holding, holding.load.result())
         if holding.replica is not None or holding.retry_at > self._now():
@@ -325,13 +321,24 @@ class Engine:
         return self._open_or_load(holding, desired)
 
     def _open_or_load(self, holding: Holding, desired: DesiredState) -> bool:
-        version = holding.version
+        # Not served without: what a partitioner of somebody's own does wrong is told here, of this version alone.
+        _ = holding.partitioner
         self._shop.memory.check_room(sum(h.replica is not None for h in self._holdings.values()) + 1)
-        directory = self._identity.replicas / holding.key.path
-        replica = self._open_existing(holding, directory)
-        if replica is not None:
-            return self._begin(holding, replica)
-        shutil.rmtree(directory, ignore_errors=True)
+        for directory in self._places(holding):
+            replica = self._open_existing(holding, directory)
+            if replica is not None:
+                # What a run before loaded beside it, and did not come to use.
+                shutil.rmtree(self._other_directory(holding, replica), ignore_errors=True)
+                return self._begin(holding, replica)
+            shutil.rmtree(directory, ignore_errors=True)
+        self._load(holding, desired, self._places(holding)[0])
+        if holding.integrity_failures < 2:
+            holding.state = ReplicaState.LOADING
+        return True
+
+    def _load(self, holding: Holding, desired: DesiredState, directory: Path) -> None:
+        """Ask the loader for a replica in a directory."""
+        version = holding.version
         job = LoadJob(
             desired.deep_store,
             desired.log,
@@ -343,10 +350,7 @@ class Engine:
             str(directory),
         )
         holding.load = self._shop.loader.submit(job)
-        if holding.integrity_failures < 2:
-            holding.state = ReplicaState.LOADING
         _log.info("load_begins", replica=holding.name, manifest=version.manifest.path)
-        return True
 
     def _open_existing(self, holding: Holding, directory: Path) -> Replica | None:
         try:
@@ -360,18 +364,21 @@ class Engine:
 
     def _take_in(self, holding: Holding, loaded: Loaded) -> bool:
         holding.load = None
-        directory = self._identity.replicas / holding.key.path
+        directory = self._places(holding)[0]
         replica = self._open_existing(holding, directory)
         if replica is None:
-            raise Failed(
-                "storage_broken",
-                "what was just loaded cannot be opened",
-                found=str(directory),
-                expected=f"an instance of {holding.version.manifest.path}",
-                hint="the node loads the replica again",
-            )
+            raise self._unopened(holding, directory)
         _log.info("load_done", replica=holding.name, rows=loaded.rows, tombstones=loaded.tombstones)
         return self._begin(holding, replica)
+
+    def _unopened(self, holding: Holding, directory: Path) -> Failed:
+        return Failed(
+            "storage_broken",
+            "what was just loaded cannot be opened",
+            found=str(directory),
+            expected=f"an instance of {holding.version.manifest.path}",
+            hint="the node loads the replica again",
+        )
 
     def _begin(self, holding: Holding, replica: Replica) -> bool:
         version = holding.version
@@ -384,6 +391,9 @@ class Engine:
     def _put_off(self, holding: Holding, error: AnewError) -> None:
         first, longest = _RETRY_SECONDS
         holding.load = None
+        if holding.replica is not None:
+            self._keep(holding, error)
+            return
         if error.code in NOT_AS_PROMISED:
             holding.integrity_failures += 1
             if holding.integrity_failures == 1:
@@ -400,18 +410,53 @@ class Engine:
         holding.failures += 1
         _log.error("replica_failed", replica=holding.name, code=error.code, error=str(error), tries=holding.failures)
 
-    def _discard(self, holding: Holding) -> bool:
-        """Throw a replica away whose position the log does not have; the next step loads it again (rule R3)."""
-        _log.error("replica_discarded", replica=holding.name, why=holding.reload)
-        replica, holding.replica = holding.replica, None
-        self._repaint_now()
-        if replica is not None:
-            replica.discard()
-        holding.notice = f"loaded again: {holding.reload}"
-        holding.notice_until = self._now() + NOTICE_SECONDS
-        holding.state, holding.reload, holding.error = ReplicaState.PENDING, None, None
+    def _keep(self, holding: Holding, error: AnewError) -> None:
+        """A replica that is to be loaded again, and cannot be, serves on; it is tried again later."""
+        holding.state, holding.error_code = ReplicaState.ERROR, error.code
+        holding.error = f"{holding.reload}; it cannot be loaded again: {error}"
+        holding.retry_at = self._now() + backoff_seconds(holding.failures, *_RETRY_SECONDS)
+        holding.failures += 1
+        _log.error("replica_kept", replica=holding.name, code=error.code, error=str(error), tries=holding.failures)
+
+    def _load_again(self, holding: Holding, desired: DesiredState) -> bool:
+        """Put another one in the place of a replica that is damaged, or whose position the log does not have (rule R3).
+
+        The other one is loaded beside it: until that is there, it may be the last that has what the base held.
+        """
+        replica = holding.replica
+        if replica is None or holding.retry_at > self._now():
+            return False
+        directory = self._other_directory(holding, replica)
+        if holding.load is None:
+            _log.error("replica_loads_again", replica=holding.name, why=holding.reload)
+            shutil.rmtree(directory, ignore_errors=True)
+            self._load(holding, desired, directory)
+            return True
+        if not holding.load.done():
+            return False
+        load, holding.load = holding.load, None
+        load.result()
+        fresh = self._open_existing(holding, directory)
+        if fresh is None:
+            raise self._unopened(holding, directory)
+        holding.notice, holding.notice_until = f"loaded again: {holding.reload}", self._now() + NOTICE_SECONDS
+        holding.reload = None
         holding.lags.clear()
+        self._begin(holding, fresh)
+        self._repaint_now()
+        replica.discard()
+        _log.info("replica_replaced", replica=holding.name)
         return True
+
+    def _other_directory(self, holding: Holding, replica: Replica) -> Path:
+        """Of the two places of a replica the one in which it does not lie."""
+        first, second = self._places(holding)
+        return second if replica.directory == first else first
+
+    def _places(self, holding: Holding) -> tuple[Path, Path]:
+        """Where a replica may lie: one that is loaded again lies beside the one that it replaces."""
+        first = self._identity.replicas / holding.key.path
+        return first, first.with_name(f"{first.name}{_BESIDE}")
 
     def _remove(self, holding: Holding) -> bool:
         if holding.load is not None and not holding.load.done():
@@ -422,7 +467,8 @@ class Engine:
         self._repaint_now()
         if replica is not None:
             replica.discard()
-        shutil.rmtree(self._identity.replicas / holding.key.path, ignore_errors=True)
+        for directory in self._places(holding):
+            shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(self._identity.loading / holding.key.path, ignore_errors=True)
         _log.info("replica_removed", replica=holding.name)
         return True
@@ -432,32 +478,19 @@ class Engine:
             self._repaint(self._desired)
 
     def _repaint(self, desired: DesiredState) -> None:
+        # Until it is done: what fails once is not forgotten with the move that asked for it.
+        self._unpainted = True
         self.picture = picture_of(list(desired.stores), list(self._holdings.values()), self._gone, desired.revision)
+        self._unpainted = False
         self.changed.set()
 
     def _sweep(self) -> None:
         """Remove directories of replicas that are neither desired nor held."""
-        kept = {str(self._identity.replicas / key.path) for key in self._holdings}
+        kept = {str(directory) for holding in self._holdings.values() for directory in self._places(holding)}
         for directory in self._identity.replicas.glob("*/v*/p*-s*/*"):
             if str(directory) not in kept:
                 shutil.rmtree(directory, ignore_errors=True)
                 _log.info("leftover_removed", directory=str(directory))
-
-
-def save_desired(path: Path, desired: DesiredState) -> None:
-    """Keep a desired state for a restart without controller; whole or not at all."""
-    replace_file(path, desired.model_dump_json().encode())
-
-
-def read_desired(path: Path) -> DesiredState | None:
-    """The desired state that was kept, or None."""
-    try:
-        return DesiredState.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        _log.error("kept_state_broken", path=str(path), error=str(error))  # it says it all
-        return None
 
 
 def _versions_of(desired: DesiredState) -> set[tuple[str, int]]:

@@ -251,6 +251,7 @@ class FeedApplier:
                 self._mend(holding)
             if read.next_offset == group.offset:
                 holding.waiting.pop(source.at, None)
+                holding.undecided.pop(source.at, None)
         moved = reached != group.offset
         self.behind |= moved and (front is not None or read.next_offset < source.end or len(appended) == most)
         return reached
@@ -293,7 +294,11 @@ class FeedApplier:
         for admitted, holdings in all_admitted:
             rows = SharedRows(admitted)
             for holding in holdings:
-                portion = self._portion(holding, source.at, rows, read.next_offset)
+                try:
+                    portion = self._portion(holding, source.at, rows, read.next_offset)
+                except Exception as error:  # noqa: BLE001 - of this version alone: its partitioner is somebody's own
+                    self._set_aside(holding, fault_of(error))
+                    continue
                 gathered.add(holding, portion)
                 reached = max(reached, portion.next_offset)
         return reached
@@ -346,7 +351,7 @@ class FeedApplier:
             _log.error("apply_failed", replica=holding.name, code=error.code, error=str(error))  # it says it all
         again = error.code in _DAMAGED and holding.apply_failures >= _APPLY_ATTEMPTS
         if again and self._can_be_read_again(holding) and self._may_reload(holding):
-            holding.reload, holding.apply_failures = str(error), 0
+            holding.reload, holding.apply_failures, holding.retry_at = str(error), 0, 0.0
 
     def _may_reload(self, holding: Holding) -> bool:
         """Whether it is time to load it again: what comes again after a load comes again with the next one too."""
@@ -394,12 +399,12 @@ class FeedApplier:
         begin = self._begin_of(source) if error.code == "offset_out_of_range" else None
         for holding in group.holdings:
             start = holding.start_of(source.feed, source.at)
-            if begin is not None and begin <= start < group.offset and self._may_reload(holding):
-                source.retry_at = 0.0
-                holding.reload = f"{source.at}@{group.offset}: {error}"
-            else:
-                self._break(holding, error, f"{source.at}@{group.offset}: {error}", source.retry_at)
-                holding.broken_at = source.at
+            again = begin is not None and begin <= start < group.offset and self._can_be_read_again(holding)
+            self._break(holding, error, f"{source.at}@{group.offset}: {error}", source.retry_at)
+            holding.broken_at = source.at
+            if again and self._may_reload(holding):
+                source.retry_at = holding.retry_at = 0.0
+                holding.reload = holding.error
             _log.error("feed_lost", replica=holding.name, feed=str(source.at), offset=group.offset, error=str(error))
 
     def _break(self, holding: Holding, error: AnewError, why: str, retry_at: float) -> None:

@@ -207,6 +207,7 @@ class Holding:
             error="; ".join(notes) if notes else None,
             error_code=None if self.error is None else self.error_code,
             stuck_ms=stuck_ms,
+            arrived=self.arrived,
         )
 
     def _stuck_ms(self, now_seconds: float, *, is_stuck: bool) -> int:

@@ -25,7 +25,8 @@ from anew.core.processes import REMOVED
 from anew.log.interface import Log
 from anew.log.open import open_log
 from anew.loops.guarded import Loops, Trouble
-from anew.node.engine import Engine, NodeIdentity, Workshop, read_desired, save_desired
+from anew.node.engine import Engine, NodeIdentity, Workshop
+from anew.node.keeping import read_desired, save_desired
 from anew.node.loader import Loader
 from anew.node.metrics import registry_of
 from anew.node.reads import Reads

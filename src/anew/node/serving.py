@@ -168,7 +168,11 @@ def picture_of(
                 and (h.key.store_uid, h.key.version) == (store.uid, version.number)
                 and h.state in (ReplicaState.APPLYING, ReplicaState.ERROR)
             }
-            versions[version.number] = ServedVersion(version.number, _partitioner(version), version, open_here)
+            try:
+                partitioner = _partitioner(version)
+            except Exception:  # noqa: BLE001, S112 - of this version alone: its replicas say why they are not opened
+                continue
+            versions[version.number] = ServedVersion(version.number, partitioner, version, open_here)
         numbers = frozenset(number for uid, number in gone if uid == store.uid)
         headers = [("anew-current-version", str(store.current)), ("anew-store-revision", str(store.revision))]
         served[store.name] = ServedStore(store, versions, numbers, headers)

@@ -13,7 +13,7 @@ import pytest
 
 from anew.client.verdict import Verification
 from anew.core.errors import AnewError
-from anew.node.engine import save_desired
+from anew.node.keeping import save_desired
 from anew.node.process import NodeSettings
 from tests.component.node.fleet import verified
 from tests.component.node.harness import World, clock, config, wait_for, world

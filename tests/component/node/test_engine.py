@@ -18,7 +18,8 @@ from anew.core.feed import FeedPartition, PositionMap
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import LogRead, TopicPartition, topic_partition
 from anew.log.topics import TopicDirectories
-from anew.node.engine import Engine, read_desired, save_desired
+from anew.node.engine import Engine
+from anew.node.keeping import read_desired, save_desired
 from anew.node.loader import Loader
 from anew.segments.manifest import SubPartition
 from tests.component.node.harness import (

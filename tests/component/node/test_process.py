@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from anew.node.engine import save_desired
+from anew.node.keeping import save_desired
 from anew.node.process import NodeSettings, run_node
 from tests.component.node.harness import clock, key_of, wait_for, world
 from tests.component.node.test_node import free_port, path_of

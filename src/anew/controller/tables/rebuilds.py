@@ -205,7 +205,7 @@ def commit_load(context: Context, rebuild_id: str, request: CommitLoad) -> Table
         ended = end(counted, RebuildStatus.SUCCEEDED, None, context.clock())
         # The table's revision was read before its segments: two loads cannot both make a segment of one name.
         gone = removed(context, table, present, left)
-        seen = forget_failure(table.name)
+        seen = forget_failure("table", table.name)
         return ended, (PutTable(table, table.revision), *puts, *gone, seen, *attempt_left(context, present))
 
     operation = context.operation("load", rebuild.table, "driver", rebuild=rebuild_id, segments=len(request.segments))
@@ -242,7 +242,7 @@ def finish(context: Context, rebuild_id: str, request: FinishRebuild) -> TableRe
         fast = present.model_copy(update={"records_per_s": request.records_per_s, "progress": whole})
         ended = end(fast, ending(done), error, context.clock())
         good = ended.status is RebuildStatus.SUCCEEDED
-        told = forget_failure(present.table) if good else _failure(context, present, ended.error)
+        told = forget_failure("table", present.table) if good else _failure(context, present, ended.error)
         return ended, (told, *attempt_left(context, present))
 
     operation = context.operation(f"{rebuild.kind.value} done", rebuild.table, "driver", rebuild=rebuild_id)
@@ -250,7 +250,7 @@ def finish(context: Context, rebuild_id: str, request: FinishRebuild) -> TableRe
 
 
 def _failure(context: Context, rebuild: TableRebuild, error: str | None) -> PutFlag:
-    return note_failure(rebuild.table, rebuild.id, error or "some segments failed", context.clock())
+    return note_failure("table", rebuild.table, rebuild.id, error or "some segments failed", context.clock())
 
 
 def end_badly(
