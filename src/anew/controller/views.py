@@ -375,12 +375,16 @@ def _waiting_problem(store: Store, version: Version, fabric: str) -> Problem:
 def _replica_problems(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> list[Problem]:
     found = replicas_of(reports, store, version)
     name, problems = version.name_in(store.name), _stuck_problems(store, version, list(found.items()))
-    missing = coverage(store, version, fabric, reports).missing
+    # Those of which no node reports a replica at all are told below.
+    told = {partition for _, partition in found}
+    missing = [partition for partition in coverage(store, version, fabric, reports).missing if partition in told]
     if missing and version.statuses[fabric] is VersionStatus.CURRENT:
+        which = ", ".join(map(str, missing[:_FEW])) + (
+            f" and {len(missing) - _FEW} more" if len(missing) > _FEW else ""
+        )
         problems.append(
             Problem(
-                what=f"{name}: {len(missing)} partitions cannot be read, for no node has loaded them: "
-                f"{', '.join(map(str, missing[:_FEW]))}{', …' if len(missing) > _FEW else ''}",
+                what=f"{name}: no node has loaded what can be read of partition {which}",
                 since_ms=None,
                 hint=f"anew store show {store.name}; anew node list",
             )

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from anew.api.verifying import ExportedReplica
 from anew.codec.compression import Compressor, compressor
-from anew.core.errors import AnewError, Failed
+from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.store import Version
 from anew.deepstore.failures import check_sum
 from anew.deepstore.interface import DeepStore
@@ -131,17 +131,26 @@ def restore(damage: BaseDamage, store: DeepStore, exports: ReplicaExports, attem
         Failed: ``dictionary_lost``: no replica holds a dictionary with its checksum.
     """
     folder = repair_path(damage.manifest.store_uid, attempt)
-    restored, left = list[str](), list[DamagedPart]()
+    restored, left, alone = list[str](), list[DamagedPart](), list[Unreachable]()
     try:
         if damage.dictionary is not None:
             restored.append(_restore_dictionary(damage.manifest, store, exports, folder))
         for damaged in damage.parts:
-            if _restore_part(damaged, store, exports, folder):
-                restored.append(damaged.part.path)
+            try:
+                is_back = _restore_part(damaged, store, exports, folder)
+            except Unreachable as error:
+                if error.code != "no_replica":
+                    raise
+                alone.append(error)
             else:
-                left.append(damaged)
+                if is_back:
+                    restored.append(damaged.part.path)
+                else:
+                    left.append(damaged)
     finally:
         store.delete_tree(folder)
+    if alone:
+        raise alone[0]  # the others are back all the same
     return Restored(tuple(restored), tuple(left))
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import DeadLetter
+from anew.api.models import DeadLetter, ReplicaReport, ReplicaState
+from anew.core.errors import Unreachable
 from tests.component.controller.harness import Cluster, node_report
 
 _WEEK_SECONDS = 7 * 86_400
@@ -69,7 +70,74 @@ def _breaking(function: Any, uid: str, error: Exception) -> Any:
 
     def broken(*given: Any, **named: Any) -> Any:
         if uid in str([repr(one) for one in given if not hasattr(one, "catalog")]):
-            raise error
+            raise type(error)(*error.args)
         return function(*given, **named)
 
     return broken
+
+
+def test_a_step_that_is_refused_round_after_round_is_a_problem(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deep store that lets nothing be deleted: after a minute the status names the step and why, until it works."""
+    cluster.create()
+    cluster.serve(cluster.push_plan())
+    cluster.serve(cluster.repush_plan())
+    cluster.pass_seconds(_WEEK_SECONDS)
+    cluster.settle(1)
+
+    def refused(_prefix: str) -> int:
+        raise Unreachable("deep_store_denied", "nobody may delete here")
+
+    monkeypatch.setattr(cluster.deep, "delete_tree", refused)
+    cluster.pass_seconds(600)
+    cluster.round()
+    assert cluster.client.status().healthy
+    cluster.pass_seconds(61)
+    cluster.round()
+    (problem,) = cluster.client.status().problems
+    assert "the controller does not get on with reclaim" in problem.what
+    assert "nobody may delete here" in problem.what
+    monkeypatch.undo()
+    cluster.round()
+    assert cluster.client.status().healthy
+
+
+def test_crashes_of_two_steps_are_told_with_their_causes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop's trouble names each step and what it met, and another crash is news."""
+    for name in ("flights", "trains"):
+        cluster.create(name)
+
+    def crashes(_context: Any, store: Any) -> None:
+        raise ZeroDivisionError(f"by {store.name}")
+
+    monkeypatch.setattr("anew.controller.reconcile.move_low_water", crashes)
+    loop = cluster.context.loops.loop("reconciler")
+    loop.turn(cluster.round)
+    (trouble,) = cluster.context.loops.troubles()
+    assert trouble.error == (
+        "ZeroDivisionError: in the step of low water of flights: by flights; "
+        "ZeroDivisionError: in the step of low water of trains: by trains"
+    )
+
+
+def test_replicas_that_wait_and_partitions_that_nobody_has_are_problems(cluster: Cluster) -> None:
+    """What keeps a whole store from its writes or its readers is no error of any replica, and is told all the same."""
+    cluster.create()
+    cluster.serve(cluster.push_plan())
+
+    def waits(replica: ReplicaReport) -> ReplicaReport:
+        return replica.model_copy(update={"error": "the log does not answer", "stuck_ms": 4 * 3_600_000})
+
+    for node in cluster.nodes:
+        cluster.report(node, waits)
+    (problem,) = cluster.client.status().problems
+    assert "has not got on for 14400 s: the log does not answer (1 more)" in problem.what
+
+    def loads(replica: ReplicaReport) -> ReplicaReport:
+        return replica.model_copy(update={"state": ReplicaState.LOADING})
+
+    for node in cluster.nodes:
+        cluster.report(node, loads)
+    (problem,) = cluster.client.status().problems
+    assert "flights_v1: no node has loaded what can be read of partition 0, 1" in problem.what

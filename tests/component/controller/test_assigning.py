@@ -34,6 +34,10 @@ _LOADS = _replica(ReplicaState.LOADING)
 _SICK = _replica(ReplicaState.ERROR, _PATIENCE_MS + 1, "storage_broken")
 _SICK_A_MOMENT = _replica(ReplicaState.ERROR, _PATIENCE_MS - 1, "storage_broken")
 _WAITS_FOR_ROOM = _replica(ReplicaState.PENDING, _PATIENCE_MS + 1, "disk_full")
+_OF_THE_BASE_ALONE = _WELL.model_copy(update={"arrived": False})
+_WAITS = _WELL.model_copy(update={"stuck_ms": 1})
+_BEHIND = _WELL.model_copy(update={"lag_records": 1_001})
+_BAD_LOG = _replica(ReplicaState.ERROR, _PATIENCE_MS + 1, "log_corrupt")
 _BAD_BASE = _replica(ReplicaState.ERROR, _PATIENCE_MS + 1, "checksum_mismatch")
 
 
@@ -61,6 +65,19 @@ _CASES = (
     Case("one that cannot load gets a successor", "a b", "a b c", {"a": _WAITS_FOR_ROOM, "b": _WELL}, "a b c"),
     Case("it stays until that is ready", "a b c", "a b c", {"a": _SICK, "b": _WELL, "c": _LOADS}, "a b c"),
     Case("then it goes", "a b c", "a b c", {"a": _SICK, "b": _WELL, "c": _WELL}, "b c"),
+    Case(
+        "and not to what holds the base alone",
+        "a b c",
+        "a b c",
+        {"a": _SICK, "b": _WELL, "c": _OF_THE_BASE_ALONE},
+        "a b c",
+    ),
+    Case("nor to what waits", "a b c", "b c", {"b": _WELL, "c": _WAITS}, "a b c"),
+    Case("nor to what is far behind", "a b c", "b c", {"b": _WELL, "c": _BEHIND}, "a b c"),
+    Case("who got well needs no successor", "a b c", "a b c", {"a": _WELL, "b": _WELL, "c": _LOADS}, "a b"),
+    Case("the youngest goes where all are well", "a b c", "a b c", {"a": _WELL, "b": _WELL, "c": _WELL}, "a b"),
+    Case("one too many stays while one is not well", "a b c", "a b c", {"a": _LOADS, "b": _WELL, "c": _LOADS}, "a b c"),
+    Case("a bad log is bad everywhere", "a b", "a b c", {"a": _BAD_LOG, "b": _WELL}, "a b"),
     Case("patience comes first", "a b", "a b c", {"a": _SICK_A_MOMENT, "b": _WELL}, "a b"),
     Case("nobody else is there", "a b", "a b", {"a": _SICK, "b": _WELL}, "a b"),
     Case("a bad base is bad everywhere", "a b", "a b c", {"a": _BAD_BASE, "b": _WELL}, "a b"),

@@ -11,9 +11,9 @@ from anew.api.models import DeadLetter
 from anew.catalog.change import Change, PutSetAside
 from anew.controller.apart import Apart
 from anew.controller.deadletters import set_aside
-from anew.core.errors import OutcomeUnknown
+from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.store import Store
-from anew.log.interface import TopicSpec, topic_partition
+from anew.log.interface import TopicPartition, TopicSpec, topic_partition
 from anew.testing.log_reading import partition_of, rows
 from tests.component.controller.harness import Cluster, node_report
 
@@ -130,3 +130,27 @@ def test_the_topic_goes_with_its_store(cluster: Cluster) -> None:
     cluster.pass_seconds(600)
     cluster.round()
     assert cluster.log.topic(_TOPIC) is None
+
+
+def test_a_partition_that_cannot_be_read_has_no_other_copied_twice(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was copied is noted at once: the dead-letter topic does not grow while the log's other leader is away."""
+    store = cluster.create()
+    found = _reported(cluster, store, 12)
+    bad = max(partition for partition, _ in found)
+    copy = cluster.log.set_aside
+
+    def away(at: TopicPartition, letters: Any, to: TopicPartition) -> int:
+        if at.partition == bad:
+            raise Unreachable("log_unreachable", "its leader is away")
+        return copy(at, letters, to)
+
+    monkeypatch.setattr(cluster.context.fabrics["dc-0"].log, "set_aside", away)
+    for _ in range(5):
+        cluster.round()
+    others = [place for place in found if place[0] != bad]
+    assert sorted((letter["partition"], letter["offset"]) for letter in _set_aside(cluster)) == others
+    monkeypatch.undo()
+    cluster.round()
+    assert len(_set_aside(cluster)) == len(found)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from anew.api.models import EndRebuild
 from anew.core.errors import NotFound
 from anew.core.rebuild import Rebuild, Stage, driver_of
 from tests.component.controller.harness import Cluster, refused
+from tests.component.controller.tables.tables_harness import opened_tables
 
 
 def _problems(cluster: Cluster) -> list[str]:
@@ -116,3 +119,17 @@ def test_a_driver_s_name_says_where_it_is(name: str, expected: tuple[str, str, i
     """Actor, host, pid and log; any other text is taken as it is."""
     driver = driver_of(name)
     assert (driver.actor, driver.host, driver.pid, driver.log) == expected
+
+
+def test_a_table_of_the_same_name_hides_no_failure(tmp_path: Path) -> None:
+    """A store and a table may have one name: what went well of the one says nothing of the other."""
+    with opened_tables(tmp_path) as tables:
+        cluster = tables.cluster
+        cluster.create("trips")
+        tables.create("trips")
+        cluster.pass_seconds(5)
+        rebuild = cluster.begin(cluster.push_plan("trips"))
+        cluster.client.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error="the input has no column key"))
+        tables.load("s1", name="trips")
+        (problem,) = [what for what in _problems(cluster) if "failed" in what]
+        assert rebuild.id in problem

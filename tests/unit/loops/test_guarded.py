@@ -146,6 +146,23 @@ def test_a_step_that_hangs_is_told_of_however_rarely_somebody_asks(clocks: _Cloc
     assert "no progress for 3600 s" in seen[0][0].error
 
 
+def test_a_step_that_began_after_a_suspension_is_credited_nothing(clocks: _Clocks) -> None:
+    """The first step after a pause is the likeliest to hang, and may begin before the watch sees the pause."""
+    loops = _loops(clocks)
+    loop, seen = loops.loop("report", stall_seconds=30.0), list[tuple[Trouble, ...]]()
+    loops.tick()
+    clocks.seconds += 8 * 3_600
+
+    def hanging() -> None:
+        for _ in range(60):
+            clocks.seconds += 1
+            loops.tick()
+        seen.append(loops.troubles())
+
+    loop.turn(hanging)
+    assert len(seen[0]) == 1
+
+
 def test_the_watch_ends_with_the_process(clocks: _Clocks) -> None:
     """It looks at the clock from a thread of its own until it is told to stop."""
     loops, stopped = _loops(clocks), threading.Event()

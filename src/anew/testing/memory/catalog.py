@@ -28,9 +28,11 @@ from anew.catalog.change import (
     PutTable,
     PutTableRebuild,
     Reclaim,
+    SwapFlag,
     TableSize,
     TableSnapshot,
 )
+from anew.catalog.conflicts import check_swapped
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import Rebuild
@@ -322,6 +324,11 @@ def _apply(tables: Tables, put: Put) -> None:
             for letter in rejections:
                 tables.set_aside[letter.feed, letter.partition, letter.offset] = True
         case PutFlag(name=name, value=value):
+            tables.flags.pop(name, None)
+            if value is not None:
+                tables.flags[name] = value
+        case SwapFlag(name=name, expected=expected, value=value):
+            check_swapped(int(tables.flags.get(name) == expected), f"the flag {name}", expected)
             tables.flags.pop(name, None)
             if value is not None:
                 tables.flags[name] = value

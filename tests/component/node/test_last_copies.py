@@ -1,0 +1,182 @@
+"""A replica may be the last that has what was acknowledged: it goes when another one is there, and one version is
+never served worse for what is wrong with another."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anew.api.models import ReplicaState
+from anew.core.partition import XxHash64Partitioner
+from anew.log.interface import topic_partition
+from anew.node import serving
+from anew.storage.replica import Replica
+from anew.storage.rocks import RocksError
+from tests.component.node.harness import World, caught_up, config, engine_in, key_of, value_of, wait_for, world
+
+_PLACE = XxHash64Partitioner(4)
+_RAISES = """
+import pyarrow as pa
+
+class Mine:
+    def __init__(self, partitions):
+        self.partitions = partitions
+
+    def __call__(self, keys):
+        if any(b"bad" in key for key in keys.to_pylist()):
+            raise ValueError("no region in this key")
+        return pa.array([0] * len(keys), pa.int32())
+"""
+_MISSING = "import a_module_of_the_client_only\n" + _RAISES
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Iterator[World]:
+    """A world without a version."""
+    with world(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr("anew.node.engine._RETRY_SECONDS", (0.05, 0.1))
+
+
+def _key_in(feed_partition: int, prefix: str) -> str:
+    return next(name for number in range(99) if _PLACE.of(key_of(name := f"{prefix}{number}")) == feed_partition)
+
+
+def test_a_damaged_replica_serves_until_another_one_is_there(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its base is lost too it may be the last copy: it stays, says so, and is replaced once that is back."""
+    names = [f"k{number}" for number in range(100)]
+    words.version(1, dict.fromkeys(names, "base"), config=config(partitions=1))
+    apply, sick = Replica.apply, [True]
+
+    def unable(replica: Replica, *given: Any) -> None:
+        if sick[0] and not str(replica.directory).endswith("-beside"):
+            raise RocksError("Corruption: block checksum mismatch")
+        apply(replica, *given)
+
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        (base,) = (tmp_path / "deep").rglob("*.parquet")
+        lost = base.rename(tmp_path / "lost")
+        monkeypatch.setattr(Replica, "apply", unable)
+        words.write("k7", "new")
+        told = wait_for(
+            "the trouble", lambda: "cannot be loaded again" in str((r := engine.report().replicas[0]).error) and r
+        )
+        assert (told.state, told.lag_records > 0) == (ReplicaState.ERROR, True)
+        assert {value_of(engine, name) for name in names} == {"base"}
+        lost.rename(base)
+        wait_for("the write", lambda: value_of(engine, "k7") == "new")
+        assert value_of(engine, "k1") == "base"
+        places = sorted(path.name for path in (tmp_path / "node" / "replicas").glob("*/v1/*/*"))
+        assert len(places) == 1, "the damaged one is gone"
+        assert places[0].endswith("-beside")
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the replica, opened where it lies", lambda: value_of(engine, "k7") == "new")
+
+
+@pytest.mark.case("rules:R3")
+def test_what_one_feed_partition_lost_throws_nothing_of_another_away(tmp_path: Path) -> None:
+    """A tail is lost in one; of the other one the log has no longer what follows the base: the replica stays."""
+    a, b = _key_in(0, "a"), _key_in(1, "b")
+    log, before = tmp_path / "log", tmp_path / "log-before"
+    with world(tmp_path) as words:
+        words.version(1, {"x": "base"}, config=config(partitions=1))
+        words.log.close()
+        shutil.copytree(log, before)
+    with world(tmp_path) as again:
+        again.versions, again.revision = words.versions, words.revision
+        with engine_in(tmp_path) as engine:
+            engine.accept(again.desired())
+            again.write(a, "written-a")
+            again.write(b, "written-b")
+            wait_for("both", lambda: (value_of(engine, a), value_of(engine, b)) == ("written-a", "written-b"))
+        again.log.truncate_below(topic_partition(again.feed, 1), 1)
+        again.log.close()
+    for path in list(log.rglob("p-00000*")):
+        path.unlink()
+    for path in before.rglob("p-00000*"):
+        shutil.copy(path, log / path.relative_to(before))
+    with world(tmp_path) as third:
+        third.versions, third.revision = words.versions, words.revision
+        with engine_in(tmp_path) as engine:
+            engine.accept(third.desired())
+            told = wait_for("the trouble", lambda: (r := engine.report().replicas) and r[0].error_code and r[0])
+            assert told.state is ReplicaState.ERROR
+            assert (value_of(engine, a), value_of(engine, b)) == ("written-a", "written-b")
+
+
+def test_a_picture_that_fails_once_is_made_again(words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A swap is served although the moment in which it was taken had no memory left."""
+    words.version(1, {"x": "one"}, config=config(partitions=1))
+    words.version(2, {"x": "two"}, config=config(partitions=1))
+    words.current = 1
+    picture, failed = serving.picture_of, list[int]()
+
+    def once(*given: Any) -> Any:
+        if not failed:
+            failed.append(1)
+            raise MemoryError("no memory is left")
+        return picture(*given)
+
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine) and value_of(engine, "x") == "one")
+        monkeypatch.setattr("anew.node.engine.picture_of", once)
+        words.current = 2
+        engine.accept(words.desired())
+        wait_for("the swap", lambda: failed and value_of(engine, "x") == "two")
+
+
+def test_a_partitioner_that_cannot_be_loaded_is_one_version_s_trouble(words: World, tmp_path: Path) -> None:
+    """Its replicas say so, also after a restart; every other version is served."""
+    words.version(1, {"x": "base"}, config=config(partitions=1))
+    words.current = 1
+    desired = words.desired()
+    (store,) = desired.stores
+    own = config(partitions=1, partitioner="mine:Mine", partitioner_source=_MISSING)
+    other = store.model_copy(
+        update={"uid": "u2", "name": "others", "versions": (store.versions[0].model_copy(update={"config": own}),)}
+    )
+    both = desired.model_copy(update={"stores": (other, store), "revision": desired.revision + 1})
+    for _ in range(2):
+        with engine_in(tmp_path) as engine:
+            engine.accept(both)
+            wait_for("the other store", lambda: value_of(engine, "x") == "base")
+            told = wait_for(
+                "the trouble", lambda: [r for r in engine.report().replicas if r.store_uid == "u2" and r.error]
+            )
+            assert "a_module_of_the_client_only" in str(told[0].error)
+            assert engine.loops.troubles() == ()
+
+
+def test_a_partitioner_that_fails_over_a_key_stalls_its_own_version_alone(words: World, tmp_path: Path) -> None:
+    """The version in service goes on past a key that a kept one cannot place; that one says why it stands still."""
+    own = config(partitions=1, partitioner="mine:Mine", partitioner_source=_RAISES)
+    words.version(1, {"x": "base"}, config=own)
+    words.version(2, {"x": "base"}, config=config(partitions=1))
+    words.current = 2
+    later = _key_in(_PLACE.of(key_of("bad-key")), "later")
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        words.write("bad-key", "v")
+        words.write(later, "acknowledged")
+        wait_for("the write behind it", lambda: value_of(engine, later) == "acknowledged")
+        assert value_of(engine, "bad-key") == "v"
+        told = wait_for("the trouble", lambda: [r for r in engine.report().replicas if r.version == 1 and r.error])
+        assert (told[0].state, "no region in this key" in str(told[0].error)) == (ReplicaState.ERROR, True)
+        healthy = next(r for r in engine.report().replicas if r.version == 2)
+        assert (healthy.state, healthy.error) == (ReplicaState.APPLYING, None)
