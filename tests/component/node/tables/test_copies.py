@@ -31,7 +31,7 @@ def _copy(node: Rig) -> Copy:
 
 
 def test_a_file_is_on_disk_before_it_counts(node: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power cut leaves no record of a file whose bytes it took away."""
+    """A power cut leaves no record of a file whose bytes it took away, and the record's name is there to stay."""
     copy, synced, fsync = _copy(node), list[str](), os.fsync
 
     def noted(descriptor: int) -> None:
@@ -41,7 +41,7 @@ def test_a_file_is_on_disk_before_it_counts(node: Rig, tmp_path: Path, monkeypat
     (tmp_path / copy.file).write_bytes(b"abc")
     monkeypatch.setattr(os, "fsync", noted)
     write_copy(tmp_path, copy)
-    assert synced == [copy.file, "copy.json.new"]
+    assert synced == [copy.file, "copy.json.new", tmp_path.name]
     assert read_copy(tmp_path) == copy
 
 
