@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anew.api.models import NodeReport, ReplicaReport, ReplicaState
@@ -82,14 +83,16 @@ class Coverage:
 
     def is_ready(self, version: Version) -> bool:
         """Whether all replicas are loaded and within the version's lag limits."""
-        limits = version.config
-        within = self.lag_records <= limits.lag_limit_records and self.lag_ms <= limits.lag_limit_seconds * 1000
-        return within and not self.thin
+        return within_lag_limits(self, version) and not self.thin
 
 
 def coverage(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> Coverage:
     """What could be read of a version in one fabric if it were current now."""
-    found = replicas_of(reports, store, version)
+    return coverage_of(replicas_of(reports, store, version), version, fabric)
+
+
+def coverage_of(found: Mapping[tuple[str, int], ReplicaReport], version: Version, fabric: str) -> Coverage:
+    """The same, of the version's replicas by node and partition."""
     missing, thin, lags = [], 0, [(0, 0)]
     for partition, nodes in version.assignment.get(fabric, {}).items():
         replicas = [found[node, partition] for node in nodes if (node, partition) in found]
@@ -120,10 +123,10 @@ def _replica_ready(store: Store, version: Version, partition: int, replica: Repl
     return within_lag_limits(replica, version)
 
 
-def within_lag_limits(replica: ReplicaReport, version: Version) -> bool:
-    """Whether a replica is no further behind than its version allows."""
-    within_records = replica.lag_records <= version.config.lag_limit_records
-    return within_records and replica.lag_ms <= version.config.lag_limit_seconds * 1000
+def within_lag_limits(found: ReplicaReport | Coverage, version: Version) -> bool:
+    """Whether a replica, or the worst of all, is no further behind than its version allows."""
+    within_records = found.lag_records <= version.config.lag_limit_records
+    return within_records and found.lag_ms <= version.config.lag_limit_seconds * 1000
 
 
 def load_progress(context: Context, rebuild: Rebuild) -> Progress:

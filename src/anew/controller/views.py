@@ -12,7 +12,7 @@ from anew.controller.drivers import driver_problems, driver_view, failure_proble
 from anew.controller.nodes import live_reports, node_views, replicas_of
 from anew.controller.nodes import reports as reports_of
 from anew.controller.pausing import cluster_paused
-from anew.controller.readiness import coverage, load_progress
+from anew.controller.readiness import coverage_of, load_progress
 from anew.controller.scheduling import decision_of
 from anew.controller.tables.views import table_problems, table_rebuild_view, table_view
 from anew.core.errors import NotFound
@@ -377,7 +377,7 @@ def _replica_problems(store: Store, version: Version, fabric: str, reports: list
     name, problems = version.name_in(store.name), _stuck_problems(store, version, list(found.items()))
     # Those of which no node reports a replica at all are told below.
     told = {partition for _, partition in found}
-    missing = [partition for partition in coverage(store, version, fabric, reports).missing if partition in told]
+    missing = [partition for partition in coverage_of(found, version, fabric).missing if partition in told]
     if missing and version.statuses[fabric] is VersionStatus.CURRENT:
         which = ", ".join(map(str, missing[:_FEW])) + (
             f" and {len(missing) - _FEW} more" if len(missing) > _FEW else ""

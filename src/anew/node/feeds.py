@@ -132,7 +132,8 @@ class FeedApplier:
         groups = self._groups(applying)
         busy = self._serve_all(groups)
         for holding in applying:
-            if holding.broken_at is None and holding.is_at_ends() and self._applies(holding):
+            retried = holding.state is ReplicaState.ERROR and holding.broken_at is None and self._applies(holding)
+            if retried and holding.is_at_ends():
                 # What it failed with is no longer there to be applied.
                 self._mend(holding)
         held = any(h.hold is not None for h in applying)

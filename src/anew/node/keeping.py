@@ -8,6 +8,7 @@ from pathlib import Path
 import structlog
 
 from anew.api.models import DesiredState
+from anew.deepstore.copies import sync
 
 _log = structlog.get_logger("anew.node.keeping")
 
@@ -24,11 +25,7 @@ def replace_file(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(path.parent)
 
 
 def save_desired(path: Path, desired: DesiredState) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,19 +13,11 @@ from anew.controller.process import ControllerServer
 from anew.core.rebuild import Progress, Stage
 from anew.loops.guarded import GuardedLoop
 from anew.rebuild.lease import Lease
-from anew.storage.rocks import RocksError
 from tests.component.controller.harness import Cluster, node_report, opened_cluster
+from tests.component.loop_faults import LOOP_ERRORS, MENDED_SECONDS, TOLD_SECONDS
 from tests.component.node.harness import wait_for
 from tests.component.node.test_node import free_port
 
-_TOLD_SECONDS, _MENDED_SECONDS = 5.0, 10.0
-_ERRORS: dict[str, Exception] = {
-    "a failing disk": OSError(errno.EIO, "Input/output error"),
-    "a full disk": OSError(errno.ENOSPC, "No space left on device"),
-    "RocksDB": RocksError("Corruption: block checksum mismatch"),
-    "no memory": MemoryError("no memory is left"),
-    "unforeseen": ZeroDivisionError("nobody foresaw this"),
-}
 _TURN = GuardedLoop.turn
 
 
@@ -47,7 +38,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Cluster, ControllerClient]]:
             serving.join(20)
 
 
-@pytest.mark.parametrize("error", list(_ERRORS))
+@pytest.mark.parametrize("error", list(LOOP_ERRORS))
 @pytest.mark.parametrize("loop", ["lease", "progress"])
 def test_a_driver_s_loop_that_breaks_is_told_and_goes_on(
     cluster: tuple[Cluster, ControllerClient], monkeypatch: pytest.MonkeyPatch, loop: str, error: str
@@ -62,7 +53,7 @@ def test_a_driver_s_loop_that_breaks_is_told_and_goes_on(
     def turn(guarded: GuardedLoop, step: Callable[[], None]) -> float:
         def taken() -> None:
             if broken.is_set() and guarded.name == loop:
-                raise _ERRORS[error]
+                raise LOOP_ERRORS[error]
             step()
 
         return _TURN(guarded, taken)
@@ -74,19 +65,19 @@ def test_a_driver_s_loop_that_breaks_is_told_and_goes_on(
 
     monkeypatch.setattr(GuardedLoop, "turn", turn)
     named = f"the driver of rebuild {rebuild.id} of flights: its loop {loop} does not get on: "
-    cause = str(_ERRORS[error].args[-1])
+    cause = str(LOOP_ERRORS[error].args[-1])
     with Lease(client, rebuild.id, rebuild.epoch, interval_seconds=0.5) as lease:
         lease.enter(Stage.BUILD, Progress, lambda: None)
-        wait_for("the trouble", lambda: any(named in what and cause in what for what in problems()), _TOLD_SECONDS)
+        wait_for("the trouble", lambda: any(named in what and cause in what for what in problems()), TOLD_SECONDS)
         (told,) = client.rebuild(rebuild.id)["driver"]["troubles"]
         assert told.startswith(f"{loop}: ")
         broken.clear()
-        wait_for("health", lambda: not problems(), _MENDED_SECONDS)
+        wait_for("health", lambda: not problems(), MENDED_SECONDS)
         assert not lease.lost
         lease_until_ms = client.rebuild(rebuild.id)["driver"]["lease_until_ms"]
         made.clock.advance(1_000)
         wait_for(
             "a sign of life",
             lambda: client.rebuild(rebuild.id)["driver"]["lease_until_ms"] > lease_until_ms,
-            _MENDED_SECONDS,
+            MENDED_SECONDS,
         )

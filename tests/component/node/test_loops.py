@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,19 +15,11 @@ from anew.api.http import ControllerClient
 from anew.controller.process import ControllerServer
 from anew.loops.guarded import GuardedLoop
 from anew.node.process import Node, NodeSettings
-from anew.storage.rocks import RocksError
 from tests.component.controller.harness import opened_cluster
+from tests.component.loop_faults import LOOP_ERRORS, MENDED_SECONDS, TOLD_SECONDS
 from tests.component.node.harness import wait_for
 from tests.component.node.test_node import free_port
 
-_TOLD_SECONDS, _MENDED_SECONDS = 5.0, 10.0
-_ERRORS: dict[str, Exception] = {
-    "a failing disk": OSError(errno.EIO, "Input/output error"),
-    "a full disk": OSError(errno.ENOSPC, "No space left on device"),
-    "RocksDB": RocksError("Corruption: block checksum mismatch"),
-    "no memory": MemoryError("no memory is left"),
-    "unforeseen": ZeroDivisionError("nobody foresaw this"),
-}
 _NODE_LOOPS = ("applier", "desired state", "report", "segments", "loader", "loader of segments")
 
 
@@ -113,32 +104,32 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Running]:
         patch.undo()
 
 
-@pytest.mark.parametrize("error", list(_ERRORS))
+@pytest.mark.parametrize("error", list(LOOP_ERRORS))
 @pytest.mark.parametrize("loop", [*_NODE_LOOPS, "reconciler"])
 def test_a_loop_that_breaks_is_told_and_goes_on(running: _Running, loop: str, error: str) -> None:
     """The status names process, loop and cause within 5 s; mended, the loop takes steps and all is healthy in 10 s."""
     process = "the controller" if loop == "reconciler" else "node-1"
     running.breaking.raised.discard(loop)
-    running.breaking.broken[loop] = _ERRORS[error]
+    running.breaking.broken[loop] = LOOP_ERRORS[error]
     try:
         wait_for("the fault", lambda: loop in running.breaking.raised)
         named = f"{process}: its loop {loop} does not get on"
-        cause = str(_ERRORS[error].args[-1])
+        cause = str(LOOP_ERRORS[error].args[-1])
         wait_for(
-            f"the trouble of {loop}", lambda: any(named in p and cause in p for p in running.problems()), _TOLD_SECONDS
+            f"the trouble of {loop}", lambda: any(named in p and cause in p for p in running.problems()), TOLD_SECONDS
         )
     finally:
         del running.breaking.broken[loop]
     before = running.breaking.steps[loop]
-    wait_for(f"steps of {loop}", lambda: running.breaking.steps[loop] > before, _MENDED_SECONDS)
-    wait_for("health", lambda: running.client.status().healthy, _MENDED_SECONDS)
+    wait_for(f"steps of {loop}", lambda: running.breaking.steps[loop] > before, MENDED_SECONDS)
+    wait_for("health", lambda: running.client.status().healthy, MENDED_SECONDS)
 
 
 def test_failed_steps_are_counted(running: _Running) -> None:
     """A metric of each process counts them by loop."""
-    running.breaking.broken["reconciler"] = _ERRORS["unforeseen"]
+    running.breaking.broken["reconciler"] = LOOP_ERRORS["unforeseen"]
     try:
-        wait_for("the trouble", lambda: any("reconciler" in problem for problem in running.problems()), _TOLD_SECONDS)
+        wait_for("the trouble", lambda: any("reconciler" in problem for problem in running.problems()), TOLD_SECONDS)
     finally:
         del running.breaking.broken["reconciler"]
     assert 'anew_loop_failures_total{loop="reconciler"}' in httpx.get(f"{running.url}/metrics").text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,17 @@ def words(tmp_path: Path) -> Iterator[World]:
     """A world without a version."""
     with world(tmp_path) as made:
         yield made
+
+
+def _damaged() -> tuple[list[int], Callable[..., None]]:
+    """What stands in for `Replica.apply` where a block is bad, and how often it was tried."""
+    tries = [0]
+
+    def unable(_replica: Replica, *_given: Any) -> None:
+        tries[0] += 1
+        raise RocksError("Corruption: a bad block")
+
+    return tries, unable
 
 
 @pytest.mark.parametrize(
@@ -112,11 +123,7 @@ def test_a_replica_that_breaks_again_is_not_loaded_again_and_again(
     """The first time it is loaded again; what comes again after that waits for longer each time, and is told."""
     monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
     words.version(1, {"a": "base"}, config=config(partitions=1))
-    tries, discarded, discard = [0], [0], Replica.discard
-
-    def unable(_replica: Replica, *_given: Any) -> None:
-        tries[0] += 1
-        raise RocksError("Corruption: a bad block")
+    (tries, unable), discarded, discard = _damaged(), [0], Replica.discard
 
     def counted(replica: Replica) -> None:
         discarded[0] += 1
@@ -144,11 +151,7 @@ def test_what_the_log_has_no_more_is_not_thrown_away(
     """A damaged replica of which the log has not all that follows its base may be the last copy: it serves on."""
     monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
     words.version(1, {"a": "base"}, config=config(partitions=1))
-    tries = [0]
-
-    def unable(_replica: Replica, *_given: Any) -> None:
-        tries[0] += 1
-        raise RocksError("Corruption: a bad block")
+    tries, unable = _damaged()
 
     with engine_in(tmp_path) as engine:
         engine.accept(words.desired())
