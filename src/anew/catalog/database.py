@@ -194,10 +194,12 @@ class DatabaseCatalog:
     def waiting_dead_letters(self, store_uid: str, limit: int) -> list[Rejection]:
         """See `Catalog.waiting_dead_letters`."""
         row = DEAD_LETTERS.c
-        query = sa.select(row.feed, row.partition, row.offset, row.reason)
-        query = query.where(row.store_uid == store_uid, ~row.set_aside)
-        query = query.order_by(row.feed, row.partition, row.offset).limit(limit)
-        return [Rejection(*found) for found in self._rows(query)]
+        place = sa.func.row_number().over(partition_by=(row.feed, row.partition), order_by=row.offset).label("place")
+        waiting = sa.select(row.feed, row.partition, row.offset, row.reason, place)
+        found = waiting.where(row.store_uid == store_uid, ~row.set_aside).subquery().c
+        query = sa.select(found.feed, found.partition, found.offset, found.reason).where(found.place <= limit)
+        query = query.order_by(found.feed, found.partition, found.offset)
+        return [Rejection(*one) for one in self._rows(query)]
 
     def history(self, subject: str | None, limit: int) -> list[Operation]:
         """See `Catalog.history`."""

@@ -89,7 +89,12 @@ class Catalog(Protocol):
         """How many dead letters each store (uid) has; with ``waiting``: that were not set aside yet, none left out."""
 
     def waiting_dead_letters(self, store_uid: str, limit: int) -> list[Rejection]:
-        """A store's dead letters that were not set aside yet, by feed, partition and offset."""
+        """A store's dead letters that were not set aside yet, by feed, partition and offset.
+
+        Args:
+            store_uid: The store.
+            limit: How many of each feed partition at most: one that cannot be read holds up no other.
+        """
 
     def history(self, subject: str | None, limit: int) -> list[Operation]:
         """The last operations, newest first."""

@@ -39,12 +39,18 @@ class Apart:
 
     @contextlib.contextmanager
     def step(self, of: str) -> Iterator[None]:
-        """One step, of a store or of something else; an error ends it, is logged, and nothing else."""
+        """One step, of a store or of something else; an error ends it, is logged, and nothing else.
+
+        Raises:
+            Unreachable: ``catalog_unreachable``: all other steps would wait for it too, each as long as this one did.
+        """
         self.progressed()
         self.failed.setdefault(of, None)
         try:
             yield
         except AnewError as error:
+            if error.code == "catalog_unreachable":
+                raise
             if error.code != "revision_conflict":
                 _LOG.warning("step_failed", of=of, **error.to_json())
                 self.failed[of] = str(error)

@@ -50,19 +50,24 @@ class Memory:
         # Where one cannot be written the fabric's others are not tried: each would wait for a deep store that is away.
         away, unforeseen = set[str](), len(apart.unforeseen)
         for store, fabric in due:
+            if fabric in away:
+                continue
             with apart.step(f"the record of {store.name} in {fabric}"):
-                if fabric not in away and not self._remember(store, fabric):
+                try:
+                    self._remember(store, fabric)
+                except AnewError:
                     away.add(fabric)
+                    raise
         if self._tables.remember(away, apart) and not away and len(apart.unforeseen) == unforeseen:
             self._seen = revision
 
-    def _remember(self, store: Store, fabric: str) -> bool:
+    def _remember(self, store: Store, fabric: str) -> None:
         before = self._written.get((store.uid, fabric))
         if before is not None and before.revision == store.revision:
-            return True
+            return
         if before is not None and worth_a_record(before) == worth_a_record(store):
             self._written[store.uid, fabric] = store
-            return True
+            return
         deep_store = self.context.fabrics[fabric].deep_store
         try:
             deep_store.put(record_path(store.uid, store.revision), StoreRecord(store=store).to_bytes())
@@ -71,8 +76,4 @@ class Memory:
         except Refused as error:
             # Another release wrote it in other words; the next change gets a name of its own.
             _LOG.warning("record_taken", store=store.name, fabric=fabric, **error.to_json())
-        except AnewError as error:
-            _LOG.warning("record_not_written", store=store.name, fabric=fabric, **error.to_json())
-            return False
         self._written[store.uid, fabric] = store
-        return True

@@ -50,6 +50,7 @@ class GuardedLoop:
 
     Attributes:
         on_failure: Called after each step that failed; may fail itself.
+        doing: What its step works on, where it says so.
         failed_steps: How many steps have failed since the process began.
     """
 
@@ -59,6 +60,7 @@ class GuardedLoop:
     _clock_seconds: Callable[[], float]
     _changed: Callable[[], None]
     on_failure: Callable[[Trouble], None] | None = None
+    doing: str = ""
     failed_steps: int = 0
     _failures: int = 0
     _error: str | None = None
@@ -107,7 +109,8 @@ class GuardedLoop:
             return Trouble(self.name, error, self._since_ms, self._failures)
         taken = self._clock_seconds() - self._begun_at
         if taken > self.stall_seconds:
-            return Trouble(self.name, f"no progress for {taken:.0f} s", self._begun_ms, 0)
+            doing = f" with {self.doing}" if self.doing else ""
+            return Trouble(self.name, f"no progress for {taken:.0f} s{doing}", self._begun_ms, 0)
         return None
 
     def _failed(self, error: Exception) -> float:

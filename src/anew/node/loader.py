@@ -7,7 +7,6 @@ do, runs at low priority, and ends with its parent.
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import queue
@@ -17,6 +16,7 @@ from concurrent.futures import Future
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from anew.core.errors import AnewError, Failed, Unreachable
@@ -27,6 +27,8 @@ from anew.node.faults import fault_of
 ATTEMPTS = 3
 NICENESS = 10
 _STOP_SECONDS = 3.0
+_LOOK_SECONDS = 1.0
+"""Between two looks at a process that works on a job."""
 _IDLE_SECONDS = 1.0
 """A loop that waits for ever could not be seen to get on."""
 
@@ -75,9 +77,8 @@ class Loader:
         self._lock = threading.Lock()
         self._process: BaseProcess | None = None
         self._connection: Connection | None = None
-        # A job may take hours, and says itself how far it is.
-        guarded = (Loops(lambda: 0) if loops is None else loops).loop(name, stall_seconds=math.inf)
-        hand_on = partial(guarded.run, self._hand_on, self._stopped)
+        self._guarded = (Loops(lambda: 0) if loops is None else loops).loop(name)
+        hand_on = partial(self._guarded.run, self._hand_on, self._stopped)
         self._thread = threading.Thread(target=hand_on, name=name, daemon=True)
         self._thread.start()
 
@@ -112,6 +113,7 @@ class Loader:
         if item is None:
             return
         job, future = item
+        self._guarded.doing = job.name
         if not future.set_running_or_notify_cancel():
             return
         try:
@@ -133,9 +135,9 @@ class Loader:
         reasons: list[str] = []
         while len(reasons) < ATTEMPTS and not self._stopped.is_set():
             try:
-                connection = self._connected()
+                connection, pid = self._connected()
                 connection.send(job)
-                answer = connection.recv()
+                answer = self._answer(connection, pid)
             except (EOFError, OSError) as error:
                 reasons.append(f"{type(error).__name__}, exit code {self._end_process()}")
                 continue
@@ -152,18 +154,27 @@ class Loader:
             hint="see the node's log and the machine's memory",
         )
 
-    def _connected(self) -> Connection:
+    def _answer(self, connection: Connection, pid: int | None) -> Any:
+        """Wait for it: a job may take hours, and gets on as long as its process works."""
+        worked = _worked(pid)
+        while not connection.poll(_LOOK_SECONDS):
+            before, worked = worked, _worked(pid)
+            if worked is None or worked != before:
+                self._guarded.progressed()
+        return connection.recv()
+
+    def _connected(self) -> tuple[Connection, int | None]:
         with self._lock:
             if self._stopped.is_set():
                 raise EOFError
-            if self._connection is None:
+            if self._connection is None or self._process is None:
                 context = processes_at_side()
                 ours, theirs = context.Pipe()
                 self._process = context.Process(target=serve_jobs, args=(theirs,), name="anew-loader", daemon=True)
                 self._process.start()
                 theirs.close()
                 self._connection = ours
-            return self._connection
+            return self._connection, self._process.pid
 
     def _end_process(self) -> int | None:
         with self._lock:
@@ -206,6 +217,20 @@ def answer_of(job: Job[Any]) -> Any:
         return Unreachable("load_failed", "the loader could not read or write", found=found, hint=hint)
     except Exception as error:  # noqa: BLE001 - told where the job was asked for
         return fault_of(error)
+
+
+def _worked(pid: int | None) -> tuple[str, ...] | None:
+    """What the kernel has counted of a process: its time on processors, what it read and what it wrote.
+
+    One that waits for a disk or a server that never answers adds nothing to it. None: where no kernel tells.
+    """
+    try:
+        of_time = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        of_bytes = Path(f"/proc/{pid}/io").read_text(encoding="ascii").split()
+    except OSError:
+        return None
+    # utime and stime, the 14th and 15th field (man 5 proc); the first two are the pid and the name in brackets.
+    return (*of_time[11:13], *of_bytes)
 
 
 def _end_with_parent(end: Callable[[], None]) -> None:

@@ -305,14 +305,15 @@ class CatalogContract(ABC):
         assert catalog.dead_letter_counts() == {"uid-1": 2, "uid-2": 1}
 
     def test_dead_letters_wait_until_they_are_set_aside(self, catalog: Catalog) -> None:
-        """In the order of the log, so many at a time; what is set aside is still counted, and stays as it is."""
+        """In the order of the log, of each partition so many at a time; set aside they still count, and stay so."""
         letters = tuple(Rejection("dc-0/flights_rt#1", part, offset, "bad") for part in (1, 0) for offset in (5, 3))
         other = Rejection("dc-0/other_rt#1", 0, 3, "bad time")
         catalog.commit(a_change("op-1", PutDeadLetters("uid-1", letters), PutDeadLetters("uid-2", (other,))))
-        waiting = catalog.waiting_dead_letters("uid-1", 3)
-        assert waiting == sorted(letters, key=lambda letter: (letter.partition, letter.offset))[:3]
+        in_order = sorted(letters, key=lambda letter: (letter.partition, letter.offset))
+        assert catalog.waiting_dead_letters("uid-1", 3) == in_order
+        assert catalog.waiting_dead_letters("uid-1", 1) == [in_order[0], in_order[2]]
         assert catalog.dead_letter_counts(waiting=True) == {"uid-1": 4, "uid-2": 1}
-        catalog.commit(a_change("op-2", PutSetAside(tuple(waiting))))
+        catalog.commit(a_change("op-2", PutSetAside(tuple(in_order[:3]))))
         assert catalog.waiting_dead_letters("uid-1", 3) == [letters[0]]
         assert catalog.dead_letter_counts(waiting=True) == {"uid-1": 1, "uid-2": 1}
         catalog.commit(a_change("op-3", PutDeadLetters("uid-1", letters)))

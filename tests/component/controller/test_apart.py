@@ -141,3 +141,41 @@ def test_replicas_that_wait_and_partitions_that_nobody_has_are_problems(cluster:
         cluster.report(node, loads)
     (problem,) = cluster.client.status().problems
     assert "flights_v1: no node has loaded what can be read of partition 0, 1" in problem.what
+
+
+def test_a_record_that_cannot_be_written_is_a_problem(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it a lost catalog would bring back an old store: after a minute the status names it and why."""
+    cluster.create()
+    cluster.settle(1)
+
+    def full(_path: str, _content: bytes) -> None:
+        raise Unreachable("deep_store_unreachable", "no space left on the device")
+
+    monkeypatch.setattr(cluster.deep, "put", full)
+    cluster.create("trains")
+    cluster.round()
+    cluster.pass_seconds(61)
+    cluster.round()
+    problems = [problem.what for problem in cluster.client.status().problems]
+    assert any("the record of trains in dc-0: no space left" in what for what in problems), problems
+    monkeypatch.undo()
+    cluster.round()
+    assert cluster.client.status().healthy
+    assert cluster.files(f"catalog/stores/{cluster.store('trains').uid}")
+
+
+def test_a_catalog_that_goes_away_ends_the_round(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked once, and not once more for each step: each would wait for as long."""
+    for name in ("flights", "trains", "ships"):
+        cluster.create(name)
+    cluster.settle(1)
+    asked = []
+
+    def away(_context: Any, store: Any) -> None:
+        asked.append(store.name)
+        raise Unreachable("catalog_unreachable", "the database does not answer")
+
+    monkeypatch.setattr("anew.controller.reconcile.collect", away)
+    with pytest.raises(Unreachable, match="does not answer"):
+        cluster.round()
+    assert len(asked) == 1

@@ -72,10 +72,9 @@ class TableMemory:
             with apart.step(f"the record of {table.name}"):
                 try:
                     is_written = self._remember(table)
-                except AnewError as error:
-                    _LOG.warning("record_not_written", table=table.name, fabric=table.fabric, **error.to_json())
+                except AnewError:
                     away.add(table.fabric)
-                    continue
+                    raise
             complete &= is_written
         return complete
 

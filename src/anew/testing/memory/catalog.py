@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import groupby, islice
 
 from anew.catalog.change import (
     Change,
@@ -194,12 +195,13 @@ class MemoryCatalog:
     def waiting_dead_letters(self, store_uid: str, limit: int) -> list[Rejection]:
         """See `Catalog.waiting_dead_letters`."""
         tables = self._database.tables
-        found = [
+        found = (
             Rejection(*at, reason)
             for at, (uid, reason) in sorted(tables.dead_letters.items())
             if uid == store_uid and at not in tables.set_aside
-        ]
-        return found[:limit]
+        )
+        of_partitions = groupby(found, lambda letter: (letter.feed, letter.partition))
+        return [letter for _, some in of_partitions for letter in islice(some, limit)]
 
     def history(self, subject: str | None, limit: int) -> list[Operation]:
         """See `Catalog.history`."""
