@@ -23,6 +23,14 @@ from tests.postgresql import PostgresServer, running_server
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK.options)
 
+# Drawn with all values of all frames, as is usual at a terminal, a traceback costs a tenth of a second and more.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
+
 TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster", "crash", "kafka")
 _WITH_PROCESSES, _LONGEST_SECONDS = ("cluster", "crash", "kafka"), 300
 """A command starts an interpreter, and often a JVM: on a slow machine half a dozen of them take minutes."""

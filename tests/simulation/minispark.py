@@ -23,6 +23,7 @@ from anew.rebuild.build import Build, Building, BuildOutcome, _push, _repush
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.spark import pushscan, shuffle
+from anew.spark.failures import TaskFailed, reason_of
 from tests.simulation.parts import Machines
 from tests.simulation.world import ProcessDied, Task
 
@@ -162,6 +163,9 @@ def build_in(machines: Machines) -> Build:
         except AnewError as error:
             # What a task raises comes out of Spark as a failure of the job.
             raise Failed(error.code, error.message, found=error.found) from error
+        except TaskFailed as error:
+            # Spark shuffles when rows are asked for, where the product takes its errors; here it was done before.
+            raise reason_of(error) from error
 
     return run
 
