@@ -12,7 +12,7 @@ from anew.core.store import Store, Version
 from anew.log.open import no_clock
 from anew.rebuild.damage import find_damage
 from anew.segments.base import BaseReader
-from anew.testing.memory.log import MemoryLog
+from anew.testing.memory.log import MemoryLog, Row
 from tests.simulation.parts import Machines
 
 
@@ -26,6 +26,14 @@ def one_bit_over(content: bytes, where: float) -> bytes:
     found = [match.end() for match in re.finditer(rb"k\d-[a-z]", content)] or [*range(4, len(content) - 8)]
     at = found[int(where * len(found))]
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def one_bit_off(row: Row) -> Row:
+    """A record of the log with one bit turned over: of its value, or of its key where it is a deletion."""
+    appended_ms, written_ms, origin, key, schema_id, value = row
+    if value:
+        return appended_ms, written_ms, origin, key, schema_id, value[:-1] + bytes([value[-1] ^ 1])
+    return appended_ms, written_ms, origin, key[:-1] + bytes([key[-1] ^ 1]), schema_id, value
 
 
 def silent_about_damage(store: Store, version: Version, machines: Machines) -> Iterator[str]:

@@ -9,6 +9,7 @@ from unittest.mock import patch
 from anew.core.errors import AnewError
 from anew.loops.guarded import GuardedLoop, Loops
 from anew.node import feeds as node_feeds
+from anew.testing.memory.log import MemoryLog
 from tests.simulation.history import histories
 from tests.simulation.planting import bug
 
@@ -45,3 +46,30 @@ def _unguarded() -> AbstractContextManager[Any]:
 )
 def _silent() -> AbstractContextManager[Any]:
     return patch.object(Loops, "troubles", lambda _self: ())
+
+
+@bug(
+    "7.6: the log gives what a disk has made of a record",
+    "reads see what was",
+    "base",
+    "replicas",
+    among=histories(often="damage_log", foul=True),
+)
+def _believed() -> AbstractContextManager[Any]:
+    def given(_self: Any, _at: Any, partition: Any, begin: int, end: int) -> Any:
+        rows = enumerate(partition.rows[begin:end], begin)
+        return [partition.damaged.get(offset, row) for offset, row in rows]
+
+    return patch.object(MemoryLog, "_proved", given)
+
+
+@bug(
+    "7.8: a replica that cannot read its feed says nothing",
+    "what is broken is told",
+    among=histories(often="damage_log", foul=True),
+)
+def _waits_in_silence() -> AbstractContextManager[Any]:
+    def quietly(self: Any, group: Any, _error: Any) -> None:
+        group.source.retry_at = self._now() + 1.0
+
+    return patch.object(node_feeds.FeedApplier, "_fail", quietly)

@@ -26,11 +26,11 @@ from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
 from anew.segments.manifest import parse_manifest
 from anew.storage.rocks import RocksError
 from anew.testing.builders import FABRIC
-from tests.simulation.damage import one_bit_over, silent_about_damage
+from tests.simulation.damage import one_bit_off, one_bit_over, silent_about_damage
 from tests.simulation.network import Foul, Halt
 from tests.simulation.parts import SimulatedClient, store_client
 from tests.simulation.scene import KEY, STORE, VALUE, NothingThere, Scene
-from tests.simulation.telling import untold
+from tests.simulation.telling import untold, yet_silent
 
 _SICKNESSES: dict[str, Callable[[], Exception]] = {
     "full": lambda: OSError(errno.ENOSPC, "No space left on device"),
@@ -315,6 +315,31 @@ class Steps(Scene):
             for place, content in ((path, before), (other, beside)):
                 if place.exists():
                     place.write_bytes(content)
+
+    def damage_log(self, which: int, percent: int, ms: int) -> None:
+        """A disk of the log gives other bytes in a record's place, until the file is restored."""
+        store = self._store()
+        readable = [
+            (at, partition)
+            for feed in store.feeds[-1:]
+            if (topic := self.machines.topics.present.get(feed.topic)) is not None
+            for at in feed.feed_partitions()
+            if (partition := topic.partitions[at.partition]).begin < len(partition.rows)
+        ]
+        if not readable:
+            raise NothingThere("the log holds nothing")
+        at, partition = readable[which % len(readable)]
+        offset = partition.begin + percent * (len(partition.rows) - partition.begin) // 100
+        partition.damaged[offset] = one_bit_off(partition.rows[offset])
+        self._say(f"the record {at.partition}@{offset} of the log is damaged")
+
+        def mend() -> None:
+            seen = yet_silent(self.machines, at, offset, ms)
+            partition.damaged.pop(offset, None)
+            for name in seen:
+                self.checks.breach("what is broken is told", f"{name} waits for a damaged record and says nothing")
+
+        self.world.spawn(self.operator, mend)
 
     def foul(self, kind: str, sickness: str, what: str | None, which: int, ms: int) -> None:
         """Calls of a process raise for a while what somebody listed or nobody did; it is told, and all else goes on."""

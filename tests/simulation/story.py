@@ -98,6 +98,9 @@ class Story(Steps):
         self.machines.network.doomed.clear()
         self.machines.network.halts.clear()
         self.machines.network.foul.clear()
+        for topic in self.machines.topics.ever.values():
+            for partition in topic.partitions:
+                partition.damaged.clear()
         for process in self._processes():
             self.world.wake(process)
             process.cut_off_until_ms = process.deaf_until_ms = 0.0

@@ -12,6 +12,8 @@ from anew.core.errors import AnewError
 
 _LOG = structlog.get_logger("anew.controller")
 _FORGOTTEN_MS = 600_000
+_MOST_UNANSWERED = 3
+"""After so many steps that the catalog did not answer it is away, and not one step's commit too much for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +33,20 @@ class Apart:
         progressed: Called before each step: a round of many steps is not one that hangs.
         failed: Step → why it could not be taken, None where it was.
         unforeseen: What nobody foresaw; each says in which step.
+        unanswered: How many steps the catalog did not answer.
     """
 
     progressed: Callable[[], None] = lambda: None
     failed: dict[str, str | None] = field(default_factory=dict)
     unforeseen: list[Exception] = field(default_factory=list)
+    unanswered: int = 0
 
     @contextlib.contextmanager
     def step(self, of: str) -> Iterator[None]:
         """One step, of a store or of something else; an error ends it, is logged, and nothing else.
 
         Raises:
-            Unreachable: ``catalog_unreachable``: all other steps would wait for it too, each as long as this one did.
+            Unreachable: ``catalog_unreachable``, of some steps before too: all that follow would wait for it as long.
         """
         self.progressed()
         self.failed.setdefault(of, None)
@@ -50,7 +54,9 @@ class Apart:
             yield
         except AnewError as error:
             if error.code == "catalog_unreachable":
-                raise
+                self.unanswered += 1
+                if self.unanswered >= _MOST_UNANSWERED:
+                    raise
             if error.code != "revision_conflict":
                 _LOG.warning("step_failed", of=of, **error.to_json())
                 self.failed[of] = str(error)

@@ -214,20 +214,28 @@ class PartitionFile:
     def records(self, begin: int, end: int) -> pa.RecordBatch:
         """The records from ``begin`` on, which must be there: up to ``end``, or fewer when these are large.
 
+        What lies before a damaged row is given without it: readers come up to the damage.
+
         Raises:
             Failed: ``log_corrupt``: some are missing, or a row does not hold what was appended.
         """
         rows: list[Row] = []
-        size_bytes = 0
+        size_bytes, complete = 0, True
         with closing(self._connection.execute(self._with_checksum(_READ), (begin, end))) as cursor:
             for checksum, *columns in cursor:
                 row: Any = tuple(columns)
-                self._check(checksum, row, f"records from {row[0]} on")
+                try:
+                    self._check(checksum, row, f"records from {row[0]} on")
+                except Failed:
+                    if not rows:
+                        raise
+                    complete = False
+                    break
                 rows.append(row)
                 size_bytes += sum(map(len, row[3:]))
                 if size_bytes >= _READ_BYTES:
+                    complete = False
                     break
-        complete = size_bytes < _READ_BYTES
         try:
             found = unpacked(rows)
             first = rows[0][0] if rows else end

@@ -36,9 +36,14 @@ flaws, of which there are none."""
 
 @dataclass(slots=True)
 class Partition:
-    """One partition: all records that there ever were, and from where on they can be read."""
+    """One partition: all records that there ever were, and from where on they can be read.
+
+    Attributes:
+        damaged: What a disk gives in the place of a record that it has damaged, by offset.
+    """
 
     rows: list[Row] = field(default_factory=list)
+    damaged: dict[int, Row] = field(default_factory=dict)
     begin: int = 0
     last_ms: int = 0
     appends: dict[bytes, Appended] = field(default_factory=dict)
@@ -158,9 +163,9 @@ class MemoryLog:
                     found=offset,
                     expected=f"{partition.begin} to {len(partition.rows)}",
                 )
-            rows = partition.rows[offset : offset + max_records]
-        read = LogRead(_batch(offset, rows), offset + len(rows))
-        return read if end is None else read.below(max(offset, end))
+            stop = offset + max_records if end is None else max(offset, min(offset + max_records, end))
+            rows = self._proved(at, partition, offset, stop)
+        return LogRead(_batch(offset, rows), offset + len(rows))
 
     def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
         """See `Log.fetch_ahead`."""
@@ -201,6 +206,26 @@ class MemoryLog:
 
     def close(self) -> None:
         """See `Log.close`."""
+
+    def _proved(self, at: TopicPartition, partition: Partition, begin: int, end: int) -> list[Row]:
+        """The rows, each as it was appended, up to the first that a disk has damaged."""
+        rows = partition.rows[begin:end]
+        wrong = min(
+            (
+                offset
+                for offset, given in partition.damaged.items()
+                if begin <= offset < begin + len(rows) and given != rows[offset - begin]
+            ),
+            default=None,
+        )
+        if wrong == begin:
+            raise Failed(
+                "log_corrupt",
+                f"partition {at.partition} of {at.topic} is damaged",
+                found=f"other bytes at offset {begin}",
+                expected="the record that was appended",
+            )
+        return rows if wrong is None else rows[: wrong - begin]
 
     def _topic(self, name: str, uid: str) -> Topic:
         present = self._topics.present.get(name)
