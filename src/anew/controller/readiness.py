@@ -73,6 +73,7 @@ class Coverage:
     Attributes:
         missing: Partitions of which no node has a loaded replica: their keys could not be read.
         thin: How many of the replicas that nodes are to hold are not loaded.
+        arriving: How many of the loaded ones have not been at the ends yet: nobody knows how far they lag.
         lag_records: Of the loaded replica that is furthest behind; ``lag_ms`` likewise.
     """
 
@@ -80,10 +81,11 @@ class Coverage:
     thin: int
     lag_records: int
     lag_ms: int
+    arriving: int = 0
 
     def is_ready(self, version: Version) -> bool:
-        """Whether all replicas are loaded and within the version's lag limits."""
-        return within_lag_limits(self, version) and not self.thin
+        """Whether all replicas are loaded, have been at the ends, and are within the version's lag limits."""
+        return within_lag_limits(self, version) and not self.thin and not self.arriving
 
 
 def coverage(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> Coverage:
@@ -93,17 +95,18 @@ def coverage(store: Store, version: Version, fabric: str, reports: list[NodeRepo
 
 def coverage_of(found: Mapping[tuple[str, int], ReplicaReport], version: Version, fabric: str) -> Coverage:
     """The same, of the version's replicas by node and partition."""
-    missing, thin, lags = [], 0, [(0, 0)]
+    missing, thin, arriving, lags = [], 0, 0, [(0, 0)]
     for partition, nodes in version.assignment.get(fabric, {}).items():
         replicas = [found[node, partition] for node in nodes if (node, partition) in found]
         loaded = [replica for replica in replicas if is_loaded(replica)]
         thin += len(nodes) - len(loaded)
+        arriving += sum(not replica.arrived for replica in loaded)
         if loaded:
             lags.append(max((replica.lag_records, replica.lag_ms) for replica in loaded))
         else:
             missing.append(partition)
     records, milliseconds = max(lag for lag, _ in lags), max(lag for _, lag in lags)
-    return Coverage(tuple(missing), thin, records, milliseconds)
+    return Coverage(tuple(missing), thin, records, milliseconds, arriving)
 
 
 def is_loaded(replica: ReplicaReport) -> bool:

@@ -17,7 +17,7 @@ from anew.controller.pausing import cluster_paused, held_back
 from anew.controller.tables.reclaiming import delete_attempt, delete_build, delete_table_files
 from anew.controller.versiontopics import topics_left, topics_to_reclaim
 from anew.core import lifecycle
-from anew.core.errors import AnewError, Failed
+from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.retention import low_water, retirable
 from anew.core.store import Store, Version, VersionStatus
 from anew.deepstore.interface import DeepStore
@@ -26,6 +26,7 @@ from anew.segments.layout import repair_path, repairs_path, store_path
 from anew.segments.manifest import parse_manifest
 
 _REPAIR_MS = 86_400_000
+_OF_THE_LOG = ("topic", "truncate")
 _LOG = structlog.get_logger("anew.controller")
 
 
@@ -65,12 +66,19 @@ def reclaim_due(context: Context, apart: Apart) -> None:
         "attempt": delete_attempt,
         "table": delete_table_files,
     }
+    # Of what does not answer one is told of, and the others are not tried: each would wait for it as long.
+    away = set[tuple[str, bool]]()
     for reclaim in due:
-        if held_back(stores, reclaim):
+        where = reclaim.fabric, reclaim.kind in _OF_THE_LOG
+        if where in away or held_back(stores, reclaim):
             continue
         is_done = False
         with apart.step(f"reclaim {reclaim.id}"):
-            acts[reclaim.kind](context, reclaim)
+            try:
+                acts[reclaim.kind](context, reclaim)
+            except Unreachable:
+                away.add(where)
+                raise
             is_done = True
         if is_done:
             operation = context.operation("reclaimed", reclaim.id, "controller", kind=reclaim.kind, why=reclaim.reason)
@@ -108,12 +116,18 @@ def all_of(context: Context, store: Store) -> list[PutReclaim | PutFlag]:
 
 
 def move_low_water(context: Context, store: Store) -> None:
-    """Move the low-water marks in the catalog first; the logs are truncated after the grace (rule R2)."""
+    """Move the low-water marks in the catalog first; the logs are truncated after the grace (rule R2).
+
+    Raises:
+        Unreachable: A log does not answer.
+    """
     if not store.feeds or not all(feed.ready for feed in store.feeds):
         return
     now_ms = context.clock()
     try:
         at_rewind = offsets_at(context.fabrics, store.feeds, now_ms - store.config.rewind_seconds * 1000)
+    except Unreachable:
+        raise
     except AnewError as error:
         _LOG.warning("low_water_not_moved", store=store.name, **error.to_json())
         return

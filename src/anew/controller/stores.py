@@ -12,7 +12,8 @@ from anew.codec.avro import check_evolution, check_key_schema, parse_schema
 from anew.controller.configuring import configured
 from anew.controller.context import Context, Fabric, change_store, made_before, request_id_reused, store_named
 from anew.controller.feeds import check_topics, ends_of, ensure_feeds, offsets_at, with_real_time_feeds
-from anew.controller.nodes import node_urls
+from anew.controller.nodes import live_reports, node_urls, replicas_of
+from anew.controller.readiness import is_loaded
 from anew.controller.reclaim import all_of
 from anew.controller.schemas import key_schema_id, value_schema_id
 from anew.core import lifecycle
@@ -23,6 +24,7 @@ from anew.core.settings import SettingValue, Takes, defaults, parse_settings
 from anew.core.store import (
     SERVABLE,
     Store,
+    Version,
     check_store_name,
     real_time_topic,
     takes_effect,
@@ -223,7 +225,7 @@ def routing(context: Context, name: str, fabric: str | None) -> Routing:
             partitions=version.config.partitions,
             partitioner=version.config.partitioner,
             config=version.config,
-            replicas=version.assignment.get(chosen.name, {}),
+            replicas=_asked(context, store, version, chosen.name),
         )
         for version in store.versions
         if version.statuses.get(chosen.name) in SERVABLE
@@ -246,6 +248,24 @@ def routing(context: Context, name: str, fabric: str | None) -> Routing:
         writes=store.config.writes,
         max_value_bytes=store.config.max_value_bytes,
     )
+
+
+def _asked(context: Context, store: Store, version: Version, fabric: str) -> dict[int, tuple[str, ...]]:
+    """Partition → who is asked for it. A successor is, once it has been at the ends of what it reads.
+
+    With the base alone it would take readers back, and show them what was deleted.
+    """
+    held, wanted = version.assignment.get(fabric, {}), version.config.replicas
+    if all(len(nodes) <= wanted for nodes in held.values()):
+        return dict(held)
+    found = replicas_of(live_reports(context, (fabric,))[fabric], store, version)
+    well = {place for place, replica in found.items() if replica.arrived and is_loaded(replica)}
+    return {
+        partition: (tuple(node for node in nodes if (node, partition) in well) or nodes)
+        if len(nodes) > wanted
+        else nodes
+        for partition, nodes in held.items()
+    }
 
 
 def fabric_named(context: Context, name: str | None) -> Fabric:

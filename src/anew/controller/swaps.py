@@ -118,8 +118,9 @@ def _check_held(context: Context, store: Store, number: int, fabric: str, asked:
         raise Refused(
             "not_ready",
             f"{name} is not ready in {fabric}",
-            found=f"{found.thin} replicas not loaded, {found.lag_records} records and {found.lag_ms} ms behind",
-            expected="every replica loaded and within the lag limits",
+            found=f"{found.thin} replicas not loaded, {found.arriving} on their way to the ends of the feeds, "
+            f"{found.lag_records} records and {found.lag_ms} ms behind",
+            expected="every replica loaded, once at the ends, and within the lag limits",
             hint="wait: anew status; --force: readers may see older values, or have fewer replicas",
         )
     return {"replicas_missing": found.thin, "lag_records": found.lag_records, "lag_seconds": found.lag_ms / 1000}

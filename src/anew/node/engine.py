@@ -24,6 +24,7 @@ from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.integrity import NOT_AS_PROMISED
 from anew.log.interface import Log
 from anew.loops.guarded import Loops
+from anew.node.directories import Directories, open_replica, unopened
 from anew.node.disk import DiskWatch
 from anew.node.faults import OF_THE_MACHINE, fault_of
 from anew.node.feeds import FeedApplier
@@ -41,7 +42,8 @@ REST_SECONDS = 0.02
 SAVE_SECONDS = 1.0
 NOTICE_SECONDS = 60.0
 _RETRY_SECONDS = (0.5, 60.0)
-_BESIDE = "-beside"
+_OPEN_ATTEMPTS = 6
+"""What RocksDB says of a file that it cannot open is of the machine, unless it stays so for half a minute."""
 
 _log = structlog.get_logger("anew.node.engine")
 
@@ -114,6 +116,7 @@ class Engine:
         self.loops.changed = self.changed.set
         self._applier = self.loops.loop("applier")
         self._identity = identity
+        self._directories = Directories(identity.replicas)
         self._shop = workshop
         self._holdings: dict[ReplicaKey, Holding] = {}
         self._desired: DesiredState | None = None
@@ -298,7 +301,9 @@ class Engine:
             # One that leaves shares its reads with those that stay: all go by the newest schemas and feeds.
             holding.store = stores.get(key.store_uid, holding.store)
             holding.leaving_at = self._now() if holding.leaving_at is None else holding.leaving_at
-        self._sweep()
+        if self._desired is None:
+            self._directories.tidy()
+        self._directories.sweep(self._holdings)
         self._desired = desired
 
     def _work_on(self, holding: Holding, desired: DesiredState) -> bool:
@@ -324,21 +329,39 @@ class Engine:
         # Not served without: what a partitioner of somebody's own does wrong is told here, of this version alone.
         _ = holding.partitioner
         self._shop.memory.check_room(sum(h.replica is not None for h in self._holdings.values()) + 1)
-        for directory in self._places(holding):
-            replica = self._open_existing(holding, directory)
-            if replica is not None:
+        places = self._directories.of(holding.key)
+        broken, into = None, places[0]
+        for directory in places:
+            try:
+                replica = self._open_existing(holding, directory)
+            except Failed as error:
+                if broken is None:
+                    broken, into = error, self._directories.other(holding.key, directory)
+                continue
+            if replica is not None and broken is None:
                 # What a run before loaded beside it, and did not come to use.
-                shutil.rmtree(self._other_directory(holding, replica), ignore_errors=True)
+                shutil.rmtree(self._directories.other(holding.key, replica.directory), ignore_errors=True)
                 return self._begin(holding, replica)
+            if replica is not None:
+                replica.close()
             shutil.rmtree(directory, ignore_errors=True)
-        self._load(holding, desired, self._places(holding)[0])
+        if broken is not None:
+            self._check_may_go(holding, str(broken))
+            shutil.rmtree(into, ignore_errors=True)
+        self._load(holding, desired, into)
         if holding.integrity_failures < 2:
             holding.state = ReplicaState.LOADING
         return True
 
+    def _check_may_go(self, holding: Holding, why: str) -> None:
+        """See `FeedApplier.check_may_go`."""
+        if self._feeds is not None:
+            self._feeds.check_may_go(holding, why)
+
     def _load(self, holding: Holding, desired: DesiredState, directory: Path) -> None:
         """Ask the loader for a replica in a directory."""
         version = holding.version
+        holding.loads_into = directory
         job = LoadJob(
             desired.deep_store,
             desired.log,
@@ -353,32 +376,23 @@ class Engine:
         _log.info("load_begins", replica=holding.name, manifest=version.manifest.path)
 
     def _open_existing(self, holding: Holding, directory: Path) -> Replica | None:
-        try:
-            return Replica.open_existing(directory, self._shop.memory, holding.version.manifest.checksum)
-        except Failed as error:
-            fault = fault_of(error)
-            if isinstance(fault, Unreachable):
-                raise fault from None  # of the machine, which the replica outlives: it is opened later
-            _log.error("replica_broken", replica=holding.name, error=str(error))  # it says it all
-            return None
+        """See `open_replica`."""
+        manifest, is_patient = holding.version.manifest.checksum, holding.failures < _OPEN_ATTEMPTS
+        return open_replica(directory, self._shop.memory, manifest, is_patient=is_patient)
 
     def _take_in(self, holding: Holding, loaded: Loaded) -> bool:
         holding.load = None
-        directory = self._places(holding)[0]
+        directory = holding.loads_into or self._directories.of(holding.key)[0]
         replica = self._open_existing(holding, directory)
         if replica is None:
-            raise self._unopened(holding, directory)
+            raise unopened(directory, holding.version.manifest.path)
         _log.info("load_done", replica=holding.name, rows=loaded.rows, tombstones=loaded.tombstones)
+        other = self._directories.other(holding.key, replica.directory)
+        if other.exists():
+            # The one that could not be opened.
+            self._check_may_go(holding, str(other))
+            shutil.rmtree(other, ignore_errors=True)
         return self._begin(holding, replica)
-
-    def _unopened(self, holding: Holding, directory: Path) -> Failed:
-        return Failed(
-            "storage_broken",
-            "what was just loaded cannot be opened",
-            found=str(directory),
-            expected=f"an instance of {holding.version.manifest.path}",
-            hint="the node loads the replica again",
-        )
 
     def _begin(self, holding: Holding, replica: Replica) -> bool:
         version = holding.version
@@ -426,7 +440,10 @@ class Engine:
         replica = holding.replica
         if replica is None or holding.retry_at > self._now():
             return False
-        directory = self._other_directory(holding, replica)
+        directory = self._directories.other(holding.key, replica.directory)
+        if holding.load is None or holding.load.done():
+            # Asked again before the swap: a load may take hours, and retention goes on.
+            self._check_may_go(holding, str(holding.reload))
         if holding.load is None:
             _log.error("replica_loads_again", replica=holding.name, why=holding.reload)
             shutil.rmtree(directory, ignore_errors=True)
@@ -438,7 +455,7 @@ class Engine:
         load.result()
         fresh = self._open_existing(holding, directory)
         if fresh is None:
-            raise self._unopened(holding, directory)
+            raise unopened(directory, holding.version.manifest.path)
         holding.notice, holding.notice_until = f"loaded again: {holding.reload}", self._now() + NOTICE_SECONDS
         holding.reload = None
         holding.lags.clear()
@@ -447,16 +464,6 @@ class Engine:
         replica.discard()
         _log.info("replica_replaced", replica=holding.name)
         return True
-
-    def _other_directory(self, holding: Holding, replica: Replica) -> Path:
-        """Of the two places of a replica the one in which it does not lie."""
-        first, second = self._places(holding)
-        return second if replica.directory == first else first
-
-    def _places(self, holding: Holding) -> tuple[Path, Path]:
-        """Where a replica may lie: one that is loaded again lies beside the one that it replaces."""
-        first = self._identity.replicas / holding.key.path
-        return first, first.with_name(f"{first.name}{_BESIDE}")
 
     def _remove(self, holding: Holding) -> bool:
         if holding.load is not None and not holding.load.done():
@@ -467,8 +474,8 @@ class Engine:
         self._repaint_now()
         if replica is not None:
             replica.discard()
-        for directory in self._places(holding):
-            shutil.rmtree(directory, ignore_errors=True)
+        for directory in self._directories.of(holding.key):
+            self._directories.take_away(directory)
         shutil.rmtree(self._identity.loading / holding.key.path, ignore_errors=True)
         _log.info("replica_removed", replica=holding.name)
         return True
@@ -483,14 +490,6 @@ class Engine:
         self.picture = picture_of(list(desired.stores), list(self._holdings.values()), self._gone, desired.revision)
         self._unpainted = False
         self.changed.set()
-
-    def _sweep(self) -> None:
-        """Remove directories of replicas that are neither desired nor held."""
-        kept = {str(directory) for holding in self._holdings.values() for directory in self._places(holding)}
-        for directory in self._identity.replicas.glob("*/v*/p*-s*/*"):
-            if str(directory) not in kept:
-                shutil.rmtree(directory, ignore_errors=True)
-                _log.info("leftover_removed", directory=str(directory))
 
 
 def _versions_of(desired: DesiredState) -> set[tuple[str, int]]:

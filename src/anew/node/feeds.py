@@ -141,8 +141,11 @@ class FeedApplier:
         return busy
 
     def _applies(self, holding: Holding) -> bool:
-        """Whether it takes part in this round: one that failed tries again after its pause."""
-        if holding.state is ReplicaState.APPLYING:
+        """Whether it takes part in this round: one that failed tries again after its pause.
+
+        One that cannot be read further from one feed partition goes on with the others; that one has its own pause.
+        """
+        if holding.state is ReplicaState.APPLYING or (holding.broken_at is not None and holding.replica is not None):
             return True
         return holding.state is ReplicaState.ERROR and holding.replica is not None and holding.retry_at <= self._now()
 
@@ -351,7 +354,7 @@ class FeedApplier:
         if holding.apply_failures == 1:
             _log.error("apply_failed", replica=holding.name, code=error.code, error=str(error))  # it says it all
         again = error.code in _DAMAGED and holding.apply_failures >= _APPLY_ATTEMPTS
-        if again and self._can_be_read_again(holding) and self._may_reload(holding):
+        if again and self.can_be_read_again(holding) and self._may_reload(holding):
             holding.reload, holding.apply_failures, holding.retry_at = str(error), 0, 0.0
 
     def _may_reload(self, holding: Holding) -> bool:
@@ -371,13 +374,28 @@ class FeedApplier:
             _log.info("replica_goes_on", replica=holding.name, after=holding.error)
             holding.state, holding.error, holding.broken_at = ReplicaState.APPLYING, None, None
 
-    def _can_be_read_again(self, holding: Holding) -> bool:
+    def can_be_read_again(self, holding: Holding) -> bool:
         """Whether the log has all that follows the base: else what was applied may be the last copy of it (rule R3)."""
         for feed, at in holding.feed_partitions():
             begin = self._begin_of(self._sources.get(at) or _Source(feed, at))
             if begin is None or begin > holding.start_of(feed, at):
                 return False
         return True
+
+    def check_may_go(self, holding: Holding, why: str) -> None:
+        """Nothing takes the place of a replica unless the log has what follows the base: it may be the last copy.
+
+        Raises:
+            Failed: ``storage_broken``: it stays, as it is.
+        """
+        if not self.can_be_read_again(holding):
+            raise Failed(
+                "storage_broken",
+                "a replica cannot go on, and is kept: it may have the last copy of what the log has no more",
+                found=why,
+                expected="a log that answers and has all that follows the version's start",
+                hint="mend what keeps it from going on, or make the version again: anew repush NAME",
+            )
 
     def _wait(self, group: _Group, error: AnewError) -> None:
         """Go on serving, and ask the log again a little later each time."""
@@ -400,7 +418,7 @@ class FeedApplier:
         begin = self._begin_of(source) if error.code == "offset_out_of_range" else None
         for holding in group.holdings:
             start = holding.start_of(source.feed, source.at)
-            again = begin is not None and begin <= start < group.offset and self._can_be_read_again(holding)
+            again = begin is not None and begin <= start < group.offset and self.can_be_read_again(holding)
             self._break(holding, error, f"{source.at}@{group.offset}: {error}", source.retry_at)
             holding.broken_at = source.at
             if again and self._may_reload(holding):

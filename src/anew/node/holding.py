@@ -90,6 +90,7 @@ class Holding:
         store: The store as last desired; ``version`` likewise.
         replica: Open from `ReplicaState.APPLYING` on.
         error: Why it cannot go on, or what it waits for; ``error_code`` says it for programs.
+        loads_into: Where its load makes it.
         lags: Feed partition → lag.
         waiting: Feed partition → why it is not read just now.
         undecided: Feed partition → the offset that it waits at and the value schema that the record there names.
@@ -112,6 +113,7 @@ class Holding:
     state: ReplicaState = ReplicaState.PENDING
     replica: Replica | None = None
     load: Future[Loaded] | None = None
+    loads_into: Path | None = None
     error: str | None = None
     error_code: str | None = None
     lags: dict[FeedPartition, Lag] = field(default_factory=dict)
@@ -198,8 +200,8 @@ class Holding:
             state=self.state,
             store_revision=self.store.revision,
             position=PositionMap({at: offset for at, offset in position.items() if at in wanted}),
-            # What does not get on is never at the end: nobody looks how far that has moved.
-            lag_records=max(sum(behind.values()), int(reads and stuck_ms > 0)),
+            # What does not get on is never at the end, nor what has not seen all ends yet.
+            lag_records=max(sum(behind.values()), int(reads and (stuck_ms > 0 or not wanted <= self.lags.keys()))),
             lag_ms=max((lag.behind_ms for at, lag in self.lags.copy().items() if behind.get(at)), default=0)
             + (stuck_ms if reads else 0),
             rows=0 if replica is None else replica.base.rows,

@@ -11,12 +11,14 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import FrameType
 
 import structlog
 
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.processes import REMOVED
+from anew.loops.guarded import Loops
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.security import check_server, write_cluster_token
 from anew.runtime.settings import ProcessSettings
@@ -53,6 +55,8 @@ class Supervisor:
     home: Home
     _children: list[_Child] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _loops: Loops = field(default_factory=lambda: Loops(lambda: int(time.time() * 1000)))
+    _is_unwritten: bool = False
 
     def run(self) -> None:
         """Keep all processes alive until SIGTERM or SIGINT.
@@ -71,9 +75,7 @@ class Supervisor:
             self._children += [_Child(node, ["node", node]) for node in self.cluster.nodes]
             try:
                 while not self._stopping.is_set():
-                    self._take_asked()
-                    for child in list(self._children):
-                        self._keep_alive(child)
+                    self._turn()
                     self._stopping.wait(_WATCH_SECONDS)
             finally:
                 self._stop_all()
@@ -81,6 +83,16 @@ class Supervisor:
     def stop(self) -> None:
         """End `run` soon."""
         self._stopping.set()
+
+    def _turn(self) -> None:
+        """Look after each process once. What one meets, as a full disk, ends neither the others nor the cluster."""
+        self._loops.loop("nodes asked for").turn(self._take_asked)
+        for child in list(self._children):
+            pause_seconds = self._loops.loop(child.name).turn(partial(self._keep_alive, child))
+            if pause_seconds:
+                child.not_before = time.monotonic() + pause_seconds
+        if self._is_unwritten:
+            self._loops.loop("cluster file").turn(self._write_cluster)
 
     def _install_signals(self) -> None:
         def on_signal(_signal: int, _frame: FrameType | None) -> None:
@@ -102,18 +114,19 @@ class Supervisor:
                 continue
             _LOG.info("node_added", node=node)
             self._children.append(_Child(node, ["node", node]))
-            self._write_cluster()
+            self._is_unwritten = True
 
     def _forget(self, child: _Child) -> None:
         """A node that was removed ended by itself: it is not started again, now or by the next ``anew up``."""
         _LOG.info("node_removed", node=child.name)
         self._children.remove(child)
         self.cluster = self.cluster.without_node(child.name)
-        self._write_cluster()
+        self._is_unwritten = True
 
     def _write_cluster(self) -> None:
         pids = {c.name: c.process.pid for c in self._children if c.process is not None}
         self.home.write_cluster(replace(self.cluster, supervisor=os.getpid(), pids=pids))
+        self._is_unwritten = False
 
     def _keep_alive(self, child: _Child) -> None:
         if child.process is not None and child.process.poll() is None:
@@ -132,7 +145,7 @@ class Supervisor:
         child.process = self._spawn(child)
         child.starts += 1
         child.started = time.monotonic()
-        self._write_cluster()
+        self._is_unwritten = True
         _LOG.info("process_started", name=child.name, pid=child.process.pid)
 
     def _spawn(self, child: _Child) -> subprocess.Popen[bytes]:
