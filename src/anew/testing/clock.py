@@ -16,6 +16,10 @@ class ManualClock:
         """The time in ms since the epoch."""
         return self.now_ms
 
+    def seconds(self) -> float:
+        """The same, as a monotonic clock in seconds: as long as nobody moves the clock backwards."""
+        return self.now_ms / 1000
+
     def advance(self, by_ms: int) -> int:
         """Move the clock, backwards when negative; the new time."""
         self.now_ms += by_ms

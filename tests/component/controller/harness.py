@@ -78,6 +78,8 @@ LIMITS = Limits(
     reclaim_grace_seconds=600,
     low_water_interval_seconds=1,
 )
+_LISTENS_MS = 5_000
+"""Between two rounds of a controller that is well there is less than half a lease."""
 _ROW_HASH = total(some_rows(1).column("hash").to_numpy())
 _ACCOUNT = Entry(count=1, hash=_ROW_HASH)
 
@@ -292,7 +294,7 @@ class Cluster:
 
     def start_over(self) -> None:
         """The controller dies and comes back: whatever it had in memory is gone."""
-        self.reconciler = Reconciler(self.context)
+        self.reconciler = Reconciler(self.context, self.clock.seconds)
 
     def until(self, reached: Callable[[], bool], rounds: int = 12) -> None:
         """Rounds with reports in between until a state is reached, and not one more."""
@@ -315,9 +317,18 @@ class Cluster:
 
     def pass_seconds(self, seconds: float) -> None:
         """Let time pass; the nodes stay alive."""
-        self.clock.advance(int(seconds * 1000))
+        self.listen_on(seconds)
         for node in self.nodes:
             self.report(node)
+
+    def listen_on(self, seconds: float) -> None:
+        """Let time pass in which the controller listens, and hears nobody."""
+        left_ms = int(seconds * 1000)
+        while left_ms > 0:
+            step_ms = min(left_ms, _LISTENS_MS)
+            self.clock.advance(step_ms)
+            self.reconciler._listen()
+            left_ms -= step_ms
 
     def acting(self, actor: str, credentials: Credentials = NOBODY) -> ControllerClient:
         """A connection of somebody else."""
@@ -406,7 +417,9 @@ def opened_cluster(
     with served(context, watch, security) as app:
         own = NOBODY if security.tokens is None else Credentials(security.tokens.cluster)
         client = ControllerClient("http://localhost", actor="tester", transport=AppTransport(app), credentials=own)
-        cluster = Cluster(context, clock, client, app, watch, Reconciler(context), log, deep, launched=launched)
+        cluster = Cluster(
+            context, clock, client, app, watch, Reconciler(context, clock.seconds), log, deep, launched=launched
+        )
         for node in cluster.nodes:
             client.report(node_report(node))
         yield cluster

@@ -179,3 +179,32 @@ def test_a_catalog_that_goes_away_ends_the_round(cluster: Cluster, monkeypatch: 
     with pytest.raises(Unreachable, match="does not answer"):
         cluster.round()
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize("away", ["the deep store", "the log"])
+def test_what_is_away_is_waited_for_once_in_a_round(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    """Files of many versions are due, or many stores' low water: a round is there for swaps and lost nodes too."""
+    for name in ("flights", "trains", "ships"):
+        cluster.create(name)
+        cluster.serve(cluster.push_plan(name))
+        cluster.serve(cluster.repush_plan(name))
+    cluster.pass_seconds(_WEEK_SECONDS)
+    cluster.settle(1)
+    cluster.pass_seconds(600)
+    asked = []
+
+    def silent(*given: Any) -> Any:
+        asked.append(given)
+        raise Unreachable("gone", f"{away} does not answer")
+
+    if away == "the log":
+        monkeypatch.setattr(cluster.log, "offset_for_time", silent)
+    else:
+        monkeypatch.setattr(cluster.deep, "delete_tree", silent)
+    cluster.round()
+    assert len(asked) == 1
+    cluster.pass_seconds(61)
+    cluster.round()
+    assert any(f"{away} does not answer" in problem.what for problem in cluster.client.status().problems)

@@ -82,3 +82,29 @@ def test_a_controller_that_was_just_started_places_nothing_before_it_has_heard_o
     rebuild = begin(cluster.context, BeginRebuild(plan=plan, request_id="r", driver="d"), "somebody")
     held = cluster.version(rebuild.version).assignment["dc-0"]
     assert {node for nodes in held.values() for node in nodes} == set(cluster.nodes)
+
+
+@pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])
+def test_a_clock_that_is_set_fails_no_rebuild(cluster: Cluster, hours: int) -> None:
+    """Nor does a machine that slept: all drivers and nodes are heard of in the next moment."""
+    seconds = [0.0]
+    cluster.reconciler = Reconciler(cluster.context, lambda: seconds[0])
+    cluster.create(replicas=1, partitions=2)
+    cluster.serve(cluster.push_plan())
+    for _ in range(10):
+        cluster.pass_seconds(7)
+        seconds[0] += 7
+        cluster.round()
+    rebuild = cluster.begin(cluster.repush_plan())
+    before = cluster.version(1).assignment
+    cluster.clock.advance(hours * 3_600_000)
+    seconds[0] += 0.5
+    cluster.report("node-1")
+    cluster.round()
+    assert cluster.client.rebuild(rebuild.id)["status"] == "running"
+    assert cluster.version(1).assignment == before
+    for _ in range(4):
+        cluster.pass_seconds(7)
+        seconds[0] += 7
+        cluster.round()
+    assert cluster.client.rebuild(rebuild.id)["status"] == ("failed" if hours > 0 else "running")

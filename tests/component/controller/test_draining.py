@@ -46,6 +46,11 @@ def test_a_drained_node_is_left_when_others_are_ready(cluster: Cluster) -> None:
             after = cluster.version(number).assignment["dc-0"]
             assert all(after[p] == ("node-1", "node-2") for p in mine), "the predecessor stays"
             assert all(after[p] == ("node-2",) for p in after if p not in mine)
+    assert cluster.client.routing("flights").versions[2].replicas[mine[0]] == ("node-1",)
+    # Loaded, it holds the base alone: readers would go back, and see what was deleted.
+    cluster.report("node-2", lambda r: r.model_copy(update={"arrived": False}))
+    assert cluster.client.routing("flights").versions[2].replicas[mine[0]] == ("node-1",)
+    cluster.report("node-2")
     assert cluster.client.routing("flights").versions[2].replicas[mine[0]] == ("node-1", "node-2")
     # One version after the other: a report says of one revision of the store what a node was told.
     cluster.settle(2)

@@ -195,11 +195,11 @@ def test_a_lost_node_s_replicas_are_given_to_others(cluster: Cluster) -> None:
     cluster.create(partitions=4)
     cluster.serve(cluster.push_plan())
     assert _holders(cluster) == {"node-1", "node-2"}
-    cluster.clock.advance(59_000)
+    cluster.listen_on(59)
     cluster.report("node-1")
     cluster.round()
     assert _holders(cluster) == {"node-1", "node-2"}
-    cluster.clock.advance(2_000)
+    cluster.listen_on(2)
     cluster.report("node-1")
     mine = [p for p, nodes in cluster.version(1).assignment["dc-0"].items() if "node-1" in nodes]
     others = [p for p in range(4) if p not in mine]

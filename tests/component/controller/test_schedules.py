@@ -263,7 +263,7 @@ def test_a_launch_that_fails_does_not_hold_up_others(cluster: Cluster, error: Ex
     def failing(_store: str, _request_id: str) -> None:
         raise error
 
-    cluster.reconciler = Reconciler(replace(cluster.context, launch=failing))
+    cluster.reconciler = Reconciler(replace(cluster.context, launch=failing), cluster.clock.seconds)
     _scheduled(cluster)
     cluster.create("zebras")
     _wait_until_due(cluster)

@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anew.api.models import ReplicaState
+from anew.core.errors import Failed
 from anew.core.partition import XxHash64Partitioner
-from anew.log.interface import topic_partition
+from anew.log.embedded import EmbeddedLog
+from anew.log.interface import TopicPartition, topic_partition
 from anew.node import serving
+from anew.node.engine import Engine
 from anew.storage.replica import Replica
-from anew.storage.rocks import RocksError
+from anew.storage.rocks import Database, RocksError
 from tests.component.node.harness import World, caught_up, config, engine_in, key_of, value_of, wait_for, world
 
 _PLACE = XxHash64Partitioner(4)
@@ -180,3 +184,96 @@ def test_a_partitioner_that_fails_over_a_key_stalls_its_own_version_alone(words:
         assert (told[0].state, "no region in this key" in str(told[0].error)) == (ReplicaState.ERROR, True)
         healthy = next(r for r in engine.report().replicas if r.version == 2)
         assert (healthy.state, healthy.error) == (ReplicaState.APPLYING, None)
+
+
+@pytest.mark.parametrize("said", ["IO error: While open a file: Too many open files", "Corruption: bad MANIFEST"])
+def test_what_cannot_be_opened_once_is_not_thrown_away(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """The log has no longer what it holds: it is kept, says so, and serves as soon as it can be opened."""
+    words.version(1, {"x": "base"}, config=config(partitions=1))
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        words.write("x", "acknowledged")
+        wait_for("the write", lambda: value_of(engine, "x") == "acknowledged")
+    words.log.truncate_below(topic_partition(words.feed, _PLACE.of(key_of("x"))), 1)
+    sick = [True]
+
+    def opened(*given: Any, **named: Any) -> Any:
+        if sick[0]:
+            raise RocksError(said)
+        return Database(*given, **named)
+
+    monkeypatch.setattr("anew.storage.replica.Database", opened)
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        told = wait_for("the trouble", lambda: (r := engine.report().replicas) and r[0].error_code and r[0])
+        assert said.partition(":")[0] in str(told.error)
+        wait_for("further tries", lambda: next(iter(engine._holdings.values())).failures > 8)
+        assert value_of(engine, "x") != "base"
+        sick[0] = False
+        wait_for("what it holds", lambda: value_of(engine, "x") == "acknowledged")
+
+
+def test_what_cannot_be_opened_is_loaded_again_beside(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has all that follows the base: another one takes its place, which is then tidied up."""
+    words.version(1, {"x": "base"}, config=config(partitions=1))
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        words.write("x", "acknowledged")
+        wait_for("the write", lambda: value_of(engine, "x") == "acknowledged")
+    (manifest,) = (tmp_path / "node" / "replicas").rglob("MANIFEST-*")
+    manifest.write_bytes(b"nothing of RocksDB")
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the write", lambda: value_of(engine, "x") == "acknowledged")
+        assert len([*(tmp_path / "node" / "replicas").glob("*/v1/*/*")]) == 1
+
+
+@pytest.mark.case("rules:R3")
+def test_a_feed_partition_that_cannot_be_read_holds_up_no_other(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of the same replica are read on as they come, and not once in its pause."""
+    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (3600.0, 3600.0))
+    words.version(1, {"x": "base"}, config=config(partitions=1))
+    a, b = _key_in(0, "a"), _key_in(1, "b")
+    read = EmbeddedLog.read
+
+    def damaged(log: EmbeddedLog, at: TopicPartition, *given: Any, **named: Any) -> Any:
+        if at.partition == 0 and log.offsets(at).end > 0:
+            raise Failed("log_corrupt", "a partition of the log is damaged")
+        return read(log, at, *given, **named)
+
+    monkeypatch.setattr(EmbeddedLog, "read", damaged)
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        words.write(a, "unread")
+        wait_for("the trouble", lambda: engine.report().replicas[0].error_code == "log_corrupt")
+        for text in ("first", "second", "third"):
+            words.write(b, text)
+            wait_for("the write", partial(_is_served, engine, b, text))
+
+
+def _is_served(engine: Engine, key: str, text: str) -> bool:
+    return value_of(engine, key) == text
+
+
+def test_a_replica_that_leaves_leaves_no_directory(words: World, tmp_path: Path) -> None:
+    """Nor do those that a run before has left empty: each would be looked into with every change, for ever."""
+    words.version(1, {"x": "base"})
+    replicas = tmp_path / "node" / "replicas"
+    (replicas / "u9" / "v3" / "p0-s0").mkdir(parents=True)
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        assert not (replicas / "u9").exists()
+        words.versions.pop(1)
+        words.revision += 1
+        engine.accept(words.desired())
+        wait_for("the end of it", lambda: [*replicas.iterdir()] == [])

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
 
-from anew.runtime.supervisor import end_group
+from anew.runtime.home import ClusterFile, Home
+from anew.runtime.settings import resolve
+from anew.runtime.supervisor import Supervisor, end_group
+from tests.component.node.harness import wait_for
+from tests.component.node.test_node import free_port
 
 _LEADER = """
 import subprocess, sys
@@ -43,3 +51,48 @@ def test_what_ended_processes_had_at_their_side_ends_too(helper: str, seconds: f
         assert (time.monotonic() - begun >= seconds) is is_killed
         gone, _ = psutil.wait_procs([at_side], timeout=5 if is_killed else 0)
         assert gone == [at_side]
+
+
+def test_a_full_disk_ends_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process dies while nothing can be written: the others live on, it is started again, and the file comes late."""
+    full = threading.Event()
+    write, home = Home.write_cluster, Home(tmp_path / "home")
+
+    def written(self: Home, cluster: ClusterFile) -> None:
+        if full.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, cluster)
+
+    def spawned(_self: Supervisor, _child: object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "1000"], start_new_session=True)
+
+    monkeypatch.setattr(Home, "write_cluster", written)
+    monkeypatch.setattr(Supervisor, "_spawn", spawned)
+    supervisor = Supervisor(resolve({}, {}), ClusterFile("dc-0", "127.0.0.1", 1, {}, 0, {}), home)
+    supervisor.cluster = replace(supervisor.cluster, port=free_port(), nodes={"node-1": free_port()})
+    running = threading.Thread(target=supervisor.run)
+    running.start()
+    try:
+        wait_for("both", lambda: len(_pids(home)) == 2)
+        before = _pids(home)
+        full.set()
+        psutil.Process(before["node-1"]).kill()
+        fresh = wait_for("it runs again", lambda: _child(supervisor, "node-1", before["node-1"]))
+        assert running.is_alive()
+        assert psutil.pid_exists(before["controller"])
+        full.clear()
+        wait_for("the file", lambda: _pids(home) == {**before, "node-1": fresh})
+    finally:
+        supervisor.stop()
+        running.join(20)
+
+
+def _pids(home: Home) -> dict[str, int]:
+    cluster = home.read_cluster()
+    return {} if cluster is None else dict(cluster.pids)
+
+
+def _child(supervisor: Supervisor, name: str, before: int) -> int | None:
+    """The pid of a process that was started again."""
+    found = [child.process for child in supervisor._children if child.name == name]
+    return next((process.pid for process in found if process is not None and process.pid != before), None)

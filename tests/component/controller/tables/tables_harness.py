@@ -212,7 +212,7 @@ class Tables:
             self.launched.append((table, request_id))
 
         context = replace(self.cluster.context, launch_refresh=launch, attention=Attention())
-        self.cluster.reconciler = Reconciler(context)
+        self.cluster.reconciler = Reconciler(context, self.cluster.clock.seconds)
 
     def round(self) -> None:
         """One round of the reconciler."""
@@ -227,7 +227,7 @@ class Tables:
 
     def pass_seconds(self, seconds: float, nodes: Iterable[str] | None = None) -> None:
         """Let time pass; the nodes stay alive, all unless told which."""
-        self.clock.advance(int(seconds * 1000))
+        self.cluster.listen_on(seconds)
         for node in self.cluster.nodes if nodes is None else nodes:
             self.report(node)
 
