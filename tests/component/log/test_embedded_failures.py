@@ -87,13 +87,36 @@ def test_a_damaged_file_is_corrupt(log: EmbeddedLog, tmp_path: Path) -> None:
         with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
             other.execute(damage)
         with pytest.raises(Failed) as caught:
-            log.read(AT, 0, 10)
+            _read_all(log)
         assert caught.value.code == "log_corrupt"
     log.close()
     _file(tmp_path).write_bytes(b"something else " * 1_000)
     with pytest.raises(Failed) as caught:
         EmbeddedLog(tmp_path, clock=ManualClock()).offsets(AT)
     assert caught.value.code == "log_corrupt"
+
+
+def _read_all(log: EmbeddedLog) -> list[int]:
+    """Where each read came to: one comes up to what is damaged, and the next one fails."""
+    reached = [0]
+    while reached[-1] < 5:
+        reached.append(log.read(AT, reached[-1], 10).next_offset)
+        assert reached[-1] > reached[-2]
+    return reached
+
+
+def test_what_lies_before_a_damaged_row_is_read(log: EmbeddedLog, tmp_path: Path) -> None:
+    """It was acknowledged, and waits for nobody to mend the file; what follows does."""
+    for _ in range(5):
+        log.append(AT, some_records(1))
+    whole = log.read(AT, 0, 10).records
+    with closing(sqlite3.connect(_file(tmp_path), isolation_level=None)) as other:
+        other.execute("UPDATE batches SET value_bytes = x'00' WHERE first_offset = 3")
+    read = log.read(AT, 0, 10)
+    assert (read.next_offset, read.records) == (3, whole.slice(0, 3))
+    with pytest.raises(Failed, match="records from 3 on"):
+        log.read(AT, 3, 10)
+    assert log.read(AT, 4, 10).records == whole.slice(4)
 
 
 @pytest.mark.case("rules:R3")
