@@ -336,22 +336,29 @@ class Engine:
                 replica = self._open_existing(holding, directory)
             except Failed as error:
                 if broken is None:
-                    broken, into = error, self._directories.other(holding.key, directory)
+                    broken, into = str(error), self._directories.other(holding.key, directory)
                 continue
-            if replica is not None and broken is None:
-                # What a run before loaded beside it, and did not come to use.
-                shutil.rmtree(self._directories.other(holding.key, replica.directory), ignore_errors=True)
-                return self._begin(holding, replica)
             if replica is not None:
-                replica.close()
+                return self._use(holding, replica, broken)
             shutil.rmtree(directory, ignore_errors=True)
         if broken is not None:
-            self._check_may_go(holding, str(broken))
+            self._check_may_go(holding, broken)
             shutil.rmtree(into, ignore_errors=True)
         self._load(holding, desired, into)
         if holding.integrity_failures < 2:
             holding.state = ReplicaState.LOADING
         return True
+
+    def _use(self, holding: Holding, replica: Replica, broken: str | None) -> bool:
+        """Let one serve; what lies in its other place goes, a broken one only where nothing would be lost with it."""
+        if broken is not None:
+            try:
+                self._check_may_go(holding, broken)
+            except Failed:
+                replica.close()
+                raise
+        shutil.rmtree(self._directories.other(holding.key, replica.directory), ignore_errors=True)
+        return self._begin(holding, replica)
 
     def _check_may_go(self, holding: Holding, why: str) -> None:
         """See `FeedApplier.check_may_go`."""
@@ -387,12 +394,8 @@ class Engine:
         if replica is None:
             raise unopened(directory, holding.version.manifest.path)
         _log.info("load_done", replica=holding.name, rows=loaded.rows, tombstones=loaded.tombstones)
-        other = self._directories.other(holding.key, replica.directory)
-        if other.exists():
-            # The one that could not be opened.
-            self._check_may_go(holding, str(other))
-            shutil.rmtree(other, ignore_errors=True)
-        return self._begin(holding, replica)
+        other = self._directories.other(holding.key, directory)
+        return self._use(holding, replica, str(other) if other.exists() else None)
 
     def _begin(self, holding: Holding, replica: Replica) -> bool:
         version = holding.version

@@ -354,7 +354,7 @@ class FeedApplier:
         if holding.apply_failures == 1:
             _log.error("apply_failed", replica=holding.name, code=error.code, error=str(error))  # it says it all
         again = error.code in _DAMAGED and holding.apply_failures >= _APPLY_ATTEMPTS
-        if again and self.can_be_read_again(holding) and self._may_reload(holding):
+        if again and self._can_be_read_again(holding) and self._may_reload(holding):
             holding.reload, holding.apply_failures, holding.retry_at = str(error), 0, 0.0
 
     def _may_reload(self, holding: Holding) -> bool:
@@ -374,7 +374,7 @@ class FeedApplier:
             _log.info("replica_goes_on", replica=holding.name, after=holding.error)
             holding.state, holding.error, holding.broken_at = ReplicaState.APPLYING, None, None
 
-    def can_be_read_again(self, holding: Holding) -> bool:
+    def _can_be_read_again(self, holding: Holding) -> bool:
         """Whether the log has all that follows the base: else what was applied may be the last copy of it (rule R3)."""
         for feed, at in holding.feed_partitions():
             begin = self._begin_of(self._sources.get(at) or _Source(feed, at))
@@ -388,7 +388,7 @@ class FeedApplier:
         Raises:
             Failed: ``storage_broken``: it stays, as it is.
         """
-        if not self.can_be_read_again(holding):
+        if not self._can_be_read_again(holding):
             raise Failed(
                 "storage_broken",
                 "a replica cannot go on, and is kept: it may have the last copy of what the log has no more",
@@ -418,7 +418,7 @@ class FeedApplier:
         begin = self._begin_of(source) if error.code == "offset_out_of_range" else None
         for holding in group.holdings:
             start = holding.start_of(source.feed, source.at)
-            again = begin is not None and begin <= start < group.offset and self.can_be_read_again(holding)
+            again = begin is not None and begin <= start < group.offset and self._can_be_read_again(holding)
             self._break(holding, error, f"{source.at}@{group.offset}: {error}", source.retry_at)
             holding.broken_at = source.at
             if again and self._may_reload(holding):

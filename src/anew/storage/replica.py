@@ -298,7 +298,7 @@ class Replica:
 
 
 def _open(directory: Path, memory: NodeMemory) -> Database:
-    with told("RocksDB cannot open a replica", directory, "the node discards it and loads it again"):
+    with told("RocksDB cannot open a replica", directory, "it is kept until another one is loaded"):
         return Database(str(directory), memory.options(), memory.small_options())
 
 

@@ -186,17 +186,22 @@ def test_a_partitioner_that_fails_over_a_key_stalls_its_own_version_alone(words:
         assert (healthy.state, healthy.error) == (ReplicaState.APPLYING, None)
 
 
-@pytest.mark.parametrize("said", ["IO error: While open a file: Too many open files", "Corruption: bad MANIFEST"])
-def test_what_cannot_be_opened_once_is_not_thrown_away(
-    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
-) -> None:
-    """The log has no longer what it holds: it is kept, says so, and serves as soon as it can be opened."""
+def _acknowledged(words: World, tmp_path: Path) -> None:
+    """A node has loaded a version and applied a write, and ended."""
     words.version(1, {"x": "base"}, config=config(partitions=1))
     with engine_in(tmp_path) as engine:
         engine.accept(words.desired())
         wait_for("the load", lambda: caught_up(engine))
         words.write("x", "acknowledged")
         wait_for("the write", lambda: value_of(engine, "x") == "acknowledged")
+
+
+@pytest.mark.parametrize("said", ["IO error: While open a file: Too many open files", "Corruption: bad MANIFEST"])
+def test_what_cannot_be_opened_once_is_not_thrown_away(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """The log has no longer what it holds: it is kept, says so, and serves as soon as it can be opened."""
+    _acknowledged(words, tmp_path)
     words.log.truncate_below(topic_partition(words.feed, _PLACE.of(key_of("x"))), 1)
     sick = [True]
 
@@ -220,18 +225,31 @@ def test_what_cannot_be_opened_is_loaded_again_beside(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log has all that follows the base: another one takes its place, which is then tidied up."""
-    words.version(1, {"x": "base"}, config=config(partitions=1))
-    with engine_in(tmp_path) as engine:
-        engine.accept(words.desired())
-        wait_for("the load", lambda: caught_up(engine))
-        words.write("x", "acknowledged")
-        wait_for("the write", lambda: value_of(engine, "x") == "acknowledged")
+    _acknowledged(words, tmp_path)
     (manifest,) = (tmp_path / "node" / "replicas").rglob("MANIFEST-*")
     manifest.write_bytes(b"nothing of RocksDB")
     with engine_in(tmp_path) as engine:
         engine.accept(words.desired())
         wait_for("the write", lambda: value_of(engine, "x") == "acknowledged")
         assert len([*(tmp_path / "node" / "replicas").glob("*/v1/*/*")]) == 1
+
+
+def test_of_two_that_lie_there_none_goes_for_one_that_cannot_be_opened(words: World, tmp_path: Path) -> None:
+    """One lies beside what a load left that did not end, and the log has no longer what it holds: both stay."""
+    _acknowledged(words, tmp_path)
+    words.log.truncate_below(topic_partition(words.feed, _PLACE.of(key_of("x"))), 1)
+    (whole,) = (tmp_path / "node" / "replicas").glob("*/v1/*/*")
+    beside = whole.rename(whole.with_name(f"{whole.name}-beside"))
+    whole.mkdir()
+    (whole / "CURRENT").write_text("MANIFEST-000001\n")
+    (whole / "MANIFEST-000001").write_bytes(b"nothing of RocksDB")
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("some tries", lambda: any(holding.failures > 2 for holding in [*engine._holdings.values()]))
+        assert "last copy" in str(engine.report().replicas[0].error)
+        assert (whole.exists(), beside.exists()) == (True, True)
+        shutil.rmtree(whole)
+        wait_for("what it holds", lambda: value_of(engine, "x") == "acknowledged")
 
 
 @pytest.mark.case("rules:R3")
