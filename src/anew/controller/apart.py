@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 
 import structlog
 
-from anew.core.errors import AnewError
+from anew.core.errors import AnewError, Unreachable
 
 _LOG = structlog.get_logger("anew.controller")
 _FORGOTTEN_MS = 600_000
@@ -34,16 +34,22 @@ class Apart:
         failed: Step → why it could not be taken, None where it was.
         unforeseen: What nobody foresaw; each says in which step.
         unanswered: How many steps the catalog did not answer.
+        away: What did not answer a step: others that need it would wait for it as long, and are not tried.
     """
 
     progressed: Callable[[], None] = lambda: None
     failed: dict[str, str | None] = field(default_factory=dict)
     unforeseen: list[Exception] = field(default_factory=list)
     unanswered: int = 0
+    away: set[Hashable] = field(default_factory=set)
 
     @contextlib.contextmanager
-    def step(self, of: str) -> Iterator[None]:
+    def step(self, of: str, needs: Iterable[Hashable] = ()) -> Iterator[None]:
         """One step, of a store or of something else; an error ends it, is logged, and nothing else.
+
+        Args:
+            of: What it is called.
+            needs: What is `away` for the rest of the round if it does not answer.
 
         Raises:
             Unreachable: ``catalog_unreachable``, of some steps before too: all that follow would wait for it as long.
@@ -53,6 +59,8 @@ class Apart:
         try:
             yield
         except AnewError as error:
+            if isinstance(error, Unreachable):
+                self.away.update(needs)
             if error.code == "catalog_unreachable":
                 self.unanswered += 1
                 if self.unanswered >= _MOST_UNANSWERED:

@@ -66,19 +66,13 @@ def reclaim_due(context: Context, apart: Apart) -> None:
         "attempt": delete_attempt,
         "table": delete_table_files,
     }
-    # Of what does not answer one is told of, and the others are not tried: each would wait for it as long.
-    away = set[tuple[str, bool]]()
     for reclaim in due:
-        where = reclaim.fabric, reclaim.kind in _OF_THE_LOG
-        if where in away or held_back(stores, reclaim):
+        where = "reclaims", reclaim.fabric, reclaim.kind in _OF_THE_LOG
+        if where in apart.away or held_back(stores, reclaim):
             continue
         is_done = False
-        with apart.step(f"reclaim {reclaim.id}"):
-            try:
-                acts[reclaim.kind](context, reclaim)
-            except Unreachable:
-                away.add(where)
-                raise
+        with apart.step(f"reclaim {reclaim.id}", needs=(where,)):
+            acts[reclaim.kind](context, reclaim)
             is_done = True
         if is_done:
             operation = context.operation("reclaimed", reclaim.id, "controller", kind=reclaim.kind, why=reclaim.reason)

@@ -103,18 +103,12 @@ class Reconciler:
         now_ms = self.context.clock()
         if now_ms - self._low_water_at_ms >= self.context.limits.low_water_interval_seconds * 1000:
             self._low_water_at_ms = now_ms
-            away = set[str]()
             for store in self.context.catalog.stores():
-                logs = {feed.fabric for feed in store.feeds}
-                if logs & away:
-                    continue
-                with apart.step(f"low water of {store.name}"):
-                    try:
+                logs = {("low water", feed.fabric) for feed in store.feeds}
+                if apart.away.isdisjoint(logs):
+                    with apart.step(f"low water of {store.name}", needs=logs):
                         move_low_water(self.context, store)
                         look_at_partitions(self.context, store)
-                    except Unreachable:
-                        away |= logs
-                        raise
         self._memory.remember(apart)
         apart.note(self.context.failing, now_ms)
         apart.end()

@@ -261,9 +261,9 @@ def _asked(context: Context, store: Store, version: Version, fabric: str) -> dic
     found = replicas_of(live_reports(context, (fabric,))[fabric], store, version)
     well = {place for place, replica in found.items() if replica.arrived and is_loaded(replica)}
     return {
-        partition: (tuple(node for node in nodes if (node, partition) in well) or nodes)
-        if len(nodes) > wanted
-        else nodes
+        partition: nodes
+        if len(nodes) <= wanted
+        else tuple(node for node in nodes if (node, partition) in well) or nodes
         for partition, nodes in held.items()
     }
 

@@ -135,9 +135,9 @@ class Loader:
         reasons: list[str] = []
         while len(reasons) < ATTEMPTS and not self._stopped.is_set():
             try:
-                connection, pid = self._connected()
+                connection = self._connected()
                 connection.send(job)
-                answer = self._answer(connection, pid)
+                answer = self._answer(connection)
             except (EOFError, OSError) as error:
                 reasons.append(f"{type(error).__name__}, exit code {self._end_process()}")
                 continue
@@ -154,8 +154,9 @@ class Loader:
             hint="see the node's log and the machine's memory",
         )
 
-    def _answer(self, connection: Connection, pid: int | None) -> Any:
+    def _answer(self, connection: Connection) -> Any:
         """Wait for it: a job may take hours, and gets on as long as its process works."""
+        pid = self.pid
         worked = _worked(pid)
         while not connection.poll(_LOOK_SECONDS):
             before, worked = worked, _worked(pid)
@@ -163,18 +164,18 @@ class Loader:
                 self._guarded.progressed()
         return connection.recv()
 
-    def _connected(self) -> tuple[Connection, int | None]:
+    def _connected(self) -> Connection:
         with self._lock:
             if self._stopped.is_set():
                 raise EOFError
-            if self._connection is None or self._process is None:
+            if self._connection is None:
                 context = processes_at_side()
                 ours, theirs = context.Pipe()
                 self._process = context.Process(target=serve_jobs, args=(theirs,), name="anew-loader", daemon=True)
                 self._process.start()
                 theirs.close()
                 self._connection = ours
-            return self._connection, self._process.pid
+            return self._connection
 
     def _end_process(self) -> int | None:
         with self._lock:
