@@ -1,9 +1,7 @@
 """The engine: works towards the desired state, level-triggered (design 2.4).
 
-One thread does everything that changes replicas: opening, loading, applying, closing. The steps of a load, and what a
-crash after each leaves: (1) the loader fills a folder below ``loading`` (swept at the next start); (2) a fresh instance
-takes the files in (no marker: discarded, loaded again; rule R4); (3) the marker is written (complete). A replica that
-is no longer desired is closed and removed after a grace.
+One thread does everything that changes replicas: opening, loading, applying, closing (`anew.node.opening` has the steps
+of a load). A replica that is no longer desired is closed and removed after a grace.
 """
 
 from __future__ import annotations
@@ -11,39 +9,34 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import structlog
 
 from anew.api.models import DesiredState, LogLocation, LoopTrouble, NodeReport, ReplicaState
-from anew.codec.compression import compressor
 from anew.core.backoff import backoff_seconds
-from anew.core.errors import AnewError, Failed, Unreachable
+from anew.core.errors import AnewError, Unreachable
 from anew.core.integrity import NOT_AS_PROMISED
 from anew.log.interface import Log
 from anew.loops.guarded import Loops
-from anew.node.directories import Directories, open_replica, unopened
+from anew.node.directories import Directories
 from anew.node.disk import DiskWatch
 from anew.node.faults import OF_THE_MACHINE, fault_of
 from anew.node.feeds import FeedApplier
 from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of, unknown_schemas
 from anew.node.loader import Submits
-from anew.node.loadjob import Loaded, LoadJob
+from anew.node.opening import Opening
 from anew.node.serving import Picture, picture_of
 from anew.node.verifying import Verifications
-from anew.storage.applying import Floors
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica
 
 REST_SECONDS = 0.02
 """After a round that caught up: the next one costs the same for a record as for hundreds, and reads wait for it."""
 SAVE_SECONDS = 1.0
-NOTICE_SECONDS = 60.0
 _RETRY_SECONDS = (0.5, 60.0)
-_OPEN_ATTEMPTS = 6
-"""What RocksDB says of a file that it cannot open is of the machine, unless it stays so for half a minute."""
 
 _log = structlog.get_logger("anew.node.engine")
 
@@ -118,6 +111,15 @@ class Engine:
         self._identity = identity
         self._directories = Directories(identity.replicas)
         self._shop = workshop
+        self._opening = Opening(
+            self._directories,
+            identity.loading,
+            workshop.memory,
+            workshop.loader,
+            self._check_may_go,
+            self._repaint_now,
+            workshop.clock_seconds,
+        )
         self._holdings: dict[ReplicaKey, Holding] = {}
         self._desired: DesiredState | None = None
         self._accepted: DesiredState | None = None
@@ -162,7 +164,7 @@ class Engine:
             started_at_ms=self._identity.started_at_ms,
             replicas=tuple(holding.report(self._now()) for _, holding in sorted(self._holdings.copy().items())),
             dead_letters=self.dead_letters.waiting(),
-            unknown_schemas=unknown_schemas(self._holdings.copy().values()),
+            unknown_schemas=unknown_schemas(self._of_disk()),
             loops=tuple(LoopTrouble(**asdict(trouble)) for trouble in self.loops.troubles()),
             faults=self._disk.faults(),
         )
@@ -201,7 +203,7 @@ class Engine:
             self._thread.join(timeout_seconds)
         self.picture = Picture()
         self.verifications.close()
-        for holding in self._holdings.values():
+        for holding in self._of_disk():
             replica, holding.replica = holding.replica, None
             if replica is not None:
                 self._close(holding, replica)
@@ -221,7 +223,7 @@ class Engine:
         """One round of everything; whether there was something to do."""
         moved, applied, behind = self._reconcile(), False, False
         if self._feeds is not None:
-            applied = self._feeds.round(list(self._holdings.values()))
+            applied = self._feeds.round(list(self._of_disk()))
             behind = self._feeds.behind
             if [holding for holding in self._holdings.values() if holding.arrives()]:
                 # A version waits for this to go into service.
@@ -244,9 +246,10 @@ class Engine:
 
     def _save(self) -> None:
         now = self._saved_at = self._now()
-        for key, holding in self._holdings.items():
+        for holding in self._of_disk():
             if holding.replica is not None:
                 self._save_position(holding, holding.replica)
+        for key, holding in self._holdings.items():
             since, before = self._rates.get(key, (now - SAVE_SECONDS, 0))
             holding.records_per_s = (holding.applied - before) / max(now - since, 1e-3)
             self._rates[key] = (now, holding.applied)
@@ -301,6 +304,9 @@ class Engine:
             # One that leaves shares its reads with those that stay: all go by the newest schemas and feeds.
             holding.store = stores.get(key.store_uid, holding.store)
             holding.leaving_at = self._now() if holding.leaving_at is None else holding.leaving_at
+        for holding in self._holdings.values():
+            if holding.beside is not None:
+                holding.beside.store, holding.beside.version = holding.store, holding.version
         if self._desired is None:
             self._directories.tidy()
         self._directories.sweep(self._holdings)
@@ -317,93 +323,29 @@ class Engine:
                 return False
             return self._remove(holding)
         if holding.reload is not None and holding.replica is not None:
-            return self._load_again(holding, desired)
+            return self._opening.replace(holding, desired)
         if holding.load is not None:
-            return holding.load.done() and self._take_in(holding, holding.load.result())
+            return self._opening.take_in(holding)
         if holding.replica is not None or holding.retry_at > self._now():
             # One that failed to apply is the feeds' to try again.
             return False
-        return self._open_or_load(holding, desired)
-
-    def _open_or_load(self, holding: Holding, desired: DesiredState) -> bool:
         # Not served without: what a partitioner of somebody's own does wrong is told here, of this version alone.
         _ = holding.partitioner
-        self._shop.memory.check_room(sum(h.replica is not None for h in self._holdings.values()) + 1)
-        places = self._directories.of(holding.key)
-        broken, into = None, places[0]
-        for directory in places:
-            try:
-                replica = self._open_existing(holding, directory)
-            except Failed as error:
-                if broken is None:
-                    broken, into = str(error), self._directories.other(holding.key, directory)
-                continue
-            if replica is not None:
-                return self._use(holding, replica, broken)
-            shutil.rmtree(directory, ignore_errors=True)
-        if broken is not None:
-            self._check_may_go(holding, broken)
-            shutil.rmtree(into, ignore_errors=True)
-        self._load(holding, desired, into)
-        if holding.integrity_failures < 2:
-            holding.state = ReplicaState.LOADING
-        return True
+        self._shop.memory.check_room(sum(h.replica is not None for h in self._of_disk()) + 1)
+        return self._opening.open_or_load(holding, desired)
 
-    def _use(self, holding: Holding, replica: Replica, broken: str | None) -> bool:
-        """Let one serve; what lies in its other place goes, a broken one only where nothing would be lost with it."""
-        if broken is not None:
-            try:
-                self._check_may_go(holding, broken)
-            except Failed:
-                replica.close()
-                raise
-        shutil.rmtree(self._directories.other(holding.key, replica.directory), ignore_errors=True)
-        return self._begin(holding, replica)
+    def _of_disk(self) -> Iterator[Holding]:
+        """All that there is, also what is to take the place of another one and is not served yet."""
+        for holding in self._holdings.copy().values():
+            yield holding
+            beside = holding.beside
+            if beside is not None:
+                yield beside
 
     def _check_may_go(self, holding: Holding, why: str) -> None:
         """See `FeedApplier.check_may_go`."""
         if self._feeds is not None:
             self._feeds.check_may_go(holding, why)
-
-    def _load(self, holding: Holding, desired: DesiredState, directory: Path) -> None:
-        """Ask the loader for a replica in a directory."""
-        version = holding.version
-        holding.loads_into = directory
-        job = LoadJob(
-            desired.deep_store,
-            desired.log,
-            version.manifest,
-            holding.key.partition,
-            holding.key.sub_partition,
-            version.start,
-            str(self._identity.loading / holding.key.path),
-            str(directory),
-        )
-        holding.load = self._shop.loader.submit(job)
-        _log.info("load_begins", replica=holding.name, manifest=version.manifest.path)
-
-    def _open_existing(self, holding: Holding, directory: Path) -> Replica | None:
-        """See `open_replica`."""
-        manifest, is_patient = holding.version.manifest.checksum, holding.failures < _OPEN_ATTEMPTS
-        return open_replica(directory, self._shop.memory, manifest, is_patient=is_patient)
-
-    def _take_in(self, holding: Holding, loaded: Loaded) -> bool:
-        holding.load = None
-        directory = holding.loads_into or self._directories.of(holding.key)[0]
-        replica = self._open_existing(holding, directory)
-        if replica is None:
-            raise unopened(directory, holding.version.manifest.path)
-        _log.info("load_done", replica=holding.name, rows=loaded.rows, tombstones=loaded.tombstones)
-        other = self._directories.other(holding.key, directory)
-        return self._use(holding, replica, str(other) if other.exists() else None)
-
-    def _begin(self, holding: Holding, replica: Replica) -> bool:
-        version = holding.version
-        codec = compressor(version.config.compression, replica.base.dictionary)
-        replica.use(codec, Floors(version.ttl_floor_ms, version.tombstone_floor_ms))
-        holding.replica, holding.state, holding.arrived = replica, ReplicaState.APPLYING, False
-        holding.error, holding.broken_at, holding.failures, holding.integrity_failures = None, None, 0, 0
-        return True
 
     def _put_off(self, holding: Holding, error: AnewError) -> None:
         first, longest = _RETRY_SECONDS
@@ -435,48 +377,17 @@ class Engine:
         holding.failures += 1
         _log.error("replica_kept", replica=holding.name, code=error.code, error=str(error), tries=holding.failures)
 
-    def _load_again(self, holding: Holding, desired: DesiredState) -> bool:
-        """Put another one in the place of a replica that is damaged, or whose position the log does not have (rule R3).
-
-        The other one is loaded beside it: until that is there, it may be the last that has what the base held.
-        """
-        replica = holding.replica
-        if replica is None or holding.retry_at > self._now():
-            return False
-        directory = self._directories.other(holding.key, replica.directory)
-        if holding.load is None or holding.load.done():
-            # Asked again before the swap: a load may take hours, and retention goes on.
-            self._check_may_go(holding, str(holding.reload))
-        if holding.load is None:
-            _log.error("replica_loads_again", replica=holding.name, why=holding.reload)
-            shutil.rmtree(directory, ignore_errors=True)
-            self._load(holding, desired, directory)
-            return True
-        if not holding.load.done():
-            return False
-        load, holding.load = holding.load, None
-        load.result()
-        fresh = self._open_existing(holding, directory)
-        if fresh is None:
-            raise unopened(directory, holding.version.manifest.path)
-        holding.notice, holding.notice_until = f"loaded again: {holding.reload}", self._now() + NOTICE_SECONDS
-        holding.reload = None
-        holding.lags.clear()
-        self._begin(holding, fresh)
-        self._repaint_now()
-        replica.discard()
-        _log.info("replica_replaced", replica=holding.name)
-        return True
-
     def _remove(self, holding: Holding) -> bool:
         if holding.load is not None and not holding.load.done():
             return False
         replica, holding.replica = holding.replica, None
+        beside, holding.beside = holding.beside, None
         del self._holdings[holding.key]
         self._rates.pop(holding.key, None)
         self._repaint_now()
-        if replica is not None:
-            replica.discard()
+        for each in (replica, None if beside is None else beside.replica):
+            if each is not None:
+                each.discard()
         for directory in self._directories.of(holding.key):
             self._directories.take_away(directory)
         shutil.rmtree(self._identity.loading / holding.key.path, ignore_errors=True)

@@ -132,7 +132,7 @@ class FeedApplier:
         groups = self._groups(applying)
         busy = self._serve_all(groups)
         for holding in applying:
-            retried = holding.state is ReplicaState.ERROR and holding.broken_at is None and self._applies(holding)
+            retried = holding.state is ReplicaState.ERROR and not holding.broken and self._applies(holding)
             if retried and holding.is_at_ends():
                 # What it failed with is no longer there to be applied.
                 self._mend(holding)
@@ -145,7 +145,7 @@ class FeedApplier:
 
         One that cannot be read further from one feed partition goes on with the others; that one has its own pause.
         """
-        if holding.state is ReplicaState.APPLYING or (holding.broken_at is not None and holding.replica is not None):
+        if holding.state is ReplicaState.APPLYING or (holding.broken and holding.replica is not None):
             return True
         return holding.state is ReplicaState.ERROR and holding.replica is not None and holding.retry_at <= self._now()
 
@@ -251,7 +251,7 @@ class FeedApplier:
         reached = self._gather(group, read, gathered) if read.next_offset > group.offset else group.offset
         for holding in group.holdings:
             holding.lags[source.at] = Lag(source.end, behind_ms)
-            if holding.broken_at == source.at:
+            if holding.broken.pop(source.at, None) is not None:
                 self._mend(holding)
             if read.next_offset == group.offset:
                 holding.waiting.pop(source.at, None)
@@ -326,7 +326,7 @@ class FeedApplier:
         """Let each replica apply what was read for it."""
         for holding, portions in gathered:
             replica = holding.replica
-            if replica is None or (holding.broken_at is None and not self._applies(holding)):
+            if replica is None or not self._applies(holding):
                 # What failed to apply a part of the round's is not well because it applies another one.
                 continue
             try:
@@ -335,8 +335,7 @@ class FeedApplier:
                 self._set_aside(holding, fault_of(error))
                 continue
             holding.apply_failures = 0
-            if holding.broken_at is None:
-                self._mend(holding)
+            self._mend(holding)
             records = sum(portion.rows.num_rows for portion in portions)
             holding.applied += records
             self.applied += records
@@ -350,6 +349,10 @@ class FeedApplier:
     def _set_aside(self, holding: Holding, error: AnewError) -> None:
         """A replica that cannot apply serves what it has; what its disk has damaged is loaded again."""
         holding.apply_failures += 1
+        holding.broken.clear()
+        if error.code == "corrupt_value" and not holding.reloads:
+            # Of this disk, as far as is known; what is loaded again and has it too has it from the base.
+            error = Failed("storage_broken", "a replica has a value that cannot be decoded", found=str(error))
         self._break(holding, error, str(error), self._now() + _BACKOFF_SECONDS[1])
         if holding.apply_failures == 1:
             _log.error("apply_failed", replica=holding.name, code=error.code, error=str(error))  # it says it all
@@ -369,10 +372,15 @@ class FeedApplier:
         return True
 
     def _mend(self, holding: Holding) -> None:
-        """What it failed with is over: it got on."""
-        if holding.state is ReplicaState.ERROR and holding.reload is None:
-            _log.info("replica_goes_on", replica=holding.name, after=holding.error)
-            holding.state, holding.error, holding.broken_at = ReplicaState.APPLYING, None, None
+        """What it failed with is over: it got on; what it still cannot be read further from is told."""
+        if holding.state is not ReplicaState.ERROR or holding.reload is not None:
+            return
+        if holding.broken:
+            at, error = next(iter(holding.broken.items()))
+            holding.error, holding.error_code = _lost(at, holding, error), error.code
+            return
+        _log.info("replica_goes_on", replica=holding.name, after=holding.error)
+        holding.state, holding.error, holding.error_code = ReplicaState.APPLYING, None, None
 
     def _can_be_read_again(self, holding: Holding) -> bool:
         """Whether the log has all that follows the base: else what was applied may be the last copy of it (rule R3)."""
@@ -419,8 +427,8 @@ class FeedApplier:
         for holding in group.holdings:
             start = holding.start_of(source.feed, source.at)
             again = begin is not None and begin <= start < group.offset and self._can_be_read_again(holding)
-            self._break(holding, error, f"{source.at}@{group.offset}: {error}", source.retry_at)
-            holding.broken_at = source.at
+            self._break(holding, error, _lost(source.at, holding, error), source.retry_at)
+            holding.broken[source.at] = error
             if again and self._may_reload(holding):
                 source.retry_at = holding.retry_at = 0.0
                 holding.reload = holding.error
@@ -429,7 +437,7 @@ class FeedApplier:
     def _break(self, holding: Holding, error: AnewError, why: str, retry_at: float) -> None:
         """It goes on later (monotonic seconds), and serves what it has meanwhile."""
         holding.state, holding.error, holding.retry_at = ReplicaState.ERROR, why, retry_at
-        holding.error_code, holding.broken_at = error.code, None
+        holding.error_code = error.code
 
     def _begin_of(self, source: _Source) -> int | None:
         """Where a feed partition begins in the log; None while nobody says so."""
@@ -442,3 +450,9 @@ class FeedApplier:
         if holding.waiting.get(at) != why:
             holding.waiting[at] = why
             _log.warning("feed_waits", replica=holding.name, feed=str(at), why=why)
+
+
+def _lost(at: FeedPartition, holding: Holding, error: AnewError) -> str:
+    """What keeps a replica from reading on, with where it stands."""
+    offset = None if holding.replica is None else holding.replica.offset(at)
+    return f"{at}@{offset}: {error}"

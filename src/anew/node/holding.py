@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from anew.api.models import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState, UnknownSchema
+from anew.core.errors import AnewError
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.feedreads import feed_partitions_applied, start_of, stop_of
 from anew.core.partition import Partitioner
@@ -102,8 +103,10 @@ class Holding:
         hold: Set while somebody verifies it (`anew.node.verifying`).
         arrived: Whether it has been at the ends of all that it reads since it was opened.
         apply_failures: How often in a row it could not apply what was read for it.
-        broken_at: The feed partition that it cannot be read further from; None: it fails at something else.
+        broken: Feed partition → why it cannot be read further from there; empty: it fails at something else.
         reloads: How often it was loaded again within the hour; ``reloaded_at`` last (monotonic seconds).
+        beside: What is to take its place, of the same key: it applies what this one has applied, and is neither served
+            nor reported until then. There only while `reload` is set, when this one applies nothing.
         stuck_at: Since when it has had a reason not to get on (monotonic seconds), as reports saw it.
     """
 
@@ -131,9 +134,10 @@ class Holding:
     applied: int = 0
     apply_failures: int = 0
     records_per_s: float = 0.0
-    broken_at: FeedPartition | None = None
+    broken: dict[FeedPartition, AnewError] = field(default_factory=dict)
     reloads: int = 0
     reloaded_at: float = -math.inf
+    beside: Holding | None = None
     stuck_at: float | None = None
     _reads: _Reads | None = None
 
@@ -171,6 +175,30 @@ class Holding:
         ends = [(self.replica.offset(at), self.lags.get(at)) for _, at in self.feed_partitions()]
         return all(lag is not None and offset is not None and offset >= lag.end for offset, lag in ends)
 
+    @property
+    def gets_on(self) -> bool:
+        """Whether nothing keeps it from applying what it reads."""
+        return self.state is ReplicaState.APPLYING and not self.waiting
+
+    def begin(self, replica: Replica) -> None:
+        """It is open, and applies from where it stands."""
+        self.replica, self.state, self.arrived = replica, ReplicaState.APPLYING, False
+        self.error, self.error_code, self.failures, self.integrity_failures = None, None, 0, 0
+        self.broken.clear()
+
+    def take_over(self, beside: Holding) -> None:
+        """What lies beside it has come up to it: go on as that."""
+        self.reload, self.beside = None, None
+        self.replica, self.state, self.arrived = beside.replica, beside.state, beside.arrived or self.arrived
+        self.error, self.error_code, self.failures, self.apply_failures = None, None, 0, 0
+        self.lags, self.waiting, self.undecided, self.broken = (
+            beside.lags,
+            beside.waiting,
+            beside.undecided,
+            beside.broken,
+        )
+        self.reloads, self.reloaded_at = beside.reloads, beside.reloaded_at
+
     def start_of(self, feed: Feed, at: FeedPartition) -> int:
         """From where the version applies a feed partition; a feed without a start there is read from its low water."""
         return start_of(self.version, feed, at)
@@ -184,10 +212,14 @@ class Holding:
         replica = self.replica
         wanted = {at for _, at in self.feed_partitions()}
         position = PositionMap() if replica is None else replica.position
-        behind = {at: max(0, lag.end - position.get(at, 0)) for at, lag in self.lags.copy().items() if at in wanted}
+        # It reads on in what is to take its place.
+        reader = self if self.beside is None else self.beside
+        lags = reader.lags.copy()
+        behind = {at: max(0, lag.end - position.get(at, 0)) for at, lag in lags.items() if at in wanted}
         notice = self.notice if now_seconds < self.notice_until else None
-        waiting = [why for at, why in self.waiting.copy().items() if at in wanted]
-        notes = [note for note in (self.error, notice, *waiting) if note is not None]
+        waiting = [why for at, why in reader.waiting.copy().items() if at in wanted]
+        beside = None if reader is self else reader.error
+        notes = [note for note in (self.error, beside, notice, *waiting) if note is not None]
         # Thrown away and loaded again it is no further than before, until it is where it was.
         is_stuck = bool(waiting) or self.error is not None or (self.reloads > 0 and not self.arrived)
         stuck_ms = self._stuck_ms(now_seconds, is_stuck=is_stuck)
@@ -201,8 +233,8 @@ class Holding:
             store_revision=self.store.revision,
             position=PositionMap({at: offset for at, offset in position.items() if at in wanted}),
             # What does not get on is never at the end, nor what has not seen all ends yet.
-            lag_records=max(sum(behind.values()), int(reads and (stuck_ms > 0 or not wanted <= self.lags.keys()))),
-            lag_ms=max((lag.behind_ms for at, lag in self.lags.copy().items() if behind.get(at)), default=0)
+            lag_records=max(sum(behind.values()), int(reads and (stuck_ms > 0 or not wanted <= lags.keys()))),
+            lag_ms=max((lag.behind_ms for at, lag in lags.items() if behind.get(at)), default=0)
             + (stuck_ms if reads else 0),
             rows=0 if replica is None else replica.base.rows,
             records_per_s=round(self.records_per_s, 1),

@@ -1,0 +1,187 @@
+"""One replica takes the place of another one only when it has come up to it: to readers nothing ever goes back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from anew.api.models import ReplicaState
+from anew.core.errors import Failed, Unreachable
+from anew.core.feed import PositionMap
+from anew.core.partition import XxHash64Partitioner
+from anew.log.embedded import EmbeddedLog
+from anew.log.interface import Log, LogRead, TopicPartition, topic_partition
+from anew.node.engine import Engine
+from anew.storage.replica import Replica
+from anew.storage.rocks import RocksError
+from tests.component.node.harness import World, caught_up, clock, config, engine_in, key_of, value_of, wait_for, world
+
+_PLACE = XxHash64Partitioner(4)
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Iterator[World]:
+    """A version of one partition, of which the feed has deleted a key and written another one."""
+    with world(tmp_path) as made:
+        made.version(1, {"deleted": "base", "written": "base"}, config=config(partitions=1))
+        made.write("deleted", None)
+        made.write("written", "new")
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr("anew.node.engine._RETRY_SECONDS", (0.05, 0.1))
+
+
+class SlowLog:
+    """A log that does not answer below an offset of a feed partition until it is let go."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.held: PositionMap = PositionMap()
+        self.asked = threading.Event()
+
+    def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
+        """Read, unless it is held."""
+        if any(each.partition == at.partition and offset < until for each, until in self.held.items()):
+            self.asked.set()
+            raise Unreachable("log_unreachable", "the log is away")
+        return self._log.read(at, offset, max_records, end)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+def _is_served(engine: Engine) -> bool:
+    return (value_of(engine, "deleted"), value_of(engine, "written")) == (None, "new")
+
+
+def _break_its_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever does not lie beside another one can apply nothing more."""
+    apply = Replica.apply
+
+    def unable(replica: Replica, *given: Any) -> None:
+        if not str(replica.directory).endswith("-beside"):
+            raise RocksError("Corruption: block checksum mismatch")
+        apply(replica, *given)
+
+    monkeypatch.setattr(Replica, "apply", unable)
+
+
+def _places(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "node" / "replicas").glob("*/v1/*/*"))
+
+
+@pytest.mark.case("rules:R3")
+def test_readers_never_go_back_while_a_replica_is_loaded_again(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the other one has read what this one had, what was deleted stays deleted; then that one goes on."""
+    log = SlowLog(words.log)
+    with engine_in(tmp_path, log=cast(Log, log)) as engine:
+        engine.accept(words.desired())
+        wait_for("the feed", lambda: caught_up(engine) and _is_served(engine))
+        log.held = words.ends()
+        _break_its_disk(monkeypatch)
+        words.write("written", "newer")
+        wait_for("the load", lambda: len(_places(tmp_path)) == 2)
+        assert log.asked.wait(20.0)
+        told = wait_for("the report", lambda: "lies beside it" in str((r := engine.report().replicas[0]).error) and r)
+        assert (told.state, told.lag_records > 0) == (ReplicaState.ERROR, True)
+        assert _is_served(engine)
+        engine.accept(words.desired())
+        log.held = PositionMap()
+        wait_for("the write", lambda: value_of(engine, "written") == "newer")
+        assert value_of(engine, "deleted") is None
+        wait_for("health", lambda: caught_up(engine) and engine.report().replicas[0].arrived)
+        wait_for("the end of the damaged one", lambda: len(_places(tmp_path)) == 1)
+
+
+def test_a_restart_goes_on_where_one_comes_up_to_another(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two lie there: the one that is further along serves at once, and the other one takes its place later."""
+    log = SlowLog(words.log)
+    with engine_in(tmp_path, log=cast(Log, log)) as engine:
+        engine.accept(words.desired())
+        wait_for("the feed", lambda: caught_up(engine) and _is_served(engine))
+        log.held = words.ends()
+        with monkeypatch.context() as patch:
+            _break_its_disk(patch)
+            words.write("written", "newer")
+            wait_for("the load", lambda: len(_places(tmp_path)) == 2 and log.asked.is_set())
+    log = SlowLog(EmbeddedLog(tmp_path / "log", clock=clock))
+    log.held = words.ends()
+    with engine_in(tmp_path, log=cast(Log, log)) as engine:
+        engine.accept(words.desired())
+        wait_for("what it had", lambda: _is_served(engine))
+        assert log.asked.wait(20.0)
+        assert "two of it lie here" in str(engine.report().replicas[0].error)
+        log.held = PositionMap()
+        wait_for("the write", lambda: value_of(engine, "written") == "newer")
+        assert value_of(engine, "deleted") is None
+        wait_for("the end of the other one", lambda: len(_places(tmp_path)) == 1)
+
+
+@pytest.mark.case("rules:R3")
+def test_of_two_that_lie_there_the_further_one_goes_on_alone_where_the_log_has_no_more(
+    words: World, tmp_path: Path
+) -> None:
+    """The fresh one could not read what it lacks: the other one serves and applies, and neither is thrown away."""
+    fresh_log = SlowLog(words.log)
+    fresh_log.held = words.ends()
+    with engine_in(tmp_path, log=cast(Log, fresh_log)) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: fresh_log.asked.is_set())
+    (first,) = (tmp_path / "node" / "replicas").glob("*/v1/*/*")
+    first.rename(tmp_path / "fresh")
+    # The node has closed its log.
+    words.log = EmbeddedLog(tmp_path / "log", clock=clock)
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the feed", lambda: caught_up(engine) and _is_served(engine))
+    first.rename(first.with_name(f"{first.name}-beside"))
+    (tmp_path / "fresh").rename(first)
+    partition = _PLACE.of(key_of("deleted"))
+    words.log.truncate_below(
+        topic_partition(words.feed, partition), words.log.offsets(topic_partition(words.feed, partition)).end
+    )
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("what it had", lambda: _is_served(engine))
+        words.write("written", "newer")
+        wait_for("the write", lambda: value_of(engine, "written") == "newer")
+        assert len(_places(tmp_path)) == 2
+
+
+def test_what_breaks_in_the_other_one_too_is_told_and_changes_nothing(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both fail over the same record: the first one serves on, with both reasons in its report."""
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the feed", lambda: caught_up(engine) and _is_served(engine))
+
+        def unable(replica: Replica, *_given: Any) -> None:
+            if str(replica.directory).endswith("-beside"):
+                raise Failed("unforeseen", "the other one fails too")
+            raise RocksError("Corruption: block checksum mismatch")
+
+        monkeypatch.setattr(Replica, "apply", unable)
+        words.write("written", "newer")
+        wait_for("both reasons", lambda: _tells(engine, "checksum mismatch", "the other one fails too"))
+        assert _is_served(engine)
+        words.versions.pop(1)
+        engine.accept(words.desired())
+        wait_for("the end of both", lambda: _places(tmp_path) == [])
+
+
+def _tells(engine: Engine, *reasons: str) -> bool:
+    error = str(engine.report().replicas[0].error)
+    return all(reason in error for reason in reasons)
