@@ -92,7 +92,7 @@ class Bench:
         about: What is compared, one line.
         unit: What a size counts.
         sizes: Three sizes, ascending; claims are about the largest.
-        quick_sizes: Two small ones, that only show that it runs, and grows.
+        quick_sizes: Two small ones, that only show that it runs, and grows; one, where a run starts servers or JVMs.
         claims: Its numbers and targets.
         run: Measures with each size, below an empty folder.
         seed: Of its data.
@@ -103,7 +103,7 @@ class Bench:
     about: str
     unit: str
     sizes: tuple[int, int, int]
-    quick_sizes: tuple[int, int]
+    quick_sizes: tuple[int] | tuple[int, int]
     claims: tuple[Claim, ...]
     run: Callable[[Path, Sequence[int], Repeats], list[Measured]]
     seed: int
@@ -149,8 +149,13 @@ class Outcome:
         return json.dumps(self.as_json(), ensure_ascii=False)
 
     def growth(self) -> dict[str, float]:
-        """How each side's seconds, and each value, grow with the size: 1 is in proportion, 0 is not at all."""
+        """How each side's seconds, and each value, grow with the size: 1 is in proportion, 0 is not at all.
+
+        Empty where there is one size.
+        """
         sizes = [found.size for found in self.measured]
+        if len(sizes) < 2:
+            return {}
         sides = {name: [found.median(name) for found in self.measured] for name in self.measured[-1].seconds}
         values = {name: [found.values[name] for found in self.measured] for name in self.measured[-1].values}
         return {name: round(exponent(sizes, costs), 3) for name, costs in {**sides, **values}.items()}
@@ -168,7 +173,8 @@ class Outcome:
         ]
         for found in self.measured:
             lines += _size_lines(found, self.bench.unit)
-        lines.append("  grows with the size to the power of: " + _joined(self.growth()))
+        if growth := self.growth():
+            lines.append("  grows with the size to the power of: " + _joined(growth))
         for claim, value in self._claims():
             reached = {True: "reached", False: "NOT reached", None: ""}[claim.reached(value)]
             lines.append(f"  {claim.name}: {_number(value)} (target {claim.target()}) {reached}".rstrip())

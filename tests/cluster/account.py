@@ -17,9 +17,10 @@ from anew.runtime.connect import connect
 from tests.cluster.commands import Anew, wait_until
 
 KEYS = 400
-_BATCH = 50
-_PAUSE_SECONDS = 0.1
-"""What happens to the cluster meanwhile needs the processors too."""
+_BATCH = 150
+_PAUSE_SECONDS, _READ_PAUSE_SECONDS = 0.4, 0.2
+"""A flush costs nodes and brokers about the same, however many records it has: few large ones leave the processors to
+what happens to the cluster meanwhile."""
 _JOIN_SECONDS = 60
 
 
@@ -102,7 +103,7 @@ class Reading:
                     self.wrong.append(f"{seen}: {names}")
                 elif not self.versions or self.versions[-1] not in seen:
                     self.versions += seen
-                self.stopped.wait(_PAUSE_SECONDS)
+                self.stopped.wait(_READ_PAUSE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

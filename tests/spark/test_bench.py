@@ -50,7 +50,8 @@ def test_a_bench_ends_with_its_outcome(
     for found in outcome["measured"]:
         _check_size(found)
     last = outcome["measured"][-1]
-    assert set(outcome["growth"]) == {*last["sides"], *last["values"]}
+    grows = len(outcome["measured"]) > 1
+    assert set(outcome["growth"]) == ({*last["sides"], *last["values"]} if grows else set())
     assert [claim["name"] for claim in outcome["claims"]] == [claim.name for claim in BENCHES[name].claims]
     assert all(claim["value"] > 0 for claim in outcome["claims"] if claim["target"] != "≤ 0")
     assert list(tmp_path.iterdir()) == []

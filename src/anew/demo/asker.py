@@ -19,7 +19,7 @@ from anew.demo.writer import stop_with_input
 from anew.runtime.connect import connect
 
 _SUMS = f"SELECT count(*)::BIGINT AS trips, sum(distance)::BIGINT AS miles FROM {TABLE}"  # noqa: S608 - a constant
-_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS = 0.2
 """What is rebuilt meanwhile needs the processors too."""
 
 

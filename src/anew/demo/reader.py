@@ -21,7 +21,7 @@ from anew.runtime.connect import connect
 
 _KEYS_PER_BATCH = 20
 _SAMPLE = 20_000
-_BATCH_SECONDS = 0.02
+_BATCH_SECONDS = 0.1
 """A batch begins so often, if the one before has been answered: what is rebuilt meanwhile needs the processors too."""
 _STRIDE = 7_919
 """A prime, so that every flight of the sample has its turn."""

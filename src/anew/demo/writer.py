@@ -20,8 +20,8 @@ from anew.demo.flights import Plain, flights
 from anew.runtime.connect import connect
 
 STORE = "flights"
-_RECORDS_PER_SECOND = 1_500
-_BATCH = 150
+_RECORDS_PER_SECOND = 1_000
+_BATCH = 500
 _CORRECT_EVERY, _DELETE_EVERY = 5, 25
 _CORRECTED_SHARE = 4
 """Every fourth flight of the base may be corrected or deleted; readers watch the others."""
