@@ -151,7 +151,7 @@ def _open_swap() -> AbstractContextManager[Any]:
     return patch.object(Version, "must_close", property(lambda _: False))
 
 
-@bug("R11: a repush forgets the time to live of its source", "floors are inherited", seed=4)
+@bug("R11: a repush forgets the time to live of its source", "floors are inherited", seed=12)
 def _floor_forgotten() -> AbstractContextManager[Any]:
     def begun(store: Any, plan: Any, made: Any, now_ms: int) -> Any:
         ttl_repush = plan.kind == "ttl_repush"
@@ -175,7 +175,7 @@ def _cut_late() -> AbstractContextManager[Any]:
     return rebinding({floors.tombstone_cut_ms: cut})
 
 
-@bug("R12: a record below the cut comes back", "replicas", seed=13)
+@bug("R12: a record below the cut comes back", "replicas", seed=16)
 def _late_lives() -> AbstractContextManager[Any]:
     return patch.object(applying, "_late", lambda won, *_: np.zeros(won.rows.size, dtype=np.bool_))
 
