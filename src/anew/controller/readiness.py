@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anew.api.models import NodeReport, ReplicaReport, ReplicaState
 from anew.controller.context import Context
 from anew.controller.nodes import live_reports, replicas_of
-from anew.core.integrity import OF_THE_BASE
+from anew.core.integrity import OF_THE_BASE, OF_THE_LOG
 from anew.core.partition import feed_partitions_read
 from anew.core.partitioners import XXHASH64
 from anew.core.rebuild import Progress, Rebuild, Stage
@@ -54,7 +54,9 @@ def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]
             if replica is None or replica.state in (ReplicaState.PENDING, ReplicaState.LOADING):
                 missing.append(name)
             elif replica.state is ReplicaState.ERROR:
-                of_base = replica.error_code in OF_THE_BASE
+                # What is loaded has a position: then it is a feed that is lost, and not a base that lies in a topic.
+                of_feed = replica.error_code in OF_THE_LOG and len(replica.position) > 0
+                of_base = replica.error_code in OF_THE_BASE and not of_feed
                 (errors if of_base else sick).append(f"{name}: {replica.error}")
             elif not _replica_ready(store, version, partition, replica):
                 waiting.append(f"{name}: {replica.lag_records} records behind at {replica.records_per_s:.0f} records/s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,12 +12,15 @@ from pathlib import Path
 import structlog
 
 from anew.core.errors import Failed, Unreachable
+from anew.core.feed import FeedPartition
 from anew.node.faults import fault_of
 from anew.node.holding import ReplicaKey
+from anew.node.keeping import replace_file
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica
 
-_BESIDE = "-beside"
+_BESIDE, _GOING = "-beside", "-going"
+_VERDICT = "to-be-replaced.json"
 _OF_THE_MACHINE, _DAMAGE = "IO error", "Corruption"
 _log = structlog.get_logger("anew.node")
 
@@ -41,9 +45,17 @@ class Directories:
         first, second = self.of(key)
         return second if directory == first else first
 
+    def remove(self, directory: Path) -> None:
+        """Remove one, at once or not at all: what a crash leaves of it is not taken for a replica, but swept."""
+        going = directory.with_name(f"{directory.name}{_GOING}")
+        shutil.rmtree(going, ignore_errors=True)
+        with suppress(OSError):
+            directory.rename(going)
+            shutil.rmtree(going, ignore_errors=True)
+
     def take_away(self, directory: Path) -> None:
         """Remove one, and those around it that hold nothing more: each would be looked into for ever."""
-        shutil.rmtree(directory, ignore_errors=True)
+        self.remove(directory)
         for around in directory.parents:
             if around == self.root:
                 return
@@ -66,6 +78,50 @@ class Directories:
             if str(directory) not in kept:
                 self.take_away(directory)
                 _log.info("leftover_removed", directory=str(directory))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a replica is to be replaced, kept in its directory: a restart neither forgives it nor forgets the other one.
+
+    Attributes:
+        why: The reason.
+        lost: Feed partitions of which it has applied what the log has lost. Read on from there once the log has grown,
+            what was written in the lost records' place would be missed (rule R3).
+        by: The name of the directory beside it in which the other one is made; None while none is.
+    """
+
+    why: str
+    lost: tuple[FeedPartition, ...] = ()
+    by: str | None = None
+
+
+def keep_verdict(directory: Path, verdict: Verdict) -> None:
+    """Write one down, durably.
+
+    Raises:
+        OSError: The disk does not take it.
+    """
+    lost = [[at.feed, at.partition] for at in verdict.lost]
+    replace_file(directory / _VERDICT, json.dumps({"why": verdict.why, "lost": lost, "by": verdict.by}).encode())
+
+
+def read_verdict(directory: Path) -> Verdict | None:
+    """The one that was written down of the replica in a directory; None where there is none."""
+    try:
+        found = json.loads((directory / _VERDICT).read_bytes())
+        lost = tuple(FeedPartition(str(feed), int(partition)) for feed, partition in found["lost"])
+        return Verdict(str(found["why"]), lost, found["by"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Verdict(f"why it is to be replaced cannot be read: {error}")
+
+
+def forget_verdict(directory: Path) -> None:
+    """It goes on."""
+    with suppress(OSError):
+        (directory / _VERDICT).unlink(missing_ok=True)
 
 
 def open_replica(directory: Path, memory: NodeMemory, manifest: str, *, is_patient: bool) -> Replica | None:

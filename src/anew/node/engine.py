@@ -117,6 +117,7 @@ class Engine:
             workshop.memory,
             workshop.loader,
             self._check_may_go,
+            self._check_room,
             self._repaint_now,
             workshop.clock_seconds,
         )
@@ -331,7 +332,7 @@ class Engine:
             return False
         # Not served without: what a partitioner of somebody's own does wrong is told here, of this version alone.
         _ = holding.partitioner
-        self._shop.memory.check_room(sum(h.replica is not None for h in self._of_disk()) + 1)
+        self._check_room()
         return self._opening.open_or_load(holding, desired)
 
     def _of_disk(self) -> Iterator[Holding]:
@@ -341,6 +342,10 @@ class Engine:
             beside = holding.beside
             if beside is not None:
                 yield beside
+
+    def _check_room(self) -> None:
+        """Raise unless one more may be open."""
+        self._shop.memory.check_room(sum(holding.replica is not None for holding in self._of_disk()) + 1)
 
     def _check_may_go(self, holding: Holding, why: str) -> None:
         """See `FeedApplier.check_may_go`."""
@@ -387,7 +392,7 @@ class Engine:
         self._repaint_now()
         for each in (replica, None if beside is None else beside.replica):
             if each is not None:
-                each.discard()
+                each.close_as_it_is()
         for directory in self._directories.of(holding.key):
             self._directories.take_away(directory)
         shutil.rmtree(self._identity.loading / holding.key.path, ignore_errors=True)

@@ -24,6 +24,7 @@ from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.feed import Feed, FeedPartition
 from anew.log.interface import Log, LogRead, TopicPartition, topic_partition
+from anew.node.directories import Verdict, keep_verdict
 from anew.node.faults import fault_of
 from anew.node.gathering import Gathered, SharedRows
 from anew.node.holding import DeadLetters, Holding, Lag, ReplicaKey
@@ -45,6 +46,7 @@ _QUIET_SECONDS = (0.02, 0.1)
 _TOLD_SECONDS, _TOGETHER_SECONDS = 1.0, 0.25
 """Once a second is enough where the log tells of appends."""
 
+_WELL = (None, -math.inf)
 _log = structlog.get_logger("anew.node.feeds")
 
 
@@ -123,6 +125,9 @@ class FeedApplier:
     def round(self, holdings: list[Holding]) -> bool:
         """Read one bounded batch for each offset at which a replica stands; whether there was any record."""
         self._listen()
+        for holding in holdings:
+            if holding.lost and holding.reload is None and holding.retry_at <= self._now():
+                self._replace_lost(holding)
         applying = [h for h in holdings if self._applies(h)]
         # Nothing of a still feed changes between two looks: most rounds of a node that serves many are over here.
         seen = [(h.replica, h.reload, h.hold, h.version, h.store) for h in applying]
@@ -137,7 +142,9 @@ class FeedApplier:
                 # What it failed with is no longer there to be applied.
                 self._mend(holding)
         held = any(h.hold is not None for h in applying)
-        self._before, self._due_at = seen, 0.0 if busy or held else min(map(_due_at, groups), default=math.inf)
+        retries = (at for h in applying for key, (_, at) in h.broken.items() if key not in h.lost)
+        due_at = min((*map(_due_at, groups), *retries), default=math.inf)
+        self._before, self._due_at = seen, 0.0 if busy or held else due_at
         return busy
 
     def _applies(self, holding: Holding) -> bool:
@@ -212,6 +219,9 @@ class FeedApplier:
                 continue
             for feed, at in holding.feed_partitions():
                 used.add(at)
+                if at in holding.lost or holding.broken.get(at, _WELL)[1] > self._now():
+                    # Of it alone: others of this feed partition stand elsewhere, and are read on.
+                    continue
                 source = self._sources.setdefault(at, _Source(feed, at))
                 source.feed = feed
                 offset = replica.offset(at)
@@ -376,7 +386,7 @@ class FeedApplier:
         if holding.state is not ReplicaState.ERROR or holding.reload is not None:
             return
         if holding.broken:
-            at, error = next(iter(holding.broken.items()))
+            at, (error, _) = next(iter(holding.broken.items()))
             holding.error, holding.error_code = _lost(at, holding, error), error.code
             return
         _log.info("replica_goes_on", replica=holding.name, after=holding.error)
@@ -384,10 +394,10 @@ class FeedApplier:
 
     def _can_be_read_again(self, holding: Holding) -> bool:
         """Whether the log has all that follows the base: else what was applied may be the last copy of it (rule R3)."""
-        for feed, at in holding.feed_partitions():
-            begin = self._begin_of(self._sources.get(at) or _Source(feed, at))
-            if begin is None or begin > holding.start_of(feed, at):
-                return False
+        try:
+            self.check_may_go(holding, "")
+        except AnewError:
+            return False
         return True
 
     def check_may_go(self, holding: Holding, why: str) -> None:
@@ -395,15 +405,18 @@ class FeedApplier:
 
         Raises:
             Failed: ``storage_broken``: it stays, as it is.
+            Unreachable: Nobody can say so now: it stays meanwhile.
         """
-        if not self._can_be_read_again(holding):
-            raise Failed(
-                "storage_broken",
-                "a replica cannot go on, and is kept: it may have the last copy of what the log has no more",
-                found=why,
-                expected="a log that answers and has all that follows the version's start",
-                hint="mend what keeps it from going on, or make the version again: anew repush NAME",
-            )
+        for feed, at in holding.feed_partitions():
+            begin = self._begin_of(self._sources.get(at) or _Source(feed, at))
+            if begin is None or begin > holding.start_of(feed, at):
+                raise Failed(
+                    "storage_broken",
+                    "a replica cannot go on, and is kept: it may have the last copy of what the log has no more",
+                    found=why,
+                    expected="a log that has all that follows the version's start",
+                    hint="mend what keeps it from going on, or make the version again: anew repush NAME",
+                )
 
     def _wait(self, group: _Group, error: AnewError) -> None:
         """Go on serving, and ask the log again a little later each time."""
@@ -416,23 +429,48 @@ class FeedApplier:
             self._say_waiting(holding, source.at, f"{why}: {error}")
 
     def _fail(self, group: _Group, error: AnewError) -> None:
-        """A position that the log does not have: load again from the base where the log has what follows it (rule R3).
+        """A replica that cannot read on from where it stands: it says so, and tries again; others are read elsewhere.
 
-        Where it has not, nothing could be read again: what was applied stays, and may be the last copy of it.
+        A position that the log does not have: it is loaded again from the base where the log has what follows it (rule
+        R3). Where it has not, nothing could be read again: what was applied stays, and may be the last copy of it. Of a
+        position behind the end what follows is never read: the log has lost what was applied there, and what is
+        written in its place has the same offsets.
         """
         source = group.source
-        source.failures += 1
-        source.retry_at = self._now() + _BACKOFF_SECONDS[1]
-        begin = self._begin_of(source) if error.code == "offset_out_of_range" else None
+        is_away = error.code == "offset_out_of_range"
         for holding in group.holdings:
-            start = holding.start_of(source.feed, source.at)
-            again = begin is not None and begin <= start < group.offset and self._can_be_read_again(holding)
-            self._break(holding, error, _lost(source.at, holding, error), source.retry_at)
-            holding.broken[source.at] = error
-            if again and self._may_reload(holding):
-                source.retry_at = holding.retry_at = 0.0
-                holding.reload = holding.error
+            retry_at = self._now() + _BACKOFF_SECONDS[1]
+            self._break(holding, error, _lost(source.at, holding, error), retry_at)
+            holding.broken[source.at] = error, retry_at
             _log.error("feed_lost", replica=holding.name, feed=str(source.at), offset=group.offset, error=str(error))
+            if is_away and self._is_behind_the_end(source, group.offset):
+                holding.lost.add(source.at)
+                self._keep_verdict(holding)
+                self._replace_lost(holding)
+
+    def _is_behind_the_end(self, source: _Source, offset: int) -> bool:
+        """Whether the log has lost what was applied there; also where nobody can say, so that nothing is missed."""
+        try:
+            return offset > self._log.offsets(source.topic).end
+        except Unreachable:
+            return True
+        except AnewError:
+            return False
+
+    def _keep_verdict(self, holding: Holding) -> None:
+        """A restart does not forgive it either."""
+        if holding.replica is None:
+            return
+        try:
+            keep_verdict(holding.replica.directory, Verdict(str(holding.error), tuple(sorted(holding.lost))))
+        except OSError as error:
+            _log.warning("verdict_not_kept", replica=holding.name, error=str(error))
+
+    def _replace_lost(self, holding: Holding) -> None:
+        """Have a replica loaded again whose position the log has lost, if that is possible now."""
+        holding.retry_at = self._now() + _BACKOFF_SECONDS[1]
+        if self._can_be_read_again(holding) and self._may_reload(holding):
+            holding.reload, holding.retry_at = str(holding.error), 0.0
 
     def _break(self, holding: Holding, error: AnewError, why: str, retry_at: float) -> None:
         """It goes on later (monotonic seconds), and serves what it has meanwhile."""
@@ -440,10 +478,14 @@ class FeedApplier:
         holding.error_code = error.code
 
     def _begin_of(self, source: _Source) -> int | None:
-        """Where a feed partition begins in the log; None while nobody says so."""
+        """Where a feed partition begins in the log; None where it is lost.
+
+        Raises:
+            Unreachable: The log does not answer.
+        """
         try:
             return self._log.offsets(source.topic).begin
-        except AnewError:
+        except Failed:
             return None
 
     def _say_waiting(self, holding: Holding, at: FeedPartition, why: str) -> None:

@@ -103,7 +103,9 @@ class Holding:
         hold: Set while somebody verifies it (`anew.node.verifying`).
         arrived: Whether it has been at the ends of all that it reads since it was opened.
         apply_failures: How often in a row it could not apply what was read for it.
-        broken: Feed partition → why it cannot be read further from there; empty: it fails at something else.
+        broken: Feed partition → why it cannot be read further from there, and when to try again (monotonic seconds);
+            empty: it fails at something else.
+        lost: Feed partitions of which it has applied what the log has lost: never read on, also after a restart.
         reloads: How often it was loaded again within the hour; ``reloaded_at`` last (monotonic seconds).
         beside: What is to take its place, of the same key: it applies what this one has applied, and is neither served
             nor reported until then. There only while `reload` is set, when this one applies nothing.
@@ -134,7 +136,8 @@ class Holding:
     applied: int = 0
     apply_failures: int = 0
     records_per_s: float = 0.0
-    broken: dict[FeedPartition, AnewError] = field(default_factory=dict)
+    broken: dict[FeedPartition, tuple[AnewError, float]] = field(default_factory=dict)
+    lost: set[FeedPartition] = field(default_factory=set)
     reloads: int = 0
     reloaded_at: float = -math.inf
     beside: Holding | None = None
@@ -185,18 +188,16 @@ class Holding:
         self.replica, self.state, self.arrived = replica, ReplicaState.APPLYING, False
         self.error, self.error_code, self.failures, self.integrity_failures = None, None, 0, 0
         self.broken.clear()
+        self.lost.clear()
 
     def take_over(self, beside: Holding) -> None:
         """What lies beside it has come up to it: go on as that."""
         self.reload, self.beside = None, None
+        self.lags, self.waiting, self.undecided = beside.lags, beside.waiting, beside.undecided
+        self.broken, self.lost = beside.broken, beside.lost
         self.replica, self.state, self.arrived = beside.replica, beside.state, beside.arrived or self.arrived
-        self.error, self.error_code, self.failures, self.apply_failures = None, None, 0, 0
-        self.lags, self.waiting, self.undecided, self.broken = (
-            beside.lags,
-            beside.waiting,
-            beside.undecided,
-            beside.broken,
-        )
+        self.error, self.error_code, self.retry_at = beside.error, beside.error_code, beside.retry_at
+        self.failures, self.apply_failures = 0, beside.apply_failures
         self.reloads, self.reloaded_at = beside.reloads, beside.reloaded_at
 
     def start_of(self, feed: Feed, at: FeedPartition) -> int:
@@ -212,13 +213,14 @@ class Holding:
         replica = self.replica
         wanted = {at for _, at in self.feed_partitions()}
         position = PositionMap() if replica is None else replica.position
-        # It reads on in what is to take its place.
-        reader = self if self.beside is None else self.beside
+        # It reads on in what is to take its place. Read once: the applier may change it meanwhile.
+        coming = self.beside
+        reader = self if coming is None else coming
         lags = reader.lags.copy()
         behind = {at: max(0, lag.end - position.get(at, 0)) for at, lag in lags.items() if at in wanted}
         notice = self.notice if now_seconds < self.notice_until else None
         waiting = [why for at, why in reader.waiting.copy().items() if at in wanted]
-        beside = None if reader is self else reader.error
+        beside = None if coming is None else coming.error
         notes = [note for note in (self.error, beside, notice, *waiting) if note is not None]
         # Thrown away and loaded again it is no further than before, until it is where it was.
         is_stuck = bool(waiting) or self.error is not None or (self.reloads > 0 and not self.arrived)
@@ -239,7 +241,8 @@ class Holding:
             rows=0 if replica is None else replica.base.rows,
             records_per_s=round(self.records_per_s, 1),
             error="; ".join(notes) if notes else None,
-            error_code=None if self.error is None else self.error_code,
+            # Another node may do better than one on which the other one fails, too.
+            error_code=None if self.error is None else (self.error_code if beside is None else reader.error_code),
             stuck_ms=stuck_ms,
             arrived=self.arrived,
         )

@@ -63,8 +63,14 @@ class LoadJob:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.directory, ignore_errors=True)
         folder.mkdir(parents=True)
-        with open_base(self.deep_store, self.log) as base:
-            return run_load(base, self)
+        try:
+            with open_base(self.deep_store, self.log) as base:
+                return run_load(base, self)
+        except BaseException:
+            # On a full disk nothing else would get on until the next try.
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ on coming up to it.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,18 @@ import structlog
 
 from anew.api.models import DesiredState, ReplicaState
 from anew.codec.compression import compressor
-from anew.core.errors import Failed
-from anew.core.feed import PositionMap
-from anew.node.directories import Directories, open_replica, unopened
+from anew.core.errors import AnewError, Failed
+from anew.core.feed import FeedPartition
+from anew.node.directories import (
+    Directories,
+    Verdict,
+    forget_verdict,
+    keep_verdict,
+    open_replica,
+    read_verdict,
+    unopened,
+)
+from anew.node.faults import fault_of
 from anew.node.holding import Holding
 from anew.node.loader import Submits
 from anew.node.loadjob import LoadJob
@@ -31,6 +39,10 @@ from anew.storage.replica import Replica
 NOTICE_SECONDS = 60.0
 _OPEN_ATTEMPTS = 6
 """What RocksDB says of a file that it cannot open is of the machine, unless it stays so for half a minute."""
+_STAYS_SECONDS = 5.0
+"""Until a replica that is not replaced after all tries again to apply."""
+_NOWHERE = frozenset({"offset_out_of_range", "topic_lost"})
+"""What a fresh one says of a log that has no longer what it lacks."""
 _TWO = "two of it lie here: one was being put in the place of the other"
 
 _log = structlog.get_logger("anew.node.opening")
@@ -46,6 +58,7 @@ class Opening:
         memory: The node's.
         loader: Makes replicas from bases.
         check_may_go: Raises where what a holding has may be the last copy (`anew.node.feeds.FeedApplier.check_may_go`).
+        check_room: Raises unless one more instance may be open.
         repaint: Called when another replica serves than before, while both are open.
         clock_seconds: A monotonic clock.
     """
@@ -55,6 +68,7 @@ class Opening:
     memory: NodeMemory
     loader: Submits
     check_may_go: Callable[[Holding, str], None]
+    check_room: Callable[[], None]
     repaint: Callable[[], None]
     clock_seconds: Callable[[], float]
 
@@ -77,10 +91,10 @@ class Opening:
             if replica is not None:
                 found.append(replica)
             else:
-                shutil.rmtree(directory, ignore_errors=True)
+                self.directories.remove(directory)
         why = next(iter(broken.values()), None)
         if len(found) > 1:
-            return self._take_up(holding, *found)
+            return self._go_on_with(holding, *_roles(*found))
         if found:
             return self._use(holding, found[0], why)
         into = self.directories.of(key)[0]
@@ -88,7 +102,7 @@ class Opening:
             self.check_may_go(holding, why)
             # The one that is tried to be opened first may be the whole one, as soon as the machine is well.
             into = self.directories.other(key, next(iter(broken)))
-            shutil.rmtree(into, ignore_errors=True)
+            self.directories.remove(into)
         self._load(holding, desired, into)
         if holding.integrity_failures < 2:
             holding.state = ReplicaState.LOADING
@@ -105,7 +119,17 @@ class Opening:
             return False
         replica = self._loaded(holding)
         other = self.directories.other(holding.key, replica.directory)
-        return self._use(holding, replica, str(other) if other.exists() else None)
+        if not other.exists():
+            return self._use(holding, replica, None)
+        try:
+            # It could not be opened when the load began. If it can be by now it has more than the base.
+            before = self._open_existing(holding, other)
+        except AnewError as error:
+            return self._use(holding, replica, str(error))
+        except BaseException:
+            replica.close()
+            raise
+        return self._use(holding, replica, None) if before is None else self._go_on_with(holding, before, replica)
 
     def replace(self, holding: Holding, desired: DesiredState) -> bool:
         """Put another one in the place of a replica that is damaged, or whose position the log does not have (rule R3).
@@ -122,52 +146,78 @@ class Opening:
         if holding.beside is not None:
             return self._come_up(holding, replica, holding.beside)
         if holding.load is None:
-            directory = self.directories.other(holding.key, replica.directory)
-            self.check_may_go(holding, str(holding.reload))
-            _log.error("replica_loads_again", replica=holding.name, why=holding.reload)
-            shutil.rmtree(directory, ignore_errors=True)
-            self._load(holding, desired, directory)
-            return True
+            return self._begin_beside(holding, replica, desired)
         if not holding.load.done():
             return False
         self._set_beside(holding, self._loaded(holding))
+        return True
+
+    def _begin_beside(self, holding: Holding, replica: Replica, desired: DesiredState) -> bool:
+        why = str(holding.reload)
+        try:
+            self.check_may_go(holding, why)
+        except Failed as error:
+            self._stay(holding, replica, error)
+            return True
+        self.check_room()
+        directory = self.directories.other(holding.key, replica.directory)
+        # Before there is another one: who of two is to go is told by this alone.
+        self._keep_verdict(holding, replica, directory)
+        _log.error("replica_loads_again", replica=holding.name, why=why)
+        self.directories.remove(directory)
+        self._load(holding, desired, directory)
         return True
 
     def _come_up(self, holding: Holding, replica: Replica, beside: Holding) -> bool:
         fresh = beside.replica
         if fresh is None or beside.reload is not None:
             # It, too. The feeds have said that it is time for another one.
-            holding.beside, holding.reload = None, beside.reload or holding.reload
+            holding.beside = None
             holding.reloads, holding.reloaded_at = beside.reloads, beside.reloaded_at
-            _discard(fresh)
+            self._discard(fresh)
             return True
         beside.arrives()
-        applied = {at: replica.position.get(at, -1) for _, at in beside.feed_partitions()}
-        if not beside.gets_on or not (beside.arrived or fresh.position.reaches(applied)):
-            return False
+        if not (beside.gets_on and beside.arrived) and not _has_all_of(holding, beside):
+            lacking = [error for at, (error, _) in beside.broken.items() if at not in beside.lost]
+            lost = next((error for error in lacking if error.code in _NOWHERE), None)
+            if lost is not None:
+                self._stay(holding, replica, lost)
+            return lost is not None
         holding.notice, holding.notice_until = f"loaded again: {holding.reload}", self.clock_seconds() + NOTICE_SECONDS
         holding.take_over(beside)
         try:
             self.repaint()
         finally:
-            _discard(replica)
+            self._discard(replica)
         _log.info("replica_replaced", replica=holding.name)
         return True
 
-    def _take_up(self, holding: Holding, first: Replica, second: Replica) -> bool:
-        """Of two that lie there one was to replace the other one when the process ended: go on with that."""
-        old, fresh = (first, second) if _is_as_far(first.position, second.position) else (second, first)
+    def _stay(self, holding: Holding, replica: Replica, error: AnewError) -> None:
+        """What another one would lack is nowhere else: the one that is there goes on, as far as it can."""
+        beside, holding.beside = holding.beside, None
+        if beside is not None:
+            self._discard(beside.replica)
+        holding.error, holding.reload = f"{holding.reload}; it is not replaced: {error}", None
+        holding.retry_at = self.clock_seconds() + _STAYS_SECONDS
+        if not holding.lost:
+            forget_verdict(replica.directory)
+        _log.error("replica_stays", replica=holding.name, why=holding.error)
+
+    def _go_on_with(self, holding: Holding, old: Replica, fresh: Replica) -> bool:
+        """Two lie there, of which one replaces the other one: go on with that, as far as it has come."""
         self._begin(holding, old)
-        try:
-            self.check_may_go(holding, _TWO)
-        except Failed as error:
-            # What the fresh one lacks may be nowhere else. It stays, too: what it has may be damaged in the other one.
-            _log.warning("replica_beside_is_left", replica=holding.name, directory=str(fresh.directory), why=str(error))
-            fresh.close()
-            return True
-        holding.reload, holding.error_code = _TWO, "storage_broken"
+        holding.reload = holding.reload or _TWO
+        holding.error_code = "storage_broken"
+        self._keep_verdict(holding, old, fresh.directory)
         self._set_beside(holding, fresh)
         return True
+
+    def _keep_verdict(self, holding: Holding, replica: Replica, by: Path) -> None:
+        lost = tuple(sorted(holding.lost))
+        try:
+            keep_verdict(replica.directory, Verdict(str(holding.reload), lost, by.name))
+        except OSError as error:
+            raise fault_of(error) from None
 
     def _set_beside(self, holding: Holding, fresh: Replica) -> None:
         holding.state = ReplicaState.ERROR
@@ -180,14 +230,15 @@ class Opening:
 
     def _use(self, holding: Holding, replica: Replica, broken: str | None) -> bool:
         """Let one serve; what lies in its other place goes, a broken one only where nothing would be lost with it."""
+        other = self.directories.other(holding.key, replica.directory)
+        self._begin(holding, replica)
         if broken is not None:
             try:
                 self.check_may_go(holding, broken)
-            except Failed:
-                replica.close()
-                raise
-        shutil.rmtree(self.directories.other(holding.key, replica.directory), ignore_errors=True)
-        self._begin(holding, replica)
+            except AnewError as error:
+                _log.warning("replica_beside_is_left", replica=holding.name, directory=str(other), why=str(error))
+                return True
+        self.directories.remove(other)
         return True
 
     def _load(self, holding: Holding, desired: DesiredState, directory: Path) -> None:
@@ -234,16 +285,51 @@ class Opening:
         codec = compressor(version.config.compression, replica.base.dictionary)
         replica.use(codec, Floors(version.ttl_floor_ms, version.tombstone_floor_ms))
         holding.begin(replica)
+        verdict = read_verdict(replica.directory)
+        if verdict is not None:
+            holding.state, holding.error, holding.error_code = ReplicaState.ERROR, verdict.why, "storage_broken"
+            holding.reload = verdict.why
+            holding.lost.update(verdict.lost)
+            holding.broken.update({at: (_lost_before(at, verdict.why), 0.0) for at in verdict.lost})
+
+    def _discard(self, replica: Replica | None) -> None:
+        if replica is not None:
+            replica.close_as_it_is()
+            self.directories.remove(replica.directory)
 
 
-def _is_as_far(one: PositionMap, other: PositionMap) -> bool:
-    """Whether one has come as far as another one; of two of which each is ahead somewhere the one that read more."""
-    return one.reaches(other) or (not other.reaches(one) and sum(one.values()) >= sum(other.values()))
+def _roles(first: Replica, second: Replica) -> tuple[Replica, Replica]:
+    """Of two that lie there the one that is replaced, and the one that replaces it."""
+    replaced = [verdict is not None and verdict.by is not None for verdict in _verdicts(first, second)]
+    if replaced[0] == replaced[1]:
+        # Nobody wrote it down: the one with less may have been served by nobody yet.
+        replaced[1] = second.position.reaches(first.position) and not first.position.reaches(second.position)
+        replaced[0] = not replaced[1]
+    return (first, second) if replaced[0] else (second, first)
 
 
-def _discard(replica: Replica | None) -> None:
-    if replica is not None:
-        replica.discard()
+def _verdicts(*replicas: Replica) -> list[Verdict | None]:
+    return [read_verdict(replica.directory) for replica in replicas]
+
+
+def _has_all_of(holding: Holding, beside: Holding) -> bool:
+    """Whether what lies beside it has applied all that it has; of what the log has lost, all that is left."""
+    old, fresh = holding.replica, beside.replica
+    if old is None or fresh is None:
+        return False
+    for _, at in beside.feed_partitions():
+        lag = beside.lags.get(at)
+        wanted = old.offset(at) if at not in holding.lost else (None if lag is None else lag.end)
+        reached = fresh.offset(at)
+        if wanted is None and at in holding.lost:
+            return False
+        if wanted is not None and (reached is None or reached < wanted):
+            return False
+    return True
+
+
+def _lost_before(at: FeedPartition, why: str) -> AnewError:
+    return Failed("offset_out_of_range", f"the log has lost what was applied of {at}", found=why)
 
 
 def _close_all(replicas: list[Replica]) -> None:

@@ -35,6 +35,7 @@ _MARKER = b"base"
 _POSITION = b"position/"
 _OFFSET = struct.Struct(">q")
 _HEAD = struct.Struct("<BBBBIq")
+_KEPT = "it is kept until another one is loaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,22 @@ class Replica:
         if not (directory / "CURRENT").exists():
             return None
         database = _open(directory, memory)
-        base = read_base(database)
-        if base is None or base.manifest != manifest:
+        try:
+            with told("RocksDB cannot open a replica", directory, _KEPT):
+                base = read_base(database)
+                if base is not None and base.manifest == manifest:
+                    return cls(directory, database, base)
+        except (ValueError, KeyError, TypeError, struct.error) as error:
             database.close()
-            return None
-        return cls(directory, database, base)
+            found = f"{directory}: {type(error).__name__}: {error}"
+            raise Failed(
+                "storage_broken", "a replica's position cannot be read", found=found, expected="one", hint=_KEPT
+            ) from None
+        except BaseException:
+            database.close()
+            raise
+        database.close()
+        return None
 
     def use(self, codec: Compressor, floors: Floors) -> None:
         """Say how the version compresses values and where its floors are."""
@@ -249,9 +261,13 @@ class Replica:
         finally:
             self._database.close()
 
+    def close_as_it_is(self) -> None:
+        """Close without saving: for one that goes."""
+        self._database.close()
+
     def discard(self) -> None:
         """Close without saving, and remove the directory."""
-        self._database.close()
+        self.close_as_it_is()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _outcome(self, rows: pa.RecordBatch) -> Outcome:
@@ -298,7 +314,7 @@ class Replica:
 
 
 def _open(directory: Path, memory: NodeMemory) -> Database:
-    with told("RocksDB cannot open a replica", directory, "it is kept until another one is loaded"):
+    with told("RocksDB cannot open a replica", directory, _KEPT):
         return Database(str(directory), memory.options(), memory.small_options())
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +16,7 @@ from anew.core.errors import Failed, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.partition import XxHash64Partitioner
 from anew.log.embedded import EmbeddedLog
-from anew.log.interface import Log, LogRead, TopicPartition, topic_partition
+from anew.log.interface import Log, LogRead, Offsets, TopicPartition, topic_partition
 from anew.node.engine import Engine
 from anew.storage.replica import Replica
 from anew.storage.rocks import RocksError
@@ -45,6 +47,8 @@ class SlowLog:
     def __init__(self, log: Log) -> None:
         self._log = log
         self.held: PositionMap = PositionMap()
+        self.damaged: int | None = None
+        self.is_silent = False
         self.asked = threading.Event()
 
     def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
@@ -52,7 +56,15 @@ class SlowLog:
         if any(each.partition == at.partition and offset < until for each, until in self.held.items()):
             self.asked.set()
             raise Unreachable("log_unreachable", "the log is away")
+        if at.partition == self.damaged and self._log.offsets(at).end > offset:
+            raise Failed("log_corrupt", "a partition of the log is damaged")
         return self._log.read(at, offset, max_records, end)
+
+    def offsets(self, at: TopicPartition) -> Offsets:
+        """Ask, unless it is silent."""
+        if self.is_silent:
+            raise Unreachable("log_unreachable", "the log is away")
+        return self._log.offsets(at)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -122,7 +134,7 @@ def test_a_restart_goes_on_where_one_comes_up_to_another(
         engine.accept(words.desired())
         wait_for("what it had", lambda: _is_served(engine))
         assert log.asked.wait(20.0)
-        assert "two of it lie here" in str(engine.report().replicas[0].error)
+        assert _tells(engine, "checksum mismatch", "lies beside it")
         log.held = PositionMap()
         wait_for("the write", lambda: value_of(engine, "written") == "newer")
         assert value_of(engine, "deleted") is None
@@ -133,7 +145,7 @@ def test_a_restart_goes_on_where_one_comes_up_to_another(
 def test_of_two_that_lie_there_the_further_one_goes_on_alone_where_the_log_has_no_more(
     words: World, tmp_path: Path
 ) -> None:
-    """The fresh one could not read what it lacks: the other one serves and applies, and neither is thrown away."""
+    """The fresh one could not read what it lacks: the other one serves and applies, and stays."""
     fresh_log = SlowLog(words.log)
     fresh_log.held = words.ends()
     with engine_in(tmp_path, log=cast(Log, fresh_log)) as engine:
@@ -157,7 +169,8 @@ def test_of_two_that_lie_there_the_further_one_goes_on_alone_where_the_log_has_n
         wait_for("what it had", lambda: _is_served(engine))
         words.write("written", "newer")
         wait_for("the write", lambda: value_of(engine, "written") == "newer")
-        assert len(_places(tmp_path)) == 2
+        wait_for("the end of the fresh one", lambda: _places(tmp_path) == [f"{first.name}-beside"])
+        wait_for("health", lambda: caught_up(engine))
 
 
 def test_what_breaks_in_the_other_one_too_is_told_and_changes_nothing(
@@ -182,6 +195,69 @@ def test_what_breaks_in_the_other_one_too_is_told_and_changes_nothing(
         wait_for("the end of both", lambda: _places(tmp_path) == [])
 
 
+@pytest.mark.case("rules:R3")
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_tail_that_the_log_has_lost_is_not_forgiven_once_the_log_has_grown(
+    tmp_path: Path, *, is_restarted: bool
+) -> None:
+    """What was written in the place of the lost records is applied, although the log did not answer meanwhile."""
+    names = [name for number in range(99) if _PLACE.of(key_of(name := f"k{number}")) == 0][:6]
+    with world(tmp_path) as before:
+        before.version(1, dict.fromkeys(names, "base"), config=config(partitions=1))
+        before.log.close()
+        shutil.copytree(tmp_path / "log", tmp_path / "log-before")
+    with world(tmp_path) as words, engine_in(tmp_path) as engine:
+        words.versions, words.revision = before.versions, before.revision
+        engine.accept(words.desired())
+        for name in names[:3]:
+            words.write(name, "lost")
+        wait_for("the feed", lambda: caught_up(engine) and value_of(engine, names[2]) == "lost")
+    shutil.rmtree(tmp_path / "log")
+    (tmp_path / "log-before").rename(tmp_path / "log")
+    with world(tmp_path) as words:
+        words.versions, words.revision = before.versions, before.revision
+        words.write(names[3], "in its place")
+        log = SlowLog(EmbeddedLog(tmp_path / "log", clock=clock))
+        log.is_silent = True
+        with engine_in(tmp_path, log=cast(Log, log)) as engine:
+            engine.accept(words.desired())
+            wait_for("the verdict", partial(_tells, engine, "partition 0 of words_rt"))
+            for name in names[3:]:
+                words.write(name, "in its place")
+            log.is_silent = is_restarted
+            if not is_restarted:
+                wait_for("what was written", partial(_has, engine, names))
+        if is_restarted:
+            with engine_in(tmp_path) as engine:
+                engine.accept(words.desired())
+                wait_for("what was written", partial(_has, engine, names))
+
+
+def _has(engine: Engine, names: list[str]) -> bool:
+    """Whether what was lost is gone, and what was written in its place is there."""
+    wanted = ["base"] * 3 + ["in its place"] * 3
+    return caught_up(engine) and [value_of(engine, name) for name in names] == wanted
+
+
+def test_a_feed_partition_that_cannot_be_read_keeps_no_replica_from_taking_over(
+    words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has all that the one before has takes its place, and reads on what can be read."""
+    a, b = (next(f"z{n}" for n in range(99) if _PLACE.of(key_of(f"z{n}")) == at) for at in (0, 3))
+    log = SlowLog(words.log)
+    with engine_in(tmp_path, log=cast(Log, log)) as engine:
+        engine.accept(words.desired())
+        wait_for("the feed", lambda: caught_up(engine) and _is_served(engine))
+        log.damaged = 3
+        words.write(b, "never read")
+        wait_for("the trouble", lambda: _tells(engine, "damaged"))
+        _break_its_disk(monkeypatch)
+        words.write(a, "new")
+        wait_for("the write", lambda: value_of(engine, a) == "new")
+        assert _is_served(engine)
+        assert _tells(engine, "damaged")
+
+
 def _tells(engine: Engine, *reasons: str) -> bool:
-    error = str(engine.report().replicas[0].error)
+    error = "; ".join(str(replica.error) for replica in engine.report().replicas)
     return all(reason in error for reason in reasons)
