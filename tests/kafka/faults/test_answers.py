@@ -19,7 +19,7 @@ from tests.brokers import running_brokers
 from tests.kafka.faults.leading import Wavering
 from tests.kafka.faults.losing import Losing
 
-_TIMEOUT_SECONDS = 3.0
+_TIMEOUT_SECONDS = 5.0
 _LOOKS = 10
 
 
