@@ -14,6 +14,20 @@ class Hearing:
     """The reports of all nodes; safe to use from several threads, because nobody changes what was parsed."""
 
     _parsed: dict[str, tuple[str, NodeReport]] = field(default_factory=dict)
+    _unkept: dict[str, NodeRecord] = field(default_factory=dict)
+
+    def unkept(self, record: NodeRecord) -> None:
+        """The catalog did not take it, which may be for want of room: what it says holds all the same."""
+        self._unkept[record.id] = record
+
+    def kept(self, node: str) -> None:
+        """The catalog has what a node said last."""
+        self._unkept.pop(node, None)
+
+    def newest(self, records: Iterable[NodeRecord]) -> list[NodeRecord]:
+        """The catalog's records, each as it was heard last."""
+        unkept = self._unkept.copy()
+        return [max(unkept.get(record.id, record), record, key=_heard_at) for record in records]
 
     def reports(self, records: Iterable[NodeRecord]) -> list[NodeReport]:
         """What the records say, in their order."""
@@ -32,3 +46,7 @@ class Hearing:
             # One for each node, so that what is kept does not grow with time.
             self._parsed[record.id] = (record.report, report)
         return report
+
+
+def _heard_at(record: NodeRecord) -> int:
+    return record.last_seen_ms

@@ -28,7 +28,12 @@ from anew.core.store import SERVABLE, Store, Version
 
 def reports(context: Context) -> list[NodeReport]:
     """The last report of each node, alive or not."""
-    return context.hearing.reports(context.catalog.nodes())
+    return context.hearing.reports(heard_nodes(context))
+
+
+def heard_nodes(context: Context) -> list[NodeRecord]:
+    """All nodes, each as it was heard last: also what the catalog has no room for."""
+    return context.hearing.newest(context.catalog.nodes())
 
 
 def live_reports(
@@ -36,7 +41,7 @@ def live_reports(
 ) -> dict[str, list[NodeReport]]:
     """Fabric → the last reports of its nodes that are alive, by the catalog's records, which are read unless given."""
     oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
-    known = context.catalog.nodes() if records is None else records
+    known = heard_nodes(context) if records is None else records
     alive = [record for record in known if record.last_seen_ms >= oldest_ms]
     return {fabric: context.hearing.reports(r for r in alive if r.fabric == fabric) for fabric in fabrics}
 
@@ -83,7 +88,7 @@ def node_views(context: Context) -> tuple[NodeView, ...]:
     flags = context.catalog.flags()
     oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
     views = []
-    for record in context.catalog.nodes():
+    for record in heard_nodes(context):
         if removed(flags, record.id):
             # A report that crosses the removal brings the record back for a moment.
             continue
@@ -117,7 +122,13 @@ def take_report(context: Context, report: NodeReport) -> bool:
         )
     record = NodeRecord(report.node, report.fabric, context.clock(), report.model_dump_json())
     is_news = context.hearing.is_news(record)
-    context.catalog.put_node(record)
+    try:
+        context.catalog.put_node(record)
+    except Exception:
+        # On a full disk this is how anybody hears that it is full.
+        context.hearing.unkept(record)
+        raise
+    context.hearing.kept(record.id)
     try:
         _check_kept(context, report)
     except Refused:

@@ -21,7 +21,7 @@ from anew.controller.apart import Apart
 from anew.controller.context import Context, change_store
 from anew.controller.deadletters import set_aside
 from anew.controller.feeds import ends_of, ensure_feeds, look_at_partitions, open_and_close, to_be_told
-from anew.controller.nodes import live_reports, replicas_of, usable_nodes
+from anew.controller.nodes import heard_nodes, live_reports, replicas_of, usable_nodes
 from anew.controller.pausing import pause_among
 from anew.controller.readiness import judge, within_lag_limits
 from anew.controller.rebuilds import end_rebuild, expire
@@ -135,7 +135,7 @@ class Reconciler:
         refreshing = defaultdict[str, list[TableRebuild]](list)
         for of_table in self.context.catalog.table_rebuilds(table_uid=None, running_only=True):
             refreshing[of_table.table_uid].append(of_table)
-        nodes, flags = self.context.catalog.nodes(), self.context.catalog.flags()
+        nodes, flags = heard_nodes(self.context), self.context.catalog.flags()
         return _Seen(
             running,
             refreshing,

@@ -10,7 +10,7 @@ import pytest
 from anew.api.models import DeadLetter, NodeFault, ReplicaReport, ReplicaState, UpdateStore
 from anew.controller.context import Context
 from anew.controller.versiontopics import make_version_topics
-from anew.core.errors import InvalidRequest, Refused
+from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
@@ -416,6 +416,27 @@ def test_what_is_wrong_with_a_node_is_told_while_it_serves(cluster: Cluster) -> 
     cluster.clock.advance(7_000)
     expected = f"node {report.node} does not report; the last that it said: the disk is full"
     assert expected in {problem.what for problem in cluster.client.status().problems}
+
+
+def test_what_a_full_catalog_cannot_keep_is_told_all_the_same(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Node and catalog share a disk that is full: the status says so at once, and stops when the node is well."""
+    cluster.create()
+    cluster.serve(cluster.push_plan())
+    fault = NodeFault(code="disk_full", what="the disk is full", since_ms=7, hint="free some space")
+    report = cluster.context.hearing.report(cluster.context.catalog.nodes()[0])
+
+    def full(_record: Any) -> None:
+        raise Unreachable("catalog_unreachable", "the catalog cannot be written")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.context.catalog, "put_node", full)
+        with pytest.raises(Unreachable):
+            cluster.client.report(report.model_copy(update={"faults": (fault,)}))
+        assert [problem.what for problem in cluster.client.status().problems] == [f"{report.node}: the disk is full"]
+    cluster.client.report(report)
+    assert not cluster.client.status().problems
 
 
 @pytest.mark.parametrize("state", list(ReplicaState))
