@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from anew.node.faults import fault_of
 from anew.node.holding import ReplicaKey
 from anew.node.keeping import replace_file
 from anew.storage.memory import NodeMemory
-from anew.storage.replica import Replica
+from anew.storage.replica import Replica, remove_replica
 
-_BESIDE, _GOING = "-beside", "-going"
+_BESIDE = "-beside"
 _VERDICT = "to-be-replaced.json"
 _OF_THE_MACHINE, _DAMAGE = "IO error", "Corruption"
 _log = structlog.get_logger("anew.node")
@@ -45,17 +44,9 @@ class Directories:
         first, second = self.of(key)
         return second if directory == first else first
 
-    def remove(self, directory: Path) -> None:
-        """Remove one, at once or not at all: what a crash leaves of it is not taken for a replica, but swept."""
-        going = directory.with_name(f"{directory.name}{_GOING}")
-        shutil.rmtree(going, ignore_errors=True)
-        with suppress(OSError):
-            directory.rename(going)
-            shutil.rmtree(going, ignore_errors=True)
-
     def take_away(self, directory: Path) -> None:
         """Remove one, and those around it that hold nothing more: each would be looked into for ever."""
-        self.remove(directory)
+        remove_replica(directory)
         for around in directory.parents:
             if around == self.root:
                 return

@@ -392,7 +392,7 @@ class Engine:
         self._repaint_now()
         for each in (replica, None if beside is None else beside.replica):
             if each is not None:
-                each.close_as_it_is()
+                each.discard()
         for directory in self._directories.of(holding.key):
             self._directories.take_away(directory)
         shutil.rmtree(self._identity.loading / holding.key.path, ignore_errors=True)

@@ -3,8 +3,8 @@
 The steps of a load, and what a crash after each leaves: (1) the loader fills a folder below ``loading`` (swept at the
 next start); (2) a fresh instance takes the files in (no marker: discarded, loaded again; rule R4); (3) the marker is
 written (complete). One that replaces another is loaded beside it, comes up to it there, and takes its place then: to
-readers nothing goes back. A crash in between leaves two; the one that is further along serves, and the other one goes
-on coming up to it.
+readers nothing goes back. A crash in between leaves two: the one that is to be replaced says so in its directory
+(`anew.node.directories.Verdict`) and serves, and the other one goes on coming up to it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from anew.node.loader import Submits
 from anew.node.loadjob import LoadJob
 from anew.storage.applying import Floors
 from anew.storage.memory import NodeMemory
-from anew.storage.replica import Replica
+from anew.storage.replica import Replica, remove_replica
 
-NOTICE_SECONDS = 60.0
+_NOTICE_SECONDS = 60.0
 _OPEN_ATTEMPTS = 6
 """What RocksDB says of a file that it cannot open is of the machine, unless it stays so for half a minute."""
 _STAYS_SECONDS = 5.0
@@ -91,7 +91,7 @@ class Opening:
             if replica is not None:
                 found.append(replica)
             else:
-                self.directories.remove(directory)
+                remove_replica(directory)
         why = next(iter(broken.values()), None)
         if len(found) > 1:
             return self._go_on_with(holding, *_roles(*found))
@@ -102,7 +102,7 @@ class Opening:
             self.check_may_go(holding, why)
             # The one that is tried to be opened first may be the whole one, as soon as the machine is well.
             into = self.directories.other(key, next(iter(broken)))
-            self.directories.remove(into)
+            remove_replica(into)
         self._load(holding, desired, into)
         if holding.integrity_failures < 2:
             holding.state = ReplicaState.LOADING
@@ -164,7 +164,7 @@ class Opening:
         # Before there is another one: who of two is to go is told by this alone.
         self._keep_verdict(holding, replica, directory)
         _log.error("replica_loads_again", replica=holding.name, why=why)
-        self.directories.remove(directory)
+        remove_replica(directory)
         self._load(holding, desired, directory)
         return True
 
@@ -174,7 +174,8 @@ class Opening:
             # It, too. The feeds have said that it is time for another one.
             holding.beside = None
             holding.reloads, holding.reloaded_at = beside.reloads, beside.reloaded_at
-            self._discard(fresh)
+            if fresh is not None:
+                fresh.discard()
             return True
         beside.arrives()
         if not (beside.gets_on and beside.arrived) and not _has_all_of(holding, beside):
@@ -183,20 +184,20 @@ class Opening:
             if lost is not None:
                 self._stay(holding, replica, lost)
             return lost is not None
-        holding.notice, holding.notice_until = f"loaded again: {holding.reload}", self.clock_seconds() + NOTICE_SECONDS
+        holding.notice, holding.notice_until = f"loaded again: {holding.reload}", self.clock_seconds() + _NOTICE_SECONDS
         holding.take_over(beside)
         try:
             self.repaint()
         finally:
-            self._discard(replica)
+            replica.discard()
         _log.info("replica_replaced", replica=holding.name)
         return True
 
     def _stay(self, holding: Holding, replica: Replica, error: AnewError) -> None:
         """What another one would lack is nowhere else: the one that is there goes on, as far as it can."""
         beside, holding.beside = holding.beside, None
-        if beside is not None:
-            self._discard(beside.replica)
+        if beside is not None and beside.replica is not None:
+            beside.replica.discard()
         holding.error, holding.reload = f"{holding.reload}; it is not replaced: {error}", None
         holding.retry_at = self.clock_seconds() + _STAYS_SECONDS
         if not holding.lost:
@@ -238,7 +239,7 @@ class Opening:
             except AnewError as error:
                 _log.warning("replica_beside_is_left", replica=holding.name, directory=str(other), why=str(error))
                 return True
-        self.directories.remove(other)
+        remove_replica(other)
         return True
 
     def _load(self, holding: Holding, desired: DesiredState, directory: Path) -> None:
@@ -292,24 +293,16 @@ class Opening:
             holding.lost.update(verdict.lost)
             holding.broken.update({at: (_lost_before(at, verdict.why), 0.0) for at in verdict.lost})
 
-    def _discard(self, replica: Replica | None) -> None:
-        if replica is not None:
-            replica.close_as_it_is()
-            self.directories.remove(replica.directory)
-
 
 def _roles(first: Replica, second: Replica) -> tuple[Replica, Replica]:
     """Of two that lie there the one that is replaced, and the one that replaces it."""
-    replaced = [verdict is not None and verdict.by is not None for verdict in _verdicts(first, second)]
+    verdicts = [read_verdict(replica.directory) for replica in (first, second)]
+    replaced = [verdict is not None and verdict.by is not None for verdict in verdicts]
     if replaced[0] == replaced[1]:
         # Nobody wrote it down: the one with less may have been served by nobody yet.
         replaced[1] = second.position.reaches(first.position) and not first.position.reaches(second.position)
         replaced[0] = not replaced[1]
     return (first, second) if replaced[0] else (second, first)
-
-
-def _verdicts(*replicas: Replica) -> list[Verdict | None]:
-    return [read_verdict(replica.directory) for replica in replicas]
 
 
 def _has_all_of(holding: Holding, beside: Holding) -> bool:
@@ -318,11 +311,12 @@ def _has_all_of(holding: Holding, beside: Holding) -> bool:
     if old is None or fresh is None:
         return False
     for _, at in beside.feed_partitions():
-        lag = beside.lags.get(at)
-        wanted = old.offset(at) if at not in holding.lost else (None if lag is None else lag.end)
+        wanted = old.offset(at)
+        if at in holding.lost:
+            if at not in beside.lags:
+                return False
+            wanted = beside.lags[at].end
         reached = fresh.offset(at)
-        if wanted is None and at in holding.lost:
-            return False
         if wanted is not None and (reached is None or reached < wanted):
             return False
     return True

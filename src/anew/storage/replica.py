@@ -13,6 +13,7 @@ import json
 import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,7 @@ _MARKER = b"base"
 _POSITION = b"position/"
 _OFFSET = struct.Struct(">q")
 _HEAD = struct.Struct("<BBBBIq")
+_GOING = "-going"
 _KEPT = "it is kept until another one is loaded"
 
 
@@ -112,23 +114,22 @@ class Replica:
         """The replica that lies there, or None when there is none whose base of that manifest is complete."""
         if not (directory / "CURRENT").exists():
             return None
-        database = _open(directory, memory)
-        try:
+        with ExitStack() as unless_opened:
+            database = _open(directory, memory)
+            unless_opened.callback(database.close)
             with told("RocksDB cannot open a replica", directory, _KEPT):
-                base = read_base(database)
-                if base is not None and base.manifest == manifest:
-                    return cls(directory, database, base)
-        except (ValueError, KeyError, TypeError, struct.error) as error:
-            database.close()
-            found = f"{directory}: {type(error).__name__}: {error}"
-            raise Failed(
-                "storage_broken", "a replica's position cannot be read", found=found, expected="one", hint=_KEPT
-            ) from None
-        except BaseException:
-            database.close()
-            raise
-        database.close()
-        return None
+                try:
+                    base = read_base(database)
+                    if base is None or base.manifest != manifest:
+                        return None
+                    replica = cls(directory, database, base)
+                except (ValueError, KeyError, TypeError, struct.error) as error:
+                    found = f"{directory}: {type(error).__name__}: {error}"
+                    raise Failed(
+                        "storage_broken", "a replica's position cannot be read", found=found, expected="one", hint=_KEPT
+                    ) from None
+            unless_opened.pop_all()
+            return replica
 
     def use(self, codec: Compressor, floors: Floors) -> None:
         """Say how the version compresses values and where its floors are."""
@@ -261,14 +262,10 @@ class Replica:
         finally:
             self._database.close()
 
-    def close_as_it_is(self) -> None:
-        """Close without saving: for one that goes."""
-        self._database.close()
-
     def discard(self) -> None:
         """Close without saving, and remove the directory."""
-        self.close_as_it_is()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self._database.close()
+        remove_replica(self.directory)
 
     def _outcome(self, rows: pa.RecordBatch) -> Outcome:
         # In order, so that a block of the base is looked into once.
@@ -311,6 +308,15 @@ class Replica:
 
     def _closed(self) -> Failed:
         return Failed("replica_closed", "the replica was closed", found=str(self.directory), expected="an open one")
+
+
+def remove_replica(directory: Path) -> None:
+    """Remove a directory, at once or not at all: what a crash leaves of it has another name, and is no replica."""
+    going = directory.with_name(f"{directory.name}{_GOING}")
+    shutil.rmtree(going, ignore_errors=True)
+    with suppress(OSError):
+        directory.rename(going)
+        shutil.rmtree(going, ignore_errors=True)
 
 
 def _open(directory: Path, memory: NodeMemory) -> Database:

@@ -90,6 +90,18 @@ def _places(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in (tmp_path / "node" / "replicas").glob("*/v1/*/*"))
 
 
+def _begin_to_replace(
+    engine: Engine, words: World, log: SlowLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk breaks, and another one lies beside it that can read nothing of what it has."""
+    engine.accept(words.desired())
+    wait_for("the feed", lambda: caught_up(engine) and _is_served(engine))
+    log.held = words.ends()
+    _break_its_disk(monkeypatch)
+    words.write("written", "newer")
+    wait_for("the load", lambda: len(_places(tmp_path)) == 2 and log.asked.is_set())
+
+
 @pytest.mark.case("rules:R3")
 def test_readers_never_go_back_while_a_replica_is_loaded_again(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -97,13 +109,7 @@ def test_readers_never_go_back_while_a_replica_is_loaded_again(
     """Until the other one has read what this one had, what was deleted stays deleted; then that one goes on."""
     log = SlowLog(words.log)
     with engine_in(tmp_path, log=cast(Log, log)) as engine:
-        engine.accept(words.desired())
-        wait_for("the feed", lambda: caught_up(engine) and _is_served(engine))
-        log.held = words.ends()
-        _break_its_disk(monkeypatch)
-        words.write("written", "newer")
-        wait_for("the load", lambda: len(_places(tmp_path)) == 2)
-        assert log.asked.wait(20.0)
+        _begin_to_replace(engine, words, log, tmp_path, monkeypatch)
         told = wait_for("the report", lambda: "lies beside it" in str((r := engine.report().replicas[0]).error) and r)
         assert (told.state, told.lag_records > 0) == (ReplicaState.ERROR, True)
         assert _is_served(engine)
@@ -118,16 +124,10 @@ def test_readers_never_go_back_while_a_replica_is_loaded_again(
 def test_a_restart_goes_on_where_one_comes_up_to_another(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two lie there: the one that is further along serves at once, and the other one takes its place later."""
+    """Two lie there: the one that is to be replaced serves at once, and the other one takes its place later."""
     log = SlowLog(words.log)
-    with engine_in(tmp_path, log=cast(Log, log)) as engine:
-        engine.accept(words.desired())
-        wait_for("the feed", lambda: caught_up(engine) and _is_served(engine))
-        log.held = words.ends()
-        with monkeypatch.context() as patch:
-            _break_its_disk(patch)
-            words.write("written", "newer")
-            wait_for("the load", lambda: len(_places(tmp_path)) == 2 and log.asked.is_set())
+    with engine_in(tmp_path, log=cast(Log, log)) as engine, monkeypatch.context() as patch:
+        _begin_to_replace(engine, words, log, tmp_path, patch)
     log = SlowLog(EmbeddedLog(tmp_path / "log", clock=clock))
     log.held = words.ends()
     with engine_in(tmp_path, log=cast(Log, log)) as engine:
@@ -160,10 +160,8 @@ def test_of_two_that_lie_there_the_further_one_goes_on_alone_where_the_log_has_n
         wait_for("the feed", lambda: caught_up(engine) and _is_served(engine))
     first.rename(first.with_name(f"{first.name}-beside"))
     (tmp_path / "fresh").rename(first)
-    partition = _PLACE.of(key_of("deleted"))
-    words.log.truncate_below(
-        topic_partition(words.feed, partition), words.log.offsets(topic_partition(words.feed, partition)).end
-    )
+    topic = topic_partition(words.feed, _PLACE.of(key_of("deleted")))
+    words.log.truncate_below(topic, words.log.offsets(topic).end)
     with engine_in(tmp_path) as engine:
         engine.accept(words.desired())
         wait_for("what it had", lambda: _is_served(engine))

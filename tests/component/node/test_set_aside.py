@@ -123,13 +123,13 @@ def test_a_replica_that_breaks_again_is_not_loaded_again_and_again(
     """The first time it is loaded again; what comes again after that waits for longer each time, and is told."""
     monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
     words.version(1, {"a": "base"}, config=config(partitions=1))
-    (tries, unable), discarded, discard = _damaged(), [0], Replica.close_as_it_is
+    (tries, unable), discarded, discard = _damaged(), [0], Replica.discard
 
     def counted(replica: Replica) -> None:
         discarded[0] += 1
         discard(replica)
 
-    monkeypatch.setattr(Replica, "close_as_it_is", counted)
+    monkeypatch.setattr(Replica, "discard", counted)
     with engine_in(tmp_path) as engine:
         engine.accept(words.desired())
         wait_for("the load", lambda: caught_up(engine))
