@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pyspark
@@ -37,9 +39,28 @@ def run(history: History, root: Path | None = None) -> Outcome:
         stack.enter_context(rebinding({**machines.replacements(), **spark_replacements()}))
         stack.enter_context(rocks_in_memory(machines.rocks))
         stack.enter_context(patch.object(pyspark.TaskContext, "get", task_context(machines)))
+        stack.enter_context(_the_dead_keep_still(world))
         stack.enter_context(_quietly())
         stack.enter_context(_uncollected())
         return Story(history, machines).tell()
+
+
+@contextmanager
+def _the_dead_keep_still(world: World) -> Iterator[None]:
+    """A process that was killed removes and moves no file: what tidies up after errors runs here alone when it dies."""
+
+    def of_the_living(act: Callable[..., Any]) -> Callable[..., Any]:
+        def acted(*arguments: Any, **options: Any) -> Any:
+            world.check_alive()
+            return act(*arguments, **options)
+
+        return acted
+
+    with ExitStack() as stack:
+        for name in ("unlink", "rmdir", "rename", "replace", "mkdir"):
+            stack.enter_context(patch.object(os, name, of_the_living(getattr(os, name))))
+        stack.enter_context(patch.object(shutil, "rmtree", of_the_living(shutil.rmtree)))
+        yield
 
 
 @contextmanager
