@@ -302,7 +302,8 @@ class ReplicaReport(Wire):
     the ends that the node saw last; ``lag_ms`` is 0 at the end of the log (rule R17). ``store_revision`` is the one of
     the store by which the node was last told to hold it. ``error_code`` is that of the error by which it is in the
     state ``error``, or waits; for ``stuck_ms`` it has had a reason not to get on. ``arrived``: since it was opened it
-    has been at the ends of all that it reads; before that nobody knows how much it lacks.
+    has been at the ends of all that it reads; before that nobody knows how much it lacks. ``fresh``: it was made of a
+    base and has never been there; it answers no reads until it has.
     """
 
     store_uid: str
@@ -320,6 +321,7 @@ class ReplicaReport(Wire):
     error_code: str | None = None
     stuck_ms: int = 0
     arrived: bool = True
+    fresh: bool = False
 
 
 class DeadLetter(Wire):

@@ -73,7 +73,7 @@ class Coverage:
     """What live nodes hold of a version, whatever is asked of one that becomes current.
 
     Attributes:
-        missing: Partitions of which no node has a loaded replica: their keys could not be read.
+        missing: Partitions of which no node has a replica that answers: their keys could not be read.
         thin: How many of the replicas that nodes are to hold are not loaded.
         arriving: How many of the loaded ones have not been at the ends yet: nobody knows how far they lag.
         lag_records: Of the loaded replica that is furthest behind; ``lag_ms`` likewise.
@@ -105,14 +105,14 @@ def coverage_of(found: Mapping[tuple[str, int], ReplicaReport], version: Version
         arriving += sum(not replica.arrived for replica in loaded)
         if loaded:
             lags.append(max((replica.lag_records, replica.lag_ms) for replica in loaded))
-        else:
+        if all(replica.fresh for replica in loaded):
             missing.append(partition)
     records, milliseconds = max(lag for lag, _ in lags), max(lag for _, lag in lags)
     return Coverage(tuple(missing), thin, records, milliseconds, arriving)
 
 
 def is_loaded(replica: ReplicaReport) -> bool:
-    """Whether a replica answers reads: it applies, or has stopped where it was and serves on."""
+    """Whether a replica is open: it applies, or has stopped where it was. A fresh one answers no reads yet."""
     return replica.state is ReplicaState.APPLYING or (replica.state is ReplicaState.ERROR and bool(replica.position))
 
 

@@ -109,10 +109,10 @@ def _check_held(context: Context, store: Store, number: int, fabric: str, asked:
     if found.missing and not asked.force:
         raise Refused(
             "not_loaded",
-            f"no node in {fabric} has loaded {len(found.missing)} partitions of {name}",
+            f"no node in {fabric} answers reads of {len(found.missing)} partitions of {name}",
             found=f"partitions {', '.join(map(str, found.missing[:10]))}",
-            expected="a loaded replica of each partition",
-            hint="wait until nodes have loaded it: anew status; --force: keys of these partitions cannot be read then",
+            expected="of each partition a replica that is loaded and was once at the ends of the feeds",
+            hint="wait until nodes have it: anew status; --force: keys of these partitions cannot be read then",
         )
     if asked.what == "swap" and not asked.force and not found.is_ready(version):
         raise Refused(

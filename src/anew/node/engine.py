@@ -227,8 +227,8 @@ class Engine:
             applied = self._feeds.round(list(self._of_disk()))
             behind = self._feeds.behind
             if [holding for holding in self._holdings.values() if holding.arrives()]:
-                # A version waits for this to go into service.
-                self.changed.set()
+                # A version waits for this to go into service, and readers for a fresh replica.
+                self._repaint_now()
         if self._now() - self._saved_at >= SAVE_SECONDS:
             self._save()
         moved |= self.verifications.step(self._holdings)

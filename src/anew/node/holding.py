@@ -151,6 +151,11 @@ class Holding:
         return f"{self.store.name}_v{self.version.number}/{self.key.partition}{sub}"
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Its partition and sub-partition."""
+        return self.key.partition, self.key.sub_partition
+
+    @property
     def partitioner(self) -> Partitioner:
         """How the version places keys."""
         return partitioner_of(self.version.config)
@@ -169,7 +174,18 @@ class Holding:
         if self.arrived or replica is None:
             return False
         self.arrived = self.is_at_ends()
+        if self.arrived:
+            replica.come_up()
         return self.arrived
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is read.
+
+        One of a base alone is not: readers would see again what was deleted since, and miss what was written.
+        """
+        opened = self.state in (ReplicaState.APPLYING, ReplicaState.ERROR)
+        return opened and self.replica is not None and not self.replica.is_fresh
 
     def is_at_ends(self) -> bool:
         """Whether it is at the ends of all that it reads, as they were seen last."""
@@ -192,6 +208,9 @@ class Holding:
 
     def take_over(self, beside: Holding) -> None:
         """What lies beside it has come up to it: go on as that."""
+        if beside.replica is not None and (self.replica is None or not self.replica.is_fresh):
+            # It has what readers have seen.
+            beside.replica.come_up()
         self.reload, self.beside = None, None
         self.lags, self.waiting, self.undecided = beside.lags, beside.waiting, beside.undecided
         self.broken, self.lost = beside.broken, beside.lost
@@ -245,6 +264,7 @@ class Holding:
             error_code=None if self.error is None else (self.error_code if beside is None else reader.error_code),
             stuck_ms=stuck_ms,
             arrived=self.arrived,
+            fresh=replica is not None and replica.is_fresh,
         )
 
     def _stuck_ms(self, now_seconds: float, *, is_stuck: bool) -> int:

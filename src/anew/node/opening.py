@@ -299,7 +299,10 @@ def _roles(first: Replica, second: Replica) -> tuple[Replica, Replica]:
     verdicts = [read_verdict(replica.directory) for replica in (first, second)]
     replaced = [verdict is not None and verdict.by is not None for verdict in verdicts]
     if replaced[0] == replaced[1]:
-        # Nobody wrote it down: the one with less may have been served by nobody yet.
+        # Nobody wrote it down: a fresh one was read by nobody yet, and the one with less perhaps neither.
+        fresh = [replica.is_fresh for replica in (first, second)]
+        if fresh[0] != fresh[1]:
+            return (second, first) if fresh[0] else (first, second)
         replaced[1] = second.position.reaches(first.position) and not first.position.reaches(second.position)
         replaced[0] = not replaced[1]
     return (first, second) if replaced[0] else (second, first)

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anew.api.models import DesiredStore, DesiredVersion, ReplicaState
+from anew.api.models import DesiredStore, DesiredVersion
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.core.errors import NotFound, Refused
 from anew.core.partition import Partitioner, sub_partition_of
@@ -35,12 +35,16 @@ class Forbidden(Refused):
 
 @dataclass(frozen=True, slots=True)
 class ServedVersion:
-    """A version with the replicas that can be read here: (partition, sub-partition) → replica."""
+    """A version with the replicas that can be read here: (partition, sub-partition) → replica.
+
+    ``fresh`` are those that cannot yet: they lack what was written since their base.
+    """
 
     number: int
     partitioner: Partitioner
     desired: DesiredVersion
     replicas: Mapping[tuple[int, int], Replica]
+    fresh: frozenset[tuple[int, int]] = frozenset()
 
     def place_of(self, key: bytes) -> tuple[int, int]:
         """The partition and sub-partition of a key."""
@@ -53,6 +57,14 @@ class ServedVersion:
             NotHere: ``not_here``.
         """
         replica = self.replicas.get(place)
+        if replica is None and place in self.fresh:
+            raise NotHere(
+                "not_here",
+                f"partition {place[0]} of version {self.number} was just loaded here, and lacks writes since its base",
+                found="a replica that comes up to the ends of the feeds",
+                expected="one that has been there",
+                hint="ask again; how far it is behind: anew status",
+            )
         if replica is None:
             raise NotHere(
                 "not_here",
@@ -161,18 +173,14 @@ def picture_of(
     for store in stores:
         versions = {}
         for version in store.versions:
-            open_here = {
-                (h.key.partition, h.key.sub_partition): h.replica
-                for h in holdings
-                if h.replica is not None
-                and (h.key.store_uid, h.key.version) == (store.uid, version.number)
-                and h.state in (ReplicaState.APPLYING, ReplicaState.ERROR)
-            }
+            here = [h for h in holdings if (h.key.store_uid, h.key.version) == (store.uid, version.number)]
+            open_here = {h.place: h.replica for h in here if h.replica is not None and h.answers}
+            fresh = frozenset(h.place for h in here if h.replica is not None and h.replica.is_fresh)
             try:
                 partitioner = _partitioner(version)
             except Exception:  # noqa: BLE001, S112 - of this version alone: its replicas say why they are not opened
                 continue
-            versions[version.number] = ServedVersion(version.number, partitioner, version, open_here)
+            versions[version.number] = ServedVersion(version.number, partitioner, version, open_here, fresh)
         numbers = frozenset(number for uid, number in gone if uid == store.uid)
         headers = [("anew-current-version", str(store.current)), ("anew-store-revision", str(store.revision))]
         served[store.name] = ServedStore(store, versions, numbers, headers)

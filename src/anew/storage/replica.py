@@ -10,6 +10,7 @@ One thread at a time may change a replica (rule R18); any thread may read it whi
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ from anew.storage.portions import Portion, batches
 from anew.storage.rocks import META, Database, DatabaseClosed, behind, told
 
 SCAN_EXAMINED = 20_000
+_FRESH = "fresh"
+"""A file in the directory of a replica that has not been yet at the ends of what it reads."""
 _MARKER = b"base"
 _POSITION = b"position/"
 _OFFSET = struct.Struct(">q")
@@ -85,6 +88,7 @@ class Replica:
         self._unsaved: set[FeedPartition] = set()
         self._codec: Compressor | None = None
         self._floors = Floors()
+        self._is_fresh = (directory / _FRESH).exists()
 
     @classmethod
     def create(cls, directory: Path, memory: NodeMemory, runs: Sequence[Sequence[str]], base: Base) -> Replica:
@@ -106,6 +110,7 @@ class Replica:
         except Failed:
             database.close()
             raise
+        _keep_empty(directory / _FRESH)
         database.write([], [], [*_positions(base.start.items()), (_MARKER, _marker(base))], is_durable=True)
         return cls(directory, database, base)
 
@@ -134,6 +139,21 @@ class Replica:
     def use(self, codec: Compressor, floors: Floors) -> None:
         """Say how the version compresses values and where its floors are."""
         self._codec, self._floors = codec, floors
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it was made of a base and has not come up yet to what was written since; it is kept over restarts."""
+        return self._is_fresh
+
+    def come_up(self) -> None:
+        """It has been at the ends of what it reads: from now on it has what anybody may have seen.
+
+        On a disk that does not take this it is fresh again after a restart, until it is at the ends again.
+        """
+        if self._is_fresh:
+            with suppress(OSError):
+                (self.directory / _FRESH).unlink(missing_ok=True)
+            self._is_fresh = False
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -308,6 +328,16 @@ class Replica:
 
     def _closed(self) -> Failed:
         return Failed("replica_closed", "the replica was closed", found=str(self.directory), expected="an open one")
+
+
+def _keep_empty(path: Path) -> None:
+    """Make an empty file, durably."""
+    path.touch()
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove_replica(directory: Path) -> None:

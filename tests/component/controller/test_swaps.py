@@ -153,7 +153,7 @@ def test_what_clients_see_never_goes_back(cluster: Cluster) -> None:
 
 
 def test_a_rollback_asks_for_a_loaded_replica_of_each_partition(cluster: Cluster) -> None:
-    """Where no node has loaded a partition the rollback is refused, unless it is forced; lag does not stop it."""
+    """Where no node answers reads of a partition the rollback is refused, unless it is forced; lag does not stop it."""
     _two_versions(cluster)
     for node in cluster.nodes:
         cluster.report(node, lambda replica: None if replica.version == 1 else replica)
@@ -161,6 +161,10 @@ def test_a_rollback_asks_for_a_loaded_replica_of_each_partition(cluster: Cluster
     assert (error.code, cluster.store().current) == ("not_loaded", {"dc-0": 2})
     dry = refused(Refused, lambda: cluster.client.roll_back("flights", RollBack(dry_run=True)))
     assert dry.code == "not_loaded"
+    bases = {"fresh": True, "arrived": False}
+    for node in cluster.nodes:
+        cluster.report(node, lambda replica: replica.model_copy(update=bases if replica.version == 1 else {}))
+    assert refused(Refused, lambda: cluster.client.roll_back("flights", RollBack())).code == "not_loaded"
     late = {"lag_records": 70_000, "lag_ms": 90_000}
     for node in cluster.nodes:
         cluster.report(node, lambda replica: replica.model_copy(update=late if replica.version == 1 else {}))

@@ -141,6 +141,36 @@ def test_a_restart_goes_on_where_one_comes_up_to_another(
         wait_for("the end of the other one", lambda: len(_places(tmp_path)) == 1)
 
 
+def test_a_base_alone_answers_no_reads(words: World, tmp_path: Path) -> None:
+    """A replica that was just loaded is read once it was at the ends, also after a restart: deleted stays deleted."""
+    log = SlowLog(words.log)
+    log.held = words.ends()
+    with engine_in(tmp_path, log=cast(Log, log)) as engine:
+        engine.accept(words.desired())
+        assert log.asked.wait(20.0)
+        assert (value_of(engine, "deleted"), value_of(engine, "written")) == ("not_here", "not_here")
+        report = engine.report().replicas[0]
+        assert (report.state, report.fresh, report.arrived) == (ReplicaState.APPLYING, True, False)
+    log = SlowLog(EmbeddedLog(tmp_path / "log", clock=clock))
+    log.held = words.ends()
+    with engine_in(tmp_path, log=cast(Log, log)) as engine:
+        engine.accept(words.desired())
+        assert log.asked.wait(20.0)
+        assert value_of(engine, "deleted") == "not_here"
+        log.held = PositionMap()
+        wait_for("the feed", lambda: value_of(engine, "deleted") != "not_here")
+        assert _is_served(engine)
+        report = engine.report().replicas[0]
+        assert (report.fresh, report.arrived) == (False, True)
+    # What has been there once is read at once, however far behind it is.
+    log = SlowLog(EmbeddedLog(tmp_path / "log", clock=clock))
+    words.log = EmbeddedLog(tmp_path / "log", clock=clock)
+    log.is_silent = True
+    with engine_in(tmp_path, log=cast(Log, log)) as engine:
+        engine.accept(words.desired())
+        wait_for("what it had", lambda: _is_served(engine))
+
+
 @pytest.mark.case("rules:R3")
 def test_of_two_that_lie_there_the_further_one_goes_on_alone_where_the_log_has_no_more(
     words: World, tmp_path: Path
