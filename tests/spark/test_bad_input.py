@@ -15,6 +15,7 @@ import pytest
 
 from anew.codec.avro import decode_datum, parse_schema
 from anew.core.errors import AnewError, Failed, InvalidRequest
+from anew.spark.session import SparkSession
 from tests.spark.world import World
 
 _NUMBERS = '{"type": "record", "name": "N", "fields": [{"name": "n", "type": "int"}, {"name": "m", "type": "int"}]}'
@@ -146,6 +147,13 @@ def test_a_parquet_file_with_broken_pages_fails_clearly(make_world: Callable[...
         world.push(source)
     assert "a.parquet" in str(caught.value)
     assert world.manifests == {}
+
+
+def test_spark_prints_no_stack_of_a_task_that_failed(spark_started: SparkSession) -> None:
+    """Its reason is told in our words; the loggers that would tell it with the JVM's stack are silent."""
+    logs = spark_started.sparkContext._gateway.jvm.org.apache.logging.log4j.LogManager  # type: ignore[union-attr]
+    names = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
+    assert {str(logs.getLogger(name).getLevel()) for name in names} == {"OFF"}
 
 
 def test_a_broken_container_is_refused(make_world: Callable[..., World], tmp_path: Path) -> None:

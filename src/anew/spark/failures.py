@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import structlog
+
 from anew.core.errors import AnewError, Failed
+
+_LOGGED_CHARACTERS = 20_000
+_log = structlog.get_logger("anew.spark")
 
 PACKAGE_HINT = (
     "a session that anew makes sends the package itself; to another one add the zip that "
@@ -70,11 +75,15 @@ def told_to_driver() -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> Failed:
-    """Why a job failed: an executor that lacks something, else the Python error of the task or the JVM's last cause."""
+    """Why a job failed: an executor that lacks something, else the Python error of the task or the JVM's last cause.
+
+    What nobody foresaw is logged whole: Spark's own loggers are silent about it (`anew.spark.session`).
+    """
     text = f"{type(error).__name__}: {error}"
     unfit = unfitness_of(text)
     if unfit is not None:
         return unfit
+    _log.error("spark_job_failed", text=text[:_LOGGED_CHARACTERS])
     python = [match["text"] for match in _PYTHON_ERROR.finditer(text)]
     causes = [match["text"] for match in _CAUSED_BY.finditer(text)]
     lines = text.splitlines()
@@ -87,7 +96,7 @@ def reason_of(error: BaseException) -> Failed:
         "the Spark job failed",
         found=found[:2_000],
         expected="a job that ends",
-        hint="nothing serves the new version; see the driver's log",
+        hint="nothing serves the new version; see spark_job_failed in the driver's log",
     )
 
 

@@ -35,6 +35,9 @@ _OURS_LOCALLY = {
 }
 """The executors of a cluster must reach the driver from their machines, and have the package only later."""
 
+_TOLD_BY_US = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
+"""Loggers of what `anew.spark.failures.reason_of` says of a job that failed."""
+
 _STANDALONE = "spark://"
 _CONNECT_SECONDS = 10.0
 _PYTHON = "spark.pyspark.python"
@@ -77,11 +80,20 @@ def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[Spark
     _check_master(master)
     session = _made(_builder(master, conf), master)
     try:
-        session.sparkContext.setLogLevel("ERROR")
+        _quiet(session)
         with _package_sent(session):
             yield session
     finally:
         session.stop()
+
+
+def _quiet(session: SparkSession) -> None:
+    """Keep from the terminal what is told in our words: why tasks fail, for which Spark has the JVM's whole stack."""
+    context = session.sparkContext
+    context.setLogLevel("ERROR")
+    log4j = context._gateway.jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # there is one once it is made
+    for logger in _TOLD_BY_US:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
 
 
 def _check_master(master: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from anew.spark.failures import UnfitExecutor, reason_of
 
@@ -53,8 +54,11 @@ Traceback (most recent call last):
 )
 def test_each_way_in_which_an_executor_falls_short_has_its_code(line: str, code: str, found: str | None) -> None:
     """The code names what is to be done; whatever else a task says stays a failed build with its own words."""
-    failed = reason_of(Exception(_TASK.format(line=line)))
+    with capture_logs() as logged:
+        failed = reason_of(Exception(_TASK.format(line=line)))
     assert failed.code == code
+    # What has words of its own needs no stack beside them; the rest is nowhere else.
+    assert [line in str(event["text"]) for event in logged] == ([True] if code == "build_failed" else [])
     if found is not None:
         assert failed.found == found
 
