@@ -40,6 +40,7 @@ class PartState(StrEnum):
     NOT_REACHED = "not_reached"
     NOT_APPLYING = "not_applying"
     FAILED = "failed"
+    DAMAGED = "damaged"
 
 
 class Buckets(Wire):

@@ -44,7 +44,10 @@ class Expected(_Value):
 
 
 class ReplicaVerdict(_Value):
-    """One replica beside what is expected; ``equal`` is None, and ``error`` says why, where it is not known."""
+    """One replica beside what is expected; ``equal`` is None, and ``error`` says why, where it is not known.
+
+    ``damaged``: its files cannot be read; the node loads it again.
+    """
 
     node: str
     partition: int
@@ -54,6 +57,7 @@ class ReplicaVerdict(_Value):
     fingerprint: str | None = None
     equal: bool | None = None
     error: str | None = None
+    damaged: bool = False
 
     @classmethod
     def of(cls, node: str, place: tuple[int, int], found: Fingerprint, expected: Fingerprint) -> ReplicaVerdict:
@@ -69,9 +73,9 @@ class ReplicaVerdict(_Value):
         )
 
     @classmethod
-    def unverified(cls, node: str, place: tuple[int, int], error: str) -> ReplicaVerdict:
+    def unverified(cls, node: str, place: tuple[int, int], error: str, *, is_damaged: bool = False) -> ReplicaVerdict:
         """That of a replica of which nothing is known."""
-        return cls(node=node, partition=place[0], sub_partition=place[1], error=error)
+        return cls(node=node, partition=place[0], sub_partition=place[1], error=error, damaged=is_damaged)
 
 
 class Difference(_Value):
@@ -91,7 +95,7 @@ class Verification(_Value):
         position: Where all replicas were compared: feed partition → next offset.
         equal: Whether every replica is known to hold what base ⊕ feeds does.
         differences: The first of them; ``difference_count`` counts all.
-        error: Why it is not equal: ``replicas_differ``, or ``replicas_unverified`` when none is known to differ.
+        error: Why it is not equal: ``replicas_differ``, ``replica_damaged``, or else ``replicas_unverified``.
     """
 
     store: str
@@ -126,6 +130,15 @@ def verdict_error(store: str, verdicts: Sequence[ReplicaVerdict], differences: i
             found=", ".join(wrong[:_EXAMPLES]),
             expected="equal fingerprints",
             hint="remove the replica's directory on that node and restart the node: it loads again",
+        )
+    damaged = [f"{_name(verdict)}: {verdict.error}" for verdict in verdicts if verdict.damaged]
+    if damaged:
+        return Failed(
+            "replica_damaged",
+            f"{len(damaged)} of {len(verdicts)} replicas of {store} are damaged",
+            found="; ".join(damaged[:_EXAMPLES]),
+            expected="files that can be read from beginning to end",
+            hint="their nodes load them again by themselves: anew status; then verify again",
         )
     unknown = [f"{_name(verdict)}: {verdict.error}" for verdict in verdicts if verdict.equal is None]
     if unknown:

@@ -298,7 +298,10 @@ class Round:
         if replica is None:
             return ReplicaVerdict.unverified(node, place, "the node does not hold it")
         if replica.state is not PartState.DONE:
-            return ReplicaVerdict.unverified(node, place, f"{replica.state.value}: {replica.error}")
+            is_damaged = replica.state is PartState.DAMAGED
+            return ReplicaVerdict.unverified(
+                node, place, f"{replica.state.value}: {replica.error}", is_damaged=is_damaged
+            )
         at = expectation.position_of(place[0])
         if PositionMap({key: replica.position.get(key, -1) for key in at}) != at:
             return ReplicaVerdict.unverified(node, place, f"it was at another position: {replica.position.to_json()}")

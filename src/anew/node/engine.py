@@ -327,6 +327,8 @@ class Engine:
             return self._opening.replace(holding, desired)
         if holding.load is not None:
             return self._opening.take_in(holding)
+        if self._is_in_doubt(holding):
+            return True
         if holding.replica is not None or holding.retry_at > self._now():
             # One that failed to apply is the feeds' to try again.
             return False
@@ -334,6 +336,16 @@ class Engine:
         _ = holding.partitioner
         self._check_room()
         return self._opening.open_or_load(holding, desired)
+
+    def _is_in_doubt(self, holding: Holding) -> bool:
+        """Look again at what readers or a verification found damaged; whether there is something of the kind."""
+        replica = holding.replica
+        if replica is None or self._feeds is None or holding.retry_at > self._now():
+            return False
+        if holding.damaged is None and not replica.is_in_doubt:
+            return False
+        self._feeds.look_again(holding, replica)
+        return True
 
     def _of_disk(self) -> Iterator[Holding]:
         """All that there is, also what is to take the place of another one and is not served yet."""
@@ -348,7 +360,7 @@ class Engine:
         self._shop.memory.check_room(sum(holding.replica is not None for holding in self._of_disk()) + 1)
 
     def _check_may_go(self, holding: Holding, why: str) -> None:
-        """See `FeedApplier.check_may_go`."""
+        """See `anew.node.replacing.Replacements.check_may_go`."""
         if self._feeds is not None:
             self._feeds.check_may_go(holding, why)
 

@@ -15,7 +15,13 @@ from anew.storage.rocks import RocksError
 OF_THE_MACHINE = frozenset({"disk_full", "disk_failed", "out_of_memory"})
 """Codes of what is wrong with the machine, and not with one replica."""
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OF_DAMAGE = ("Corruption", "NotFound", "No such file or directory")
 _ROCKS_NO_SPACE = "No space left on device"
+
+
+def is_damage(error: AnewError) -> bool:
+    """Whether an error says that files of a replica are damaged or gone: the same again will fail again."""
+    return error.code == "storage_broken" and any(word in str(error) for word in _OF_DAMAGE)
 
 
 def fault_of(error: Exception) -> AnewError:

@@ -28,7 +28,9 @@ from anew.node.directories import Verdict, keep_verdict
 from anew.node.faults import fault_of
 from anew.node.gathering import Gathered, SharedRows
 from anew.node.holding import DeadLetters, Holding, Lag, ReplicaKey
+from anew.node.replacing import Replacements
 from anew.storage.portions import Portion
+from anew.storage.replica import Replica
 
 READ_RECORDS = 4_000
 MEETS_NOTHING = "older than the version's tombstone floor, and its key has no cell"
@@ -37,9 +39,6 @@ _DAMAGED = frozenset({"storage_broken", "corrupt_value"})
 """What a replica loaded again is free of; another failure would come again with the same record."""
 _APPLY_ATTEMPTS = 2
 """A replica that fails to apply so often in a row, for reasons of its own, is discarded and loaded again."""
-_RELOAD_SECONDS = (10.0, 600.0)
-"""Between a load of a replica and the next one for what comes again."""
-_RELOADS_FORGOTTEN_SECONDS = 3_600.0
 _LAGGARD_ENDS_SECONDS = 0.25
 _QUIET_SECONDS = (0.02, 0.1)
 """A feed partition that has nothing new is looked at half as often each time, but at least ten times a second."""
@@ -116,6 +115,8 @@ class FeedApplier:
         self._dead_letters = dead_letters
         self._clock = clock
         self._progressed = progressed
+        self._replacements = Replacements(log, clock_seconds)
+        self.check_may_go = self._replacements.check_may_go
         self._sources: dict[FeedPartition, _Source] = {}
         self._topics: frozenset[str] = frozenset()
         self._tells = False
@@ -363,27 +364,22 @@ class FeedApplier:
         if error.code == "corrupt_value" and not holding.reloads:
             # Of this disk, as far as is known; what is loaded again and has it too has it from the base.
             error = Failed("storage_broken", "a replica has a value that cannot be decoded", found=str(error))
-        self._break(holding, error, str(error), self._now() + _BACKOFF_SECONDS[1])
+        holding.breaks(error, str(error), self._now() + _BACKOFF_SECONDS[1])
         if holding.apply_failures == 1:
             _log.error("apply_failed", replica=holding.name, code=error.code, error=str(error))  # it says it all
-        again = error.code in _DAMAGED and holding.apply_failures >= _APPLY_ATTEMPTS
-        if again and self._can_be_read_again(holding) and self._may_reload(holding):
-            holding.reload, holding.apply_failures, holding.retry_at = str(error), 0, 0.0
+        if error.code in _DAMAGED and holding.apply_failures >= _APPLY_ATTEMPTS:
+            self._replacements.replace(holding, str(error))
 
-    def _may_reload(self, holding: Holding) -> bool:
-        """Whether it is time to load it again: what comes again after a load comes again with the next one too."""
-        now = self._now()
-        if now - holding.reloaded_at > _RELOADS_FORGOTTEN_SECONDS:
-            holding.reloads = 0
-        first, longest = _RELOAD_SECONDS
-        if holding.reloads and now - holding.reloaded_at < backoff_seconds(holding.reloads - 1, first, longest):
-            return False
-        holding.reloads, holding.reloaded_at = holding.reloads + 1, now
-        return True
+    def look_again(self, holding: Holding, replica: Replica) -> None:
+        """See `anew.node.replacing.Replacements.look_again`; what can be read by now goes on."""
+        if not self._replacements.look_again(holding, replica, self._now() + _BACKOFF_SECONDS[1]):
+            self._mend(holding)
 
     def _mend(self, holding: Holding) -> None:
         """What it failed with is over: it got on; what it still cannot be read further from is told."""
         if holding.state is not ReplicaState.ERROR or holding.reload is not None:
+            return
+        if holding.damaged is not None or (holding.replica is not None and holding.replica.is_in_doubt):
             return
         if holding.broken:
             at, (error, _) = next(iter(holding.broken.items()))
@@ -391,32 +387,6 @@ class FeedApplier:
             return
         _log.info("replica_goes_on", replica=holding.name, after=holding.error)
         holding.state, holding.error, holding.error_code = ReplicaState.APPLYING, None, None
-
-    def _can_be_read_again(self, holding: Holding) -> bool:
-        """Whether the log has all that follows the base: else what was applied may be the last copy of it (rule R3)."""
-        try:
-            self.check_may_go(holding, "")
-        except AnewError:
-            return False
-        return True
-
-    def check_may_go(self, holding: Holding, why: str) -> None:
-        """Nothing takes the place of a replica unless the log has what follows the base: it may be the last copy.
-
-        Raises:
-            Failed: ``storage_broken``: it stays, as it is.
-            Unreachable: Nobody can say so now: it stays meanwhile.
-        """
-        for feed, at in holding.feed_partitions():
-            begin = self._begin_of(self._sources.get(at) or _Source(feed, at))
-            if begin is None or begin > holding.start_of(feed, at):
-                raise Failed(
-                    "storage_broken",
-                    "a replica cannot go on, and is kept: it may have the last copy of what the log has no more",
-                    found=why,
-                    expected="a log that has all that follows the version's start",
-                    hint="mend what keeps it from going on, or make the version again: anew repush NAME",
-                )
 
     def _wait(self, group: _Group, error: AnewError) -> None:
         """Go on serving, and ask the log again a little later each time."""
@@ -440,7 +410,7 @@ class FeedApplier:
         is_away = error.code == "offset_out_of_range"
         for holding in group.holdings:
             retry_at = self._now() + _BACKOFF_SECONDS[1]
-            self._break(holding, error, _lost(source.at, holding, error), retry_at)
+            holding.breaks(error, _lost(source.at, holding, error), retry_at)
             holding.broken[source.at] = error, retry_at
             _log.error("feed_lost", replica=holding.name, feed=str(source.at), offset=group.offset, error=str(error))
             if is_away and self._is_behind_the_end(source, group.offset):
@@ -469,24 +439,7 @@ class FeedApplier:
     def _replace_lost(self, holding: Holding) -> None:
         """Have a replica loaded again whose position the log has lost, if that is possible now."""
         holding.retry_at = self._now() + _BACKOFF_SECONDS[1]
-        if self._can_be_read_again(holding) and self._may_reload(holding):
-            holding.reload, holding.retry_at = str(holding.error), 0.0
-
-    def _break(self, holding: Holding, error: AnewError, why: str, retry_at: float) -> None:
-        """It goes on later (monotonic seconds), and serves what it has meanwhile."""
-        holding.state, holding.error, holding.retry_at = ReplicaState.ERROR, why, retry_at
-        holding.error_code = error.code
-
-    def _begin_of(self, source: _Source) -> int | None:
-        """Where a feed partition begins in the log; None where it is lost.
-
-        Raises:
-            Unreachable: The log does not answer.
-        """
-        try:
-            return self._log.offsets(source.topic).begin
-        except Failed:
-            return None
+        self._replacements.replace(holding, str(holding.error))
 
     def _say_waiting(self, holding: Holding, at: FeedPartition, why: str) -> None:
         if holding.waiting.get(at) != why:

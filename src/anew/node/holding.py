@@ -105,6 +105,7 @@ class Holding:
         apply_failures: How often in a row it could not apply what was read for it.
         broken: Feed partition → why it cannot be read further from there, and when to try again (monotonic seconds);
             empty: it fails at something else.
+        damaged: What is damaged in it, as readers or a verification found, who come across it where writes are rare.
         lost: Feed partitions of which it has applied what the log has lost: never read on, also after a restart.
         reloads: How often it was loaded again within the hour; ``reloaded_at`` last (monotonic seconds).
         beside: What is to take its place, of the same key: it applies what this one has applied, and is neither served
@@ -137,6 +138,7 @@ class Holding:
     apply_failures: int = 0
     records_per_s: float = 0.0
     broken: dict[FeedPartition, tuple[AnewError, float]] = field(default_factory=dict)
+    damaged: str | None = None
     lost: set[FeedPartition] = field(default_factory=set)
     reloads: int = 0
     reloaded_at: float = -math.inf
@@ -203,15 +205,21 @@ class Holding:
         """It is open, and applies from where it stands."""
         self.replica, self.state, self.arrived = replica, ReplicaState.APPLYING, False
         self.error, self.error_code, self.failures, self.integrity_failures = None, None, 0, 0
+        self.damaged = None
         self.broken.clear()
         self.lost.clear()
+
+    def breaks(self, error: AnewError, why: str, retry_at: float) -> None:
+        """It goes on later (monotonic seconds), and serves what it has meanwhile."""
+        self.state, self.error, self.retry_at = ReplicaState.ERROR, why, retry_at
+        self.error_code = error.code
 
     def take_over(self, beside: Holding) -> None:
         """What lies beside it has come up to it: go on as that."""
         if beside.replica is not None and (self.replica is None or not self.replica.is_fresh):
             # It has what readers have seen.
             beside.replica.come_up()
-        self.reload, self.beside = None, None
+        self.reload, self.beside, self.damaged = None, None, None
         self.lags, self.waiting, self.undecided = beside.lags, beside.waiting, beside.undecided
         self.broken, self.lost = beside.broken, beside.lost
         self.replica, self.state, self.arrived = beside.replica, beside.state, beside.arrived or self.arrived

@@ -57,7 +57,7 @@ class Opening:
         loading: Where files under way are.
         memory: The node's.
         loader: Makes replicas from bases.
-        check_may_go: Raises where what a holding has may be the last copy (`anew.node.feeds.FeedApplier.check_may_go`).
+        check_may_go: Raises where what a holding has may be the last copy (`anew.node.replacing`).
         check_room: Raises unless one more instance may be open.
         repaint: Called when another replica serves than before, while both are open.
         clock_seconds: A monotonic clock.

@@ -30,9 +30,9 @@ from anew.api.verifying import (
     VerifyStage,
     VerifyView,
 )
-from anew.core.errors import InvalidRequest, NotFound, Refused
+from anew.core.errors import AnewError, InvalidRequest, NotFound, Refused
 from anew.core.feed import PositionMap
-from anew.node.faults import fault_of
+from anew.node.faults import fault_of, is_damage
 from anew.node.holding import Hold, Holding, ReplicaKey
 from anew.node.loader import Submits
 from anew.node.verifyjob import Entries, EntriesJob, Exported, ExportJob, FingerprintJob, Scanned
@@ -62,6 +62,12 @@ class _Part:
     def release(self, state: PartState, error: str | None = None) -> None:
         """Let the replica apply again."""
         self.state, self.error, self.holding.hold = state, error, None
+
+    def judge(self, error: AnewError) -> None:
+        """It could not be verified: where its files are damaged it is loaded again."""
+        if is_damage(error):
+            self.state = PartState.DAMAGED
+            self.holding.damaged = str(error)
 
     def view(self) -> VerifiedReplica:
         """What is said of it."""
@@ -366,6 +372,7 @@ class Verifications:
         except Exception as error:  # noqa: BLE001 - of this replica alone
             fault = fault_of(error)
             part.release(PartState.FAILED, str(fault))
+            part.judge(fault)
             _log.warning("replica_not_verified", replica=part.holding.name, **fault.to_json())
             return True
 
@@ -432,6 +439,8 @@ def _finish(part: _Part, scan: Future[Scanned]) -> bool:
     error = scan.exception()
     part.error = None if error is None else str(error)
     part.state = PartState.DONE if error is None else PartState.FAILED
+    if isinstance(error, Exception):
+        part.judge(fault_of(error))
     return True
 
 

@@ -30,7 +30,7 @@ from anew.core.merge import Cell
 from anew.storage.applying import Floors, Outcome, outcome_of
 from anew.storage.memory import NodeMemory
 from anew.storage.portions import Portion, batches
-from anew.storage.rocks import META, Database, DatabaseClosed, behind, told
+from anew.storage.rocks import META, Database, DatabaseClosed, RocksError, behind, told
 
 SCAN_EXAMINED = 20_000
 _FRESH = "fresh"
@@ -89,6 +89,7 @@ class Replica:
         self._codec: Compressor | None = None
         self._floors = Floors()
         self._is_fresh = (directory / _FRESH).exists()
+        self._doubt: Callable[[], object] | None = None
 
     @classmethod
     def create(cls, directory: Path, memory: NodeMemory, runs: Sequence[Sequence[str]], base: Base) -> Replica:
@@ -161,29 +162,31 @@ class Replica:
         """The value of a key; None when there is none or it was deleted.
 
         Raises:
-            Failed: ``replica_closed``.
+            Failed: ``replica_closed``, ``storage_broken``.
         """
         try:
             found = self._database.get(key)
         except DatabaseClosed:
             raise self._closed() from None
+        except RocksError as error:
+            raise self._unread(error, lambda: self._database.get(key)) from None
         return self._live(found)
 
     def get_many(self, keys: list[bytes]) -> list[Live | None]:
         """The values of keys, in their order.
 
         Raises:
-            Failed: ``replica_closed``.
+            Failed: ``replica_closed``, ``storage_broken``.
         """
-        return [self._live(cell) for cell in self._cells(keys)]
+        return [self._live(cell) for cell in self._read(keys)]
 
     def cell(self, key: bytes) -> Cell | None:
         """The whole cell of a key, tombstones too; the value uncompressed.
 
         Raises:
-            Failed: ``replica_closed``.
+            Failed: ``replica_closed``, ``storage_broken``.
         """
-        encoded = self._cells([key])[0]
+        encoded = self._read([key])[0]
         if encoded is None:
             return None
         cell = decode_cell(encoded)
@@ -196,7 +199,7 @@ class Replica:
         A page may be empty and not the last: where many keys were deleted.
 
         Raises:
-            Failed: ``replica_closed``.
+            Failed: ``replica_closed``, ``storage_broken``.
         """
         items: list[tuple[bytes, Live]] = []
         size_bytes = 0
@@ -214,7 +217,26 @@ class Replica:
                     last = key
         except DatabaseClosed:
             raise self._closed() from None
+        except RocksError as error:
+            raise self._unread(error, lambda: self._pass_over(after)) from None
         return Page(items, None)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether RocksDB failed over a read, and nobody has read the same again yet."""
+        return self._doubt is not None
+
+    def read_again(self) -> RocksError | None:
+        """Read what could not be read, on the applier's thread: what RocksDB says again, None once it can be read."""
+        doubt = self._doubt
+        if doubt is None:
+            return None
+        try:
+            doubt()
+        except RocksError as error:
+            return error
+        self._doubt = None
+        return None
 
     @property
     def position(self) -> PositionMap:
@@ -309,6 +331,24 @@ class Replica:
             return self._database.get_many(keys, is_sorted=is_sorted)
         except DatabaseClosed:
             raise self._closed() from None
+
+    def _read(self, keys: list[bytes]) -> list[bytes | None]:
+        try:
+            return self._cells(keys)
+        except RocksError as error:
+            raise self._unread(error, lambda: self._database.get_many(keys)) from None
+
+    def _pass_over(self, after: bytes | None) -> None:
+        with self._database.cursor() as cursor:
+            cursor.seek(behind(after))
+            for _ in zip(range(SCAN_EXAMINED), cursor, strict=False):
+                pass
+
+    def _unread(self, error: RocksError, again: Callable[[], object]) -> Failed:
+        """For the reader; the applier reads the same again and finds out whether it is damaged."""
+        self._doubt = again
+        found, hint = f"{self.directory}: {error}", "other replicas answer; the node looks at this one by itself"
+        return Failed("storage_broken", "RocksDB cannot read a replica", found=found, hint=hint)
 
     def _live(self, cell: bytes | None) -> Live | None:
         if cell is None:

@@ -51,7 +51,7 @@ def told(message: str, where: Path | str, hint: str) -> Iterator[None]:
             "storage_broken",
             message,
             found=f"{where}: {error}",
-            expected="an instance that no other process has open",
+            expected="an instance that no other process has open, and whose files are whole",
             hint=hint,
         ) from None
 

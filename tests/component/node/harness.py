@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -287,6 +288,14 @@ def engine_in(folder: Path, *, log: Log | None = None, loader: Loader | None = N
     finally:
         own.close()
         engine.stop()
+
+
+def damage_files(replicas: Path) -> None:
+    """Write over half of what RocksDB keeps of the replicas below a directory."""
+    for path in replicas.rglob("*.sst"):
+        with path.open("r+b") as file:
+            file.seek(2_000)
+            file.write(os.urandom(path.stat().st_size // 2))
 
 
 def value_of(engine: Engine, text: str, version: str = "current") -> str | None:

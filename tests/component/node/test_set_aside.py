@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,18 @@ from anew.node.process import Liaison
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica
 from anew.storage.rocks import RocksError
-from tests.component.node.harness import World, caught_up, clock, config, engine_in, key_of, value_of, wait_for, world
+from tests.component.node.harness import (
+    World,
+    caught_up,
+    clock,
+    config,
+    damage_files,
+    engine_in,
+    key_of,
+    value_of,
+    wait_for,
+    world,
+)
 
 
 @pytest.fixture
@@ -79,8 +89,14 @@ def test_a_replica_that_cannot_apply_holds_up_no_other(
             ]
 
         wait_for("the report", lambda: told() and told()[0][1:] == (True, True))
-        healthy = next(r for r in engine.report().replicas if r.partition == 1)
-        assert (healthy.state, healthy.error, healthy.lag_records) == (ReplicaState.APPLYING, None, 0)
+
+        def healthy() -> bool:
+            found = next(r for r in engine.report().replicas if r.partition == 1)
+            assert (found.state, found.error) == (ReplicaState.APPLYING, None)
+            return found.lag_records == 0
+
+        # What was written can be read a moment before the position says so.
+        wait_for("the healthy one's report", healthy)
         broken[0] = False
         wait_for("the mended replica", lambda: value_of(engine, places[0]) == "new")
         wait_for("its report", lambda: all(not r.lag_records for r in engine.report().replicas))
@@ -197,6 +213,25 @@ def test_a_replica_outlives_a_full_disk_at_its_start(
         wait_for("the replica", lambda: value_of(engine, "a") == "new")
 
 
+def test_damage_that_only_readers_meet_loads_the_replica_again(words: World, tmp_path: Path) -> None:
+    """Where nothing is written a read that fails is told, and the replica replaced; one bad moment is no verdict."""
+    names = [f"k{number}" for number in range(4_000)]
+    words.version(1, dict.fromkeys(names, "b" * 50), config=config(partitions=1))
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        (holding,) = engine.holdings()
+        assert holding.replica is not None
+        holding.replica._doubt = lambda: None
+        wait_for("a second look", lambda: holding.replica is not None and not holding.replica.is_in_doubt)
+        assert (holding.state, holding.reloads) == (ReplicaState.APPLYING, 0)
+        damage_files(tmp_path / "node" / "replicas")
+        assert "storage_broken" in {value_of(engine, name) for name in names}
+        wait_for("the load", lambda: "loaded again: " in str(engine.report().replicas[0].error), 60.0)
+        assert {value_of(engine, name) for name in names} == {"b" * 50}
+        assert engine.report().replicas[0].state is ReplicaState.APPLYING
+
+
 def test_a_damaged_block_loads_the_replica_again(words: World, tmp_path: Path) -> None:
     """A replica whose own disk was damaged is discarded and loaded from the base; what was written since is there."""
     names = [f"k{number}" for number in range(4_000)]
@@ -204,10 +239,7 @@ def test_a_damaged_block_loads_the_replica_again(words: World, tmp_path: Path) -
     with engine_in(tmp_path) as engine:
         engine.accept(words.desired())
         wait_for("the load", lambda: caught_up(engine))
-        for path in (tmp_path / "node" / "replicas").rglob("*.sst"):
-            with path.open("r+b") as file:
-                file.seek(2_000)
-                file.write(os.urandom(path.stat().st_size // 2))
+        damage_files(tmp_path / "node" / "replicas")
         for name in names[::40]:
             words.write(name, "new")
         # The damaged one answers from its memory until then.

@@ -26,7 +26,7 @@ from anew.storage.replica import Replica
 from anew.storage.rocks import RocksError
 from anew.testing.builders import append_records
 from tests.component.node.fleet import Fleet, fleet, subject_of, verified
-from tests.component.node.harness import World, clock, config, key_of, place_of, wait_for, world
+from tests.component.node.harness import World, clock, config, damage_files, key_of, place_of, wait_for, world
 
 _ADDRESS = Address("words", "u1", 1)
 _BASE = {f"k{number:03}": f"base {number}" for number in range(120)} | {"gone": None}
@@ -323,6 +323,21 @@ def test_a_replica_that_cannot_be_kept_is_let_go(
         assert engine.loops.troubles() == ()
         words.write("k001", "after it")
         nodes.settle()
+
+
+def test_a_verification_that_finds_damage_says_so_and_has_it_replaced(words: World, tmp_path: Path) -> None:
+    """A replica whose files cannot be read is told as damaged; its node loads it again, and the next one is equal."""
+    words.version(1, dict.fromkeys(map(str, range(4_000)), "b" * 50), config=config(partitions=1))
+    with fleet(words, tmp_path) as nodes:
+        assert nodes.verify().equal
+        damage_files(tmp_path / "n1")
+        found = nodes.verify()
+        assert [(r.node, r.equal, r.damaged) for r in found.replicas] == [("n1", None, True), ("n2", True, False)]
+        assert found.error is not None
+        assert (found.error.code, isinstance(found.error, Failed)) == ("replica_damaged", True)
+        engine = nodes.nodes["n1"].engine
+        wait_for("the load", lambda: "loaded again: " in str(engine.report().replicas[0].error), 60.0)
+        assert nodes.verify().equal
 
 
 def test_without_a_position_replicas_stand_only_for_a_while(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

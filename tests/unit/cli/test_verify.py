@@ -19,6 +19,7 @@ _LESS = Fingerprint(11, 3, (14, *[0] * 255), (0xDEF, *[0] * 255))
 _POSITION = PositionMap({FeedPartition("dc-0/flights_rt#1", 0): 12})
 _EQUAL = ReplicaVerdict.of("node-1", (0, 0), _BASE, _BASE)
 _DIFFERS = ReplicaVerdict.of("node-2", (0, 0), _LESS, _BASE)
+_DAMAGED = ReplicaVerdict.unverified("node-2", (0, 0), "damaged: Corruption", is_damaged=True)
 _AWAY = ReplicaVerdict.unverified("node-2", (0, 0), "the node does not answer")
 
 
@@ -63,8 +64,13 @@ def _run(monkeypatch: pytest.MonkeyPatch, other: ReplicaVerdict, *options: str) 
 
 @pytest.mark.parametrize(
     ("other", "code", "error"),
-    [(_EQUAL, 0, None), (_DIFFERS, 1, "replicas_differ"), (_AWAY, 4, "replicas_unverified")],
-    ids=["equal", "differs", "away"],
+    [
+        (_EQUAL, 0, None),
+        (_DIFFERS, 1, "replicas_differ"),
+        (_DAMAGED, 1, "replica_damaged"),
+        (_AWAY, 4, "replicas_unverified"),
+    ],
+    ids=["equal", "differs", "damaged", "away"],
 )
 def test_the_document_and_the_exit_code(
     monkeypatch: pytest.MonkeyPatch,
@@ -99,6 +105,7 @@ def test_the_document_and_the_exit_code(
         "fingerprint": "0000000000000abc",
         "equal": True,
         "error": None,
+        "damaged": False,
     }
     assert document["equal"] is (code == 0)
 
