@@ -151,8 +151,8 @@ def test_a_parquet_file_with_broken_pages_fails_clearly(make_world: Callable[...
 
 def test_spark_prints_no_stack_of_a_task_that_failed(spark_started: SparkSession) -> None:
     """Its reason is told in our words; the loggers that would tell it with the JVM's stack are silent."""
-    java = spark_started.sparkContext._gateway.jvm
-    logs = java.org.apache.logging.log4j.LogManager  # type: ignore[union-attr]  # there is one in a session
+    gateway: Any = spark_started.sparkContext._gateway
+    logs = gateway.jvm.org.apache.logging.log4j.LogManager
     names = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
     assert {str(logs.getLogger(name).getLevel()) for name in names} == {"OFF"}
 
