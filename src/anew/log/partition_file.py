@@ -267,7 +267,7 @@ class PartitionFile:
             "a partition of the embedded log does not hold what was appended",
             found=f"{self._path}: {found}",
             expected=expected,
-            hint="restore the file, or delete the topic and let its feed begin again",
+            hint="put the file back from a copy; without one: `A damaged log` in docs/operations.md",
         )
 
     def insert(self, first_offset: int, appended_ms: int, portions: Iterable[Packed]) -> None:
@@ -356,7 +356,8 @@ class PartitionFile:
         """
         found = row_checksum(columns)
         if (checksum is not None and checksum != found) or not all(isinstance(value, int | bytes) for value in columns):
-            raise self._corrupt(f"the checksum {found.hex()} of {what}", f"{checksum!r}")
+            kept = checksum.hex() if isinstance(checksum, bytes) else "none"
+            raise self._corrupt(f"the checksum {found.hex()} of {what}", kept)
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
