@@ -53,7 +53,8 @@ def pause(*, store: OneStore = None, json_output: Json = False) -> None:
     if json_output:
         print_json(answer)
     else:
-        out().print(f"{'everything' if store is None else store} is paused; to go on: anew unpause")
+        what, way_back = ("everything", "anew unpause") if store is None else (store, f"anew unpause --store {store}")
+        out().print(f"{what} is paused; to go on: {way_back}", markup=False)
 
 
 def unpause(*, store: OneStore = None, json_output: Json = False) -> None:
@@ -63,7 +64,10 @@ def unpause(*, store: OneStore = None, json_output: Json = False) -> None:
     if json_output:
         print_json(answer)
     else:
-        out().print(f"{'everything' if store is None else store} goes on")
+        still = answer.get("stores", {})
+        out().print(f"{('all else' if still else 'everything') if store is None else store} goes on", markup=False)
+        for name, why in still.items():
+            out().print(f"{name} does not ({why}); to let it go on: anew unpause --store {name}", markup=False)
         if answer["paused"] is not None and store is not None:
             out().print(f"the cluster is {answer['paused']}: anew unpause", markup=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from anew.catalog.change import Change, PutFlag, Reclaim
 from anew.controller.context import Context, change_store, store_named
@@ -26,8 +27,11 @@ def pause(context: Context, name: str | None, actor: str) -> dict[str, str | Non
     return {"store": name, "paused": why}
 
 
-def unpause(context: Context, name: str | None, actor: str) -> dict[str, str | None]:
+def unpause(context: Context, name: str | None, actor: str) -> dict[str, Any]:
     """Let a store go on, or the cluster for None; a store's scheduled repushes that a rollback held go on as well.
+
+    Returns:
+        Why the cluster is still paused, and for each store that is still paused or held by itself, why.
 
     Raises:
         NotFound: ``unknown_store``.
@@ -37,7 +41,12 @@ def unpause(context: Context, name: str | None, actor: str) -> dict[str, str | N
     else:
         operation = context.operation("unpause", name, actor)
         change_store(context, store_named(context, name).uid, operation, lambda s: (_with_pause(s, None), ()))
-    return {"store": name, "paused": context.catalog.flags().get(_FLAG)}
+    still = {s.name: _why_still(s) for s in context.catalog.stores()} if name is None else {}
+    return {
+        "store": name,
+        "paused": context.catalog.flags().get(_FLAG),
+        "stores": {store: why for store, why in still.items() if why is not None},
+    }
 
 
 def cluster_paused(context: Context) -> str | None:
@@ -54,6 +63,13 @@ def held_back(stores: list[Store], reclaim: Reclaim) -> bool:
     """Whether what is to be reclaimed belongs to a store that is paused."""
     owned = (name for s in stores if s.paused for name in (s.uid, *(feed.topic_uid for feed in s.feeds)))
     return any(name in reclaim.id or name in reclaim.target for name in owned)
+
+
+def _why_still(store: Store) -> str | None:
+    """Why a store does not go on with the cluster, None when it does."""
+    if store.paused is not None or store.schedule_held is None:
+        return store.paused
+    return f"its scheduled repushes are held: {store.schedule_held}"
 
 
 def _with_pause(store: Store, why: str | None) -> Store:
