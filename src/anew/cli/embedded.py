@@ -10,7 +10,7 @@ from anew.cli.options import Fabrics
 from anew.cli.output import Json, err, out, print_json
 from anew.core.errors import AnewError, PartlyDone
 from anew.runtime.detached import planned_cluster, start_detached, stop, wait_until_up
-from anew.runtime.home import Home
+from anew.runtime.home import Home, using_home
 from anew.runtime.logs import log_to_file
 from anew.runtime.outside import check_log, check_registry, cluster_deep_store
 from anew.runtime.settings import resolve
@@ -44,7 +44,8 @@ def up(
         check_registry(settings)
     starter = start_detached(home, planned) if detach else None
     if starter is None:
-        log_to_file(home.log_file("supervisor"), "supervisor", settings.text("log_level"))
+        with using_home(home.path):
+            log_to_file(home.log_file("supervisor"), "supervisor", settings.text("log_level"))
         err().print(f"starting in {home.path}: controller {planned.url}, {len(planned.nodes)} nodes; Ctrl-C ends it")
         Supervisor(settings, planned, home).run()
         return

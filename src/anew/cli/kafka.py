@@ -11,6 +11,7 @@ import typer
 from anew.brokers.cluster import find, start, stop
 from anew.brokers.configuration import BrokerSettings
 from anew.cli.output import Json, err, out, print_json, print_table
+from anew.runtime.home import Home
 from anew.runtime.settings import resolve
 
 _DEGRADED = 6
@@ -77,4 +78,6 @@ def status(*, json_output: Json = False) -> int:
 
 
 def _directory() -> Path:
-    return resolve({}).home.absolute() / "kafka"
+    home = Home(resolve({}).home)
+    home.look()
+    return home.path / "kafka"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from anew.core.errors import AnewError, Failed
-from anew.runtime.home import Home
+from anew.runtime.home import Home, using_home
 from anew.runtime.settings import resolve
 from anew.runtime.supervisor import child_environment
 
@@ -131,8 +131,9 @@ def staged(say: Callable[[str], None], outliving: tuple[str, ...], *, keep: bool
     if home.exists():
         stage.end()
         shutil.rmtree(home)
-    home.mkdir(parents=True)
-    (home / MARKER).touch()
+    with using_home(home):
+        home.mkdir(parents=True)
+        (home / MARKER).touch()
     try:
         yield stage
     except BaseException:

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from anew.core.errors import AnewError, Failed, PartlyDone, Refused
-from anew.runtime.home import ClusterFile, Home
+from anew.runtime.home import ClusterFile, Home, using_home
 from anew.runtime.security import check_server, cluster_credentials
 from anew.runtime.settings import ProcessSettings
 from anew.runtime.supervisor import STOP_SECONDS, check_ports, server_environment
@@ -65,7 +65,9 @@ def planned_cluster(settings: ProcessSettings, home: Home, fabrics: tuple[str, .
 def start_detached(home: Home, planned: ClusterFile) -> subprocess.Popen[bytes]:
     """Start a supervisor of its own, which outlives this process."""
     command = [sys.executable, "-m", "anew.runtime.supervise", json.dumps(asdict(planned))]
-    with home.log_file("supervisor").with_suffix(".out").open("wb") as output:
+    with using_home(home.path):
+        output = home.log_file("supervisor").with_suffix(".out").open("wb")
+    with output:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

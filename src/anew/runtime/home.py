@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -88,6 +90,28 @@ def number_of(node: str) -> int:
     return int(digits)
 
 
+@contextmanager
+def using_home(path: Path) -> Iterator[None]:
+    """What the operating system does not allow below a home is a refusal that names it.
+
+    Raises:
+        Refused: ``home_unusable``.
+    """
+    try:
+        yield
+    except OSError as error:
+        at = Path(str(error.filename)) if error.filename else path
+        in_the_way = next((part for part in (at, *at.parents) if part.is_file()), None)
+        of_no_use = isinstance(error, FileExistsError | NotADirectoryError) and in_the_way is not None
+        raise Refused(
+            "home_unusable",
+            f"the home {path} cannot be used",
+            found=f"{in_the_way} is a file" if of_no_use else f"{at}: {error.strerror or error}",
+            expected="a directory in which this user may read and write, or room to make one",
+            hint="mend that, or set ANEW_HOME to another directory",
+        ) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """Paths below one directory."""
@@ -126,27 +150,53 @@ class Home:
         return self.path / "cluster.json"
 
     def make(self) -> None:
-        """Create the directories; nobody but this user may look into a home, one of an earlier release neither."""
-        for directory in (self.path, self.path / "logs", self.path / "nodes"):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            directory.chmod(0o700)
+        """Create the directories; nobody but this user may look into a home, one of an earlier release neither.
+
+        Raises:
+            Refused: ``home_unusable``.
+        """
+        with using_home(self.path):
+            for directory in (self.path, self.path / "logs", self.path / "nodes"):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                directory.chmod(0o700)
+
+    def look(self) -> None:
+        """Raise where this user cannot look into the home; one that is not there yet is none of these.
+
+        Raises:
+            Refused: ``home_unusable``.
+        """
+        with using_home(self.path), suppress(FileNotFoundError), os.scandir(self.path):
+            pass
 
     def write_cluster(self, cluster: ClusterFile) -> None:
-        """Replace the cluster file, whole or not at all."""
+        """Replace the cluster file, whole or not at all.
+
+        Raises:
+            Refused: ``home_unusable``.
+        """
         temporary = self.cluster_file.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(cluster), indent=1), encoding="utf-8")
-        temporary.replace(self.cluster_file)
+        with using_home(self.path):
+            temporary.write_text(json.dumps(asdict(cluster), indent=1), encoding="utf-8")
+            temporary.replace(self.cluster_file)
 
     def read_cluster(self) -> ClusterFile | None:
-        """What the last ``anew up`` wrote, None when there never was one."""
-        if not self.cluster_file.is_file():
-            return None
-        return cluster_from_json(self.cluster_file.read_text(encoding="utf-8"))
+        """What the last ``anew up`` wrote, None when there never was one.
+
+        Raises:
+            Refused: ``home_unusable``.
+        """
+        with using_home(self.path):
+            try:
+                return cluster_from_json(self.cluster_file.read_text(encoding="utf-8"))
+            except FileNotFoundError:
+                return None
 
     def ask_for_node(self, node: str) -> None:
         """Ask the supervisor, which looks for it all the time, to start a node that it does not have."""
-        self._asked.mkdir(mode=0o700, exist_ok=True)
-        (self._asked / node).touch()
+        with using_home(self.path):
+            self._asked.mkdir(mode=0o700, exist_ok=True)
+            (self._asked / node).touch()
 
     def asked_nodes(self) -> list[str]:
         """The nodes that were asked for since; each is told once."""
@@ -165,11 +215,12 @@ class Home:
         """Take the home for this process until the file is closed or the process ends, however it ends.
 
         Raises:
-            Refused: ``already_up``.
+            Refused: ``already_up``, ``home_unusable``.
         """
         self.make()
-        # Not truncated on open: the pid inside belongs to the holder until the lock is ours.
-        holder = (self.path / "lock").open("a+", encoding="utf-8")
+        with using_home(self.path):
+            # Not truncated on open: the pid inside belongs to the holder until the lock is ours.
+            holder = (self.path / "lock").open("a+", encoding="utf-8")
         try:
             fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -189,11 +240,17 @@ class Home:
         return holder
 
     def is_held(self) -> bool:
-        """Whether a supervisor lives."""
-        path = self.path / "lock"
-        if not path.is_file():
-            return False
-        with path.open("r", encoding="utf-8") as holder:
+        """Whether a supervisor lives.
+
+        Raises:
+            Refused: ``home_unusable``.
+        """
+        with using_home(self.path):
+            try:
+                holder = (self.path / "lock").open("r", encoding="utf-8")
+            except FileNotFoundError:
+                return False
+        with holder:
             try:
                 fcntl.flock(holder, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -21,6 +21,7 @@ from anew.core.suggest import did_you_mean
 from anew.deepstore.uri import check_root, shown_root
 from anew.log.url import log_kind_and_address
 from anew.registry.urls import registry_urls
+from anew.runtime.home import using_home
 
 _DAY_SECONDS = 86_400
 _LIMITS = RequestLimits()
@@ -330,11 +331,13 @@ def resolve(flags: Mapping[str, str | SettingValue], environment: Mapping[str, s
 
     Raises:
         InvalidRequest: ``unknown_setting``, ``bad_setting``, ``bad_settings_file``.
+        Refused: ``home_unusable``: this user may not read the file.
     """
     environment = dict(os.environ) if environment is None else dict(environment)
     given = {name: environment[variable_of(name)] for name in PROCESS_SETTINGS if variable_of(name) in environment}
     home = Path(str(flags.get("home", given.get("home", PROCESS_SETTINGS["home"].default)))).expanduser()
-    file = _settings_file(home / "settings.toml")
+    with using_home(home):
+        file = _settings_file(home / "settings.toml")
     resolved: dict[str, Resolved] = {}
     for name, setting in PROCESS_SETTINGS.items():
         for source, values in (("flag", flags), ("environment", given), ("file", file)):

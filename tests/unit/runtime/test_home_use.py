@@ -1,0 +1,69 @@
+"""Homes that cannot be used, and what is said of a cluster that does not run."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anew.cli.main import run_command
+
+_COMMANDS = (
+    ["up", "--detach"],
+    ["down"],
+    ["status"],
+    ["node", "add"],
+    ["push", "users", "in.csv", "--key", "id"],
+    ["catalog", "restore"],
+    ["kafka", "up"],
+    ["kafka", "down"],
+    ["kafka", "status"],
+)
+
+
+def _error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    code = run_command([*arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)["error"]
+
+
+@pytest.fixture(autouse=True)
+def _no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANEW_URL", raising=False)
+
+
+@pytest.mark.parametrize("below", ["", "deeper/home"])
+@pytest.mark.parametrize("arguments", _COMMANDS, ids=" ".join)
+def test_a_file_in_the_place_of_the_home_is_refused(
+    arguments: list[str],
+    below: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whichever command needs the home: exit 3, with the file that is in the way and what to do."""
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("ANEW_HOME", str(file / below))
+    code, error = _error(arguments, capsys)
+    assert (code, error["code"], error["found"]) == (3, "home_unusable", f"{file} is a file")
+    assert "ANEW_HOME" in error["hint"]
+
+
+@pytest.mark.parametrize("cause", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_home_that_cannot_be_made_is_refused(
+    cause: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No permission, a file system that is read only or full: exit 3, with the directory and the system's own words."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("ANEW_HOME", str(home))
+
+    def refused(self: Path, **_how: object) -> None:
+        raise OSError(cause, os.strerror(cause), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refused)
+    code, error = _error(["up", "--detach"], capsys)
+    assert (code, error["code"], error["found"]) == (3, "home_unusable", f"{home}: {os.strerror(cause)}")
