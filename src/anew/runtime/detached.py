@@ -179,9 +179,17 @@ def stop(home: Home) -> bool:
         while time.monotonic() < deadline:
             if not home.is_held():
                 _await_end(pid)
+                _say_stopped(home)
                 return True
             pause.wait(0.05)
     raise Failed("stop_failed", "the cluster does not stop", found=f"process {pid}", expected="no process")
+
+
+def _say_stopped(home: Home) -> None:
+    """Where the supervisor did not come to say itself that it was stopped."""
+    cluster = home.read_cluster()
+    if cluster is not None and cluster.supervisor:
+        home.write_cluster(replace(cluster, supervisor=0, pids={}))
 
 
 def _await_end(pid: int) -> None:

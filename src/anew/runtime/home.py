@@ -21,6 +21,7 @@ class ClusterFile:
     """What ``anew up`` wrote of the cluster, for every other command.
 
     Attributes:
+        supervisor: Its pid; 0 before it started anything and once it has ended everything.
         pids: Process name → pid; informative, the lock says who lives.
         nodes: Node id → port.
         advertise: The host under which others reach them; empty: what they bind to.
@@ -268,8 +269,16 @@ class Home:
             raise Unreachable(
                 "no_cluster",
                 f"no cluster runs in {self.path}",
-                found="no cluster was made there" if cluster is None else "it was stopped",
+                found=_why_none_runs(cluster),
                 expected="a running cluster, or ANEW_URL",
                 hint="anew up --detach, or set ANEW_HOME or ANEW_URL",
             )
         return cluster
+
+
+def _why_none_runs(cluster: ClusterFile | None) -> str:
+    if cluster is None:
+        return "no cluster was made there"
+    if cluster.supervisor == 0:
+        return "it was stopped"
+    return f"its process {cluster.supervisor} ended without anew down: it was killed, or the machine went down"

@@ -79,6 +79,8 @@ class Supervisor:
                     self._stopping.wait(_WATCH_SECONDS)
             finally:
                 self._stop_all()
+                if self._stopping.is_set():
+                    self._loops.loop("cluster file").turn(partial(self.home.write_cluster, self.cluster))
 
     def stop(self) -> None:
         """End `run` soon."""

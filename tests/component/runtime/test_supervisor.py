@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from anew.core.errors import Unreachable
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.settings import resolve
 from anew.runtime.supervisor import Supervisor, end_group
@@ -51,6 +54,34 @@ def test_what_ended_processes_had_at_their_side_ends_too(helper: str, seconds: f
         assert (time.monotonic() - begun >= seconds) is is_killed
         gone, _ = psutil.wait_procs([at_side], timeout=5 if is_killed else 0)
         assert gone == [at_side]
+
+
+@pytest.mark.parametrize("is_asked", [True, False], ids=["stopped", "broken"])
+def test_only_who_was_asked_to_stop_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_asked: bool
+) -> None:
+    """A supervisor that ends as it was asked to leaves that in the home; one that ends otherwise leaves its pid."""
+    home = Home(tmp_path / "home")
+
+    def spawned(_self: Supervisor, _child: object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "1000"], start_new_session=True)
+
+    def turned(self: Supervisor) -> None:
+        turn(self)
+        if not is_asked:
+            raise MemoryError
+        self.stop()
+
+    turn = Supervisor._turn
+    monkeypatch.setattr(Supervisor, "_turn", turned)
+    monkeypatch.setattr(Supervisor, "_spawn", spawned)
+    supervisor = Supervisor(resolve({}, {}), ClusterFile("dc-0", "127.0.0.1", free_port(), {}, 0, {}), home)
+    with nullcontext() if is_asked else pytest.raises(MemoryError):
+        supervisor.run()
+    with pytest.raises(Unreachable) as caught:
+        home.running()
+    assert (caught.value.found == "it was stopped") is is_asked
+    assert is_asked or f"process {os.getpid()} ended" in str(caught.value.found)
 
 
 def test_a_full_disk_ends_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

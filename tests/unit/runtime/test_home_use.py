@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anew.cli.main import run_command
+from anew.core.errors import Unreachable
+from anew.runtime.home import ClusterFile, Home
 
 _COMMANDS = (
     ["up", "--detach"],
@@ -67,3 +70,20 @@ def test_a_home_that_cannot_be_made_is_refused(
     monkeypatch.setattr(Path, "mkdir", refused)
     code, error = _error(["up", "--detach"], capsys)
     assert (code, error["code"], error["found"]) == (3, "home_unusable", f"{home}: {os.strerror(cause)}")
+
+
+def _found(home: Home) -> str:
+    with pytest.raises(Unreachable) as caught:
+        home.running()
+    return str(caught.value.found)
+
+
+def test_a_cluster_that_was_killed_was_not_stopped(tmp_path: Path) -> None:
+    """Where the supervisor's process ended before it could say that it was stopped, nobody says so for it."""
+    home = Home(tmp_path)
+    cluster = ClusterFile("dc-0", "127.0.0.1", 7717, {}, 0, {})
+    assert _found(home) == "no cluster was made there"
+    home.write_cluster(replace(cluster, supervisor=4711))
+    assert _found(home) == "its process 4711 ended without anew down: it was killed, or the machine went down"
+    home.write_cluster(cluster)
+    assert _found(home) == "it was stopped"
