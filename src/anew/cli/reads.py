@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from anew.cli.output import Json, out, print_json, print_line, print_table
-from anew.cli.session import cluster, datum, json_lines
+from anew.cli.session import cluster, datum, json_value, lines_of
 from anew.client.store import Store
 from anew.client.writer import Writer
 from anew.codec.plain import key_from_text, to_plain
@@ -90,19 +90,19 @@ def write(
     Stops at the first bad line, with exit 1; what was accepted before it stays written. Where the log takes no more, it
     ends with exit 6 and says how many records are on disk.
     """
-    with cluster() as connected:
+    with lines_of(file) as lines, cluster() as connected:
         store = connected.store(name)
-        writer = store.writer()
-        rows, number = json_lines(file), 0
+        writer, number = store.writer(), 0
         try:
-            for line, row in rows:
+            for line, text in lines:
                 number = line
-                _put(store, writer, row)
+                _put(store, writer, json_value(text))
             position = writer.close()
         except InvalidRequest as error:
-            raise _bad_line(writer, number, error) from error
+            raise _bad_line(writer, number, error, as_json=json_output) from error
         except AnewError as error:
-            raise _stopped(writer, number + (0 if file in (None, "-") else sum(1 for _ in rows)), error) from error
+            count = number + (0 if file in (None, "-") else sum(1 for _ in lines))
+            raise _stopped(writer, count, error, as_json=json_output) from error
     answer = {"accepted": writer.accepted, "position": position.to_json()}
     if json_output:
         print_json(answer)
@@ -110,22 +110,23 @@ def write(
         out().print(f"{writer.accepted} records written")
 
 
-def _bad_line(writer: Writer, line: int, error: InvalidRequest) -> AnewError:
+def _bad_line(writer: Writer, line: int, error: InvalidRequest, *, as_json: bool) -> AnewError:
     """What becomes of a line that is refused: what came before it is written."""
     try:
         position = writer.close()
     except AnewError as another:
-        return _stopped(writer, line, another)
+        return _stopped(writer, line, another, as_json=as_json)
+    counts = {"found": error.found, "accepted": writer.accepted, "line": line, "position": position.to_json()}
     return Failed(
         error.code,
-        f"line {line}: {error.message}; {writer.accepted} records before it were written",
-        found={"found": error.found, "accepted": writer.accepted, "line": line, "position": position.to_json()},
+        f"line {line}: {error.message}; records before it that were written: {writer.accepted}",
+        found=counts if as_json else error.found,
         expected=error.expected,
         hint=error.hint,
     )
 
 
-def _stopped(writer: Writer, count: int, error: AnewError) -> AnewError:
+def _stopped(writer: Writer, count: int, error: AnewError, *, as_json: bool) -> AnewError:
     """An error that ended a write of so many records, with how many of them are on the disk."""
     done = f"{writer.acknowledged:,} of {count:,} records are on disk"
     # Where nothing is on disk the error itself says it all, and that nothing was changed.
@@ -133,15 +134,11 @@ def _stopped(writer: Writer, count: int, error: AnewError) -> AnewError:
         return error
     kind = OutcomeUnknown if isinstance(error, OutcomeUnknown) else PartlyDone
     position = writer.position.to_json()
+    counts = {"found": error.found, "on_disk": writer.acknowledged, "records": count, "position": position}
     return kind(
         error.code,
         f"{done}: {error.message}",
-        found={
-            "found": error.found,
-            "on_disk": writer.acknowledged,
-            "records": count,
-            "position": position,
-        },
+        found=counts if as_json else error.found,
         expected=error.expected,
         hint=error.hint,
     )

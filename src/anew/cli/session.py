@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from anew.codec.avro import AvroSchema
 from anew.codec.plain import from_plain
@@ -61,33 +61,54 @@ def schema_text(argument: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def json_lines(path: str | None) -> Iterator[tuple[int, Any]]:
-    """The numbered JSON values of a file, or of stdin for None and ``-``; blank lines are passed over.
+@contextmanager
+def lines_of(path: str | None) -> Iterator[Iterator[tuple[int, str | bytes]]]:
+    """The numbered lines of a file, or of stdin for None and ``-``; blank lines are passed over, and counted.
 
     Raises:
         NotFound: ``no_input``.
-        InvalidRequest: ``bad_json``: names the line.
+        InvalidRequest: ``bad_input``: no file, or one that this user may not read.
     """
-    with _lines_of(path) as source:
-        for number, line in enumerate(source, start=1):
-            if not line.strip():
-                continue
-            try:
-                yield number, json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InvalidRequest("bad_json", f"line {number} is not JSON", found=str(error)) from error
-
-
-@contextmanager
-def _lines_of(path: str | None) -> Iterator[TextIO]:
     if path in (None, "-"):
-        yield sys.stdin
+        yield _numbered(sys.stdin)
         return
-    file = Path(str(path))
-    if not file.is_file():
-        raise NotFound("no_input", "the file does not exist", found=path, expected="a file of JSON lines, or -")
-    with file.open(encoding="utf-8") as source:
-        yield source
+    expected = "a file of JSON lines, or -"
+    try:
+        source = _opened(Path(str(path)))
+    except FileNotFoundError as error:
+        raise NotFound("no_input", "the file does not exist", found=path, expected=expected) from error
+    except IsADirectoryError as error:
+        raise InvalidRequest("bad_input", "this is a directory", found=path, expected=expected) from error
+    except OSError as error:
+        found = f"{path}: {error.strerror}"
+        raise InvalidRequest("bad_input", "the file cannot be read", found=found, expected=expected) from error
+    with source:
+        yield _numbered(source)
+
+
+def _opened(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
+def _numbered(source: Iterable[str | bytes]) -> Iterator[tuple[int, str | bytes]]:
+    return ((number, line) for number, line in enumerate(source, start=1) if line.strip())
+
+
+def json_value(line: str | bytes) -> Any:
+    """The JSON value in a line.
+
+    Raises:
+        InvalidRequest: ``bad_json``: says where it breaks.
+    """
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        found = f"{error.msg} at column {error.colno}"
+        raise InvalidRequest(
+            "bad_json", "this is not JSON", found=found, expected="one JSON value in a line"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequest("bad_json", "this is not UTF-8", found=str(error), expected="JSON in UTF-8") from error
 
 
 def datum(schema: AvroSchema, plain: Any, what: str) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from anew.cli.session import comma_list, datum, json_lines, pairs, schema_text
+from anew.cli.session import comma_list, datum, json_value, lines_of, pairs, schema_text
 from anew.codec.avro import parse_schema
 from anew.core.errors import InvalidRequest, NotFound
 
@@ -36,36 +37,37 @@ def test_lists_are_split_at_commas(text: str | None, parts: tuple[str, ...]) -> 
     assert comma_list(text) == parts
 
 
+def _read(path: str | None) -> list[tuple[int, Any]]:
+    with lines_of(path) as lines:
+        return [(number, json_value(line)) for number, line in lines]
+
+
 def test_json_lines_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blank lines are passed over but counted; a file, ``-`` and nothing at all give the same."""
     text = '{"key": 1}\n\n  \n[2]\n"drei"'
     expected = [(1, {"key": 1}), (4, [2]), (5, "drei")]
     file = tmp_path / "lines.json"
     file.write_text(text, encoding="utf-8")
-    assert list(json_lines(str(file))) == expected
+    assert _read(str(file)) == expected
     for path in ("-", None):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        assert list(json_lines(path)) == expected
+        assert _read(path) == expected
 
 
-def test_a_line_that_is_no_json_is_named(tmp_path: Path) -> None:
-    """Lines before it are handed out; the refusal says which line it is and where it breaks."""
-    file = tmp_path / "lines.json"
-    file.write_text('1\n\n{"key": }\n', encoding="utf-8")
-    lines = json_lines(str(file))
-    assert next(lines) == (1, 1)
+@pytest.mark.parametrize(("line", "where"), [('{"key": }', "column 9"), (b'"\xff"', "0xff")])
+def test_a_line_that_is_no_json_says_where(line: str | bytes, where: str) -> None:
+    """The refusal says where the line breaks, also where it is no text."""
     with pytest.raises(InvalidRequest) as caught:
-        next(lines)
-    assert (caught.value.code, "line 3" in caught.value.message) == ("bad_json", True)
-    assert "column 9" in caught.value.found
+        json_value(line)
+    assert (caught.value.code, where in caught.value.found) == ("bad_json", True)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """Neither a missing file nor a directory is read."""
-    for path in (tmp_path / "none.json", tmp_path):
-        with pytest.raises(NotFound) as caught:
-            list(json_lines(str(path)))
-        assert (caught.value.code, caught.value.found) == ("no_input", str(path))
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A missing file, and a directory, each in its own words."""
+    for path, code in ((tmp_path / "none.json", "no_input"), (tmp_path, "bad_input")):
+        with pytest.raises(InvalidRequest) as caught:
+            _read(str(path))
+        assert (caught.value.code, caught.value.found) == (code, str(path))
 
 
 def test_a_schema_is_text_or_a_file(tmp_path: Path) -> None:
