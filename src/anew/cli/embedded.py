@@ -13,7 +13,7 @@ from anew.runtime.detached import planned_cluster, start_detached, stop, wait_un
 from anew.runtime.home import Home, using_home
 from anew.runtime.logs import log_to_file
 from anew.runtime.outside import check_log, check_registry, cluster_deep_store
-from anew.runtime.settings import resolve
+from anew.runtime.settings import home_named, resolve
 from anew.runtime.supervisor import Supervisor, check_ports
 
 
@@ -65,7 +65,11 @@ def up(
 
 def down(*, json_output: Json = False) -> None:
     """End the embedded cluster of the home; its data stays."""
-    stopped = stop(Home(resolve({}).home))
+    try:
+        resolve({})
+    except AnewError as error:
+        err().print(f"warning: the settings cannot be read, which the next anew up will need: {error}", markup=False)
+    stopped = stop(Home(home_named()))
     if json_output:
         print_json({"stopped": stopped})
     else:

@@ -12,7 +12,7 @@ from anew.brokers.cluster import find, start, stop
 from anew.brokers.configuration import BrokerSettings
 from anew.cli.output import Json, err, out, print_json, print_table
 from anew.runtime.home import Home
-from anew.runtime.settings import resolve
+from anew.runtime.settings import home_named
 
 _DEGRADED = 6
 
@@ -78,6 +78,6 @@ def status(*, json_output: Json = False) -> int:
 
 
 def _directory() -> Path:
-    home = Home(resolve({}).home)
+    home = Home(home_named())
     home.look()
     return home.path / "kafka"

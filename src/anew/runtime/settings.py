@@ -319,7 +319,7 @@ class ProcessSettings:
     @property
     def home(self) -> Path:
         """The home, absolute."""
-        return Path(self.text("home")).expanduser().absolute()
+        return _home(self.text("home"))
 
 
 def resolve(flags: Mapping[str, str | SettingValue], environment: Mapping[str, str] | None = None) -> ProcessSettings:
@@ -335,7 +335,7 @@ def resolve(flags: Mapping[str, str | SettingValue], environment: Mapping[str, s
     """
     environment = dict(os.environ) if environment is None else dict(environment)
     given = {name: environment[variable_of(name)] for name in PROCESS_SETTINGS if variable_of(name) in environment}
-    home = Path(str(flags.get("home", given.get("home", PROCESS_SETTINGS["home"].default)))).expanduser()
+    home = _home(str(flags.get("home", given.get("home", PROCESS_SETTINGS["home"].default))))
     with using_home(home):
         file = _settings_file(home / "settings.toml")
     resolved: dict[str, Resolved] = {}
@@ -347,6 +347,20 @@ def resolve(flags: Mapping[str, str | SettingValue], environment: Mapping[str, s
         else:
             resolved[name] = Resolved(setting.default, "default")
     return ProcessSettings(resolved)
+
+
+def home_named(environment: Mapping[str, str] | None = None) -> Path:
+    """The home that the environment names, whatever its other settings are: for what has to work when those do not.
+
+    Args:
+        environment: For tests; None: the process's own.
+    """
+    found = os.environ if environment is None else environment
+    return _home(found.get(variable_of("home"), str(PROCESS_SETTINGS["home"].default)))
+
+
+def _home(text: str) -> Path:
+    return Path(text).expanduser().absolute()
 
 
 def variable_of(name: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from anew.cli import embedded
 from anew.cli.main import run_command
 from anew.core.errors import Unreachable
 from anew.runtime.home import ClusterFile, Home
@@ -87,3 +88,24 @@ def test_a_cluster_that_was_killed_was_not_stopped(tmp_path: Path) -> None:
     assert _found(home) == "its process 4711 ended without anew down: it was killed, or the machine went down"
     home.write_cluster(cluster)
     assert _found(home) == "it was stopped"
+
+
+@pytest.mark.parametrize("text", ["no_such_setting = 1\n", "nodes = \n", 'nodes = "many"\n'])
+def test_broken_settings_do_not_keep_a_cluster_up(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cluster of the home ends all the same, with a warning that names what is wrong; its start is refused."""
+    (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("ANEW_HOME", str(tmp_path))
+    stopped: list[Path] = []
+
+    def stop(home: Home) -> bool:
+        stopped.append(home.path)
+        return True
+
+    monkeypatch.setattr(embedded, "stop", stop)
+    assert run_command(["down"]) == 0
+    shown = capsys.readouterr()
+    assert (stopped, shown.out) == ([tmp_path], "down\n")
+    assert shown.err.startswith("warning: the settings cannot be read")
+    assert run_command(["up", "--detach"]) == 2
