@@ -23,6 +23,7 @@ _WHAT = {
     Stage.SWAP: "swap: put into service",
     Stage.DONE: "done",
 }
+_DEFERRED = "swap: deferred, as it was asked for"
 
 _MEASURED = (Stage.BUILD, Stage.LOAD)
 """The stages that take long."""
@@ -35,9 +36,15 @@ _LEFT = ("superseded", "deleted", "expired", "filtered", "skipped", "written")
 class TerminalObserver:
     """An observer that writes to stderr; a context manager."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        """Write to a console, stderr unless one is given."""
+    def __init__(self, console: Console | None = None, *, defers: bool = False) -> None:
+        """Write to a console, stderr unless one is given.
+
+        Args:
+            console: Where to.
+            defers: Whether the swap waits until somebody asks for it; a plan that is told of says so itself.
+        """
         self._console = err() if console is None else console
+        self._defers = defers
         self._live: Progress | None = None
         self._task: Any = None
         self._began = time.monotonic()
@@ -68,6 +75,7 @@ class TerminalObserver:
         if isinstance(plan, TablePlan):
             self._planned_of_table(plan)
             return
+        self._defers = plan.target.defer_swap
         source = plan.source.topic if plan.source.topic is not None else "files"
         records = f"about {plan.estimate.records} records, " if plan.source.input is None else ""
         self._console.print(
@@ -92,10 +100,11 @@ class TerminalObserver:
 
     def stage(self, stage: Stage) -> None:
         """See `Observer.stage`."""
+        what = _DEFERRED if stage is Stage.SWAP and self._defers else _WHAT[stage]
         if self._live is not None:
-            self._live.update(self._task, description=_WHAT[stage], total=None, completed=0, detail="")
+            self._live.update(self._task, description=what, total=None, completed=0, detail="")
         else:
-            self._console.print(f"[{time.monotonic() - self._began:6.1f} s] {_WHAT[stage]}", markup=False)
+            self._console.print(f"[{time.monotonic() - self._began:6.1f} s] {what}", markup=False)
 
     def progress(self, stage: Stage, progress: Measure) -> None:
         """See `Observer.progress`."""

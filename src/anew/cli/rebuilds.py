@@ -104,7 +104,7 @@ def kill(rebuild: str, *, json_output: Json = False) -> None:
     if json_output:
         print_json(view)
     else:
-        out().print(f"{rebuild} is {view['status']}")
+        out().print(_killed(view), markup=False)
 
 
 @rebuilds_app.command()
@@ -128,6 +128,16 @@ def resume(
         view = connected.resume(rebuild, spark, observer)
     print_outcome(view, as_json=json_output)
     return exit_code(view)
+
+
+def _killed(view: dict[str, Any]) -> str:
+    """What became of a rebuild that was killed, and of its version."""
+    if "table" in view:
+        return f"{view['id']} is {view['status']}"
+    fate = f"version {view['version']} of {view['store']} never becomes current, its files are reclaimed"
+    if view["status"] == "succeeded":
+        return f"{view['id']} had succeeded; its deferred version is given up: {fate}"
+    return f"{view['id']} is {view['status']}: {fate}"
 
 
 def _silence(driver: dict[str, Any]) -> str:

@@ -95,7 +95,9 @@ def run_again(connected: Cluster, asked: Asked, print_ended: PrintEnded) -> int 
         return None
     if asked.detach:
         return _print_detached(view, as_json=asked.as_json)
-    with TerminalObserver() as observer:
+    # A rebuild of a table has no swap.
+    defers = bool(view["plan"].get("target", {}).get("defer_swap"))
+    with TerminalObserver(defers=defers) as observer:
         view = connected.follow(view["id"], observer)
     print_ended(view, as_json=asked.as_json)
     return exit_code(view)

@@ -9,6 +9,7 @@ from anew.core.errors import NotFound, Refused
 from anew.core.planning import PushOptions, RepushRequest
 from anew.core.properties import RepushProperties
 from anew.core.rebuild import Rebuild
+from tests.component.controller.conftest import Told
 from tests.component.controller.harness import Cluster, refused
 
 _DEFER = RepushRequest(defer_swap=True)
@@ -115,6 +116,16 @@ def test_it_can_be_given_up(cluster: Cluster) -> None:
     cluster.pass_seconds(601)
     cluster.round()
     assert (cluster.status(2), cluster.files(directory), cluster.store().current) == ("reclaimed", [], {"dc-0": 1})
+
+
+def test_who_kills_is_told_what_became_of_the_version(cluster: Cluster, told: Told) -> None:
+    """Of a deferred version that it is given up, though its rebuild succeeded; of one in the making the same."""
+    fate = "never becomes current, its files are reclaimed"
+    rebuild = _deferred(cluster)
+    given_up = f"its deferred version is given up: version 2 of flights {fate}"
+    assert told("rebuild", "kill", rebuild.id) == [f"{rebuild.id} had succeeded; {given_up}"]
+    making = cluster.begin(cluster.push_plan())
+    assert told("rebuild", "kill", making.id) == [f"{making.id} is killed: version 3 of flights {fate}"]
 
 
 @pytest.mark.case("stores:H10", "rules:R14")

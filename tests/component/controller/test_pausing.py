@@ -2,35 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any
-
-import pytest
-
 from anew.api.models import RollBack
-from anew.cli import upkeep
-from anew.cli.main import run_command
+from tests.component.controller.conftest import Told
 from tests.component.controller.harness import Cluster
-
-Told = Callable[..., list[str]]
-
-
-@pytest.fixture
-def told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Told:
-    """What a command prints, asked of this cluster."""
-
-    @contextmanager
-    def connected() -> Iterator[Any]:
-        yield SimpleNamespace(controller=cluster.client)
-
-    def run(*arguments: str) -> list[str]:
-        assert run_command(list(arguments)) == 0
-        return capsys.readouterr().out.splitlines()
-
-    monkeypatch.setattr(upkeep, "cluster", connected)
-    return run
 
 
 def test_the_way_back_is_that_of_what_was_paused(cluster: Cluster, told: Told) -> None:

@@ -129,6 +129,18 @@ def test_elsewhere_there_is_one_line_per_change() -> None:
     ]
 
 
+def test_a_deferred_swap_is_not_told_as_one_that_is_done() -> None:
+    """Whether the plan says so, or whoever follows a rebuild that began before."""
+    written, observer = _elsewhere()
+    plan = a_plan(a_store(), 8, source=Source(version=7, topic="flights_v7"))
+    observer.planned(plan.model_copy(update={"target": plan.target.model_copy(update={"defer_swap": True})}))
+    observer.stage(Stage.SWAP)
+    follower = TerminalObserver(Console(file=written, force_terminal=False), defers=True)
+    follower.stage(Stage.SWAP)
+    lines = [line.split("]")[-1].strip() for line in written.getvalue().splitlines() if "swap" in line]
+    assert lines == ["swap: deferred, as it was asked for"] * 2
+
+
 @pytest.mark.parametrize("stage", list(Stage))
 def test_every_stage_has_its_words(stage: Stage) -> None:
     """No stage is unknown to the display."""
