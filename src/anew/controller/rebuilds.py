@@ -25,6 +25,7 @@ from anew.core.displacing import displaced
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.core.lifecycle import VersionEvent
+from anew.core.moment import utc_text
 from anew.core.plan import Plan
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import IN_THE_MAKING, ManifestRef, RebuildKind, Store, Version, VersionStatus
@@ -265,8 +266,7 @@ def _give_up_deferred(context: Context, rebuild: Rebuild, actor: str) -> bool:
 
 def expire(context: Context, rebuild: Rebuild) -> Rebuild:
     """Fail a rebuild whose driver gave no sign of life, unless it gave one, or sealed, in this very moment."""
-    late_ms = context.clock() - rebuild.lease_until_ms
-    error = f"the driver gave no sign of life; its lease ended {late_ms} ms ago"
+    error = f"the driver gave no sign of life; its lease ended at {utc_text(rebuild.lease_until_ms)}"
     return _end(context, rebuild, _Ending(RebuildStatus.FAILED, error, "controller", _lease_is_over))
 
 

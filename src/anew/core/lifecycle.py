@@ -244,7 +244,15 @@ def swap(store: Store, number: int, fabric: str, now_ms: int) -> Store:
         NotFound: ``unknown_version``.
         Refused: ``already_current``, ``bad_transition``, ``feeds_missing`` (rule R9).
     """
-    return _swap(store, number, fabric, _E.SWAP_OUT, now_ms)
+    after = _swap(store, number, fabric, _E.SWAP_OUT, now_ms)
+    if after.schedule_held is None:
+        return after
+    why = after.schedule_held.partition(_SINCE)[0]
+    return after.model_copy(update={"schedule_held": f"{why}{_SINCE}version {number} became current in {fabric}"})
+
+
+_SINCE = "; since then "
+"""Between why schedules are held and what serves since."""
 
 
 def roll_back(store: Store, number: int, fabric: str, now_ms: int) -> Store:

@@ -190,7 +190,9 @@ def test_a_rollback_holds_schedules_until_somebody_lets_go(cluster: Cluster) -> 
     note = f"scheduled repushes are held: {held}; to let them go on: anew unpause --store flights"
     assert cluster.client.store("flights")["notes"] == [note]
     cluster.swap(2)
+    assert _schedule(cluster)["held"] == f"{held}; since then version 2 became current in dc-0"
     cluster.serve(cluster.push_plan())
+    held = f"{held}; since then version 3 became current in dc-0"
     cluster.client.unpause(None)
     cluster.pass_seconds(3 * _PERIOD_SECONDS)
     cluster.settle(2)

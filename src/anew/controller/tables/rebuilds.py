@@ -37,6 +37,7 @@ from anew.controller.tables.records import (
     tried,
 )
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
+from anew.core.moment import utc_text
 from anew.core.rebuild import DRIVEN_STAGES, Progress, RebuildStatus, Stage, advance, end
 from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.core.tables.rebuild import Done, SegmentOutcome, TableRebuild, ending
@@ -299,8 +300,7 @@ def kill(context: Context, rebuild: TableRebuild, actor: str) -> TableRebuild:
 
 def expire(context: Context, rebuild: TableRebuild) -> TableRebuild:
     """Fail a rebuild whose driver gave no sign of life, unless it gave one in this very moment."""
-    late_ms = context.clock() - rebuild.lease_until_ms
-    why = f"the driver gave no sign of life; its lease ended {late_ms} ms ago"
+    why = f"the driver gave no sign of life; its lease ended at {utc_text(rebuild.lease_until_ms)}"
     return end_badly(
         context,
         rebuild,
