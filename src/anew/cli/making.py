@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from anew.cli.options import Conf, Defines, Detach, Jars, Master, Properties, RequestId
 from anew.cli.output import Json, out, print_json, print_table
 from anew.cli.running import Asked, print_outcome, run, run_again, spark_choice
-from anew.cli.session import cluster, comma_list, pairs
+from anew.cli.session import cluster, comma_list, misfits, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.plan import Plan
 from anew.core.planning import PushOptions
@@ -180,7 +180,7 @@ def _read_plan(path: Path, store: str) -> Plan:
         plan = Plan.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
         raise InvalidRequest(
-            "bad_plan", "the file holds no plan", found=str(error).splitlines()[0], expected="--dry-run --json's output"
+            "bad_plan", "the file holds no plan", found=misfits(error), expected="--dry-run --json's output"
         ) from error
     if plan.store != store or plan.kind is RebuildKind.FULL_PUSH:
         raise InvalidRequest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any
 
 import orjson
@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from anew.core.errors import AnewError
+from anew.core.errors import AnewError, shown_lines
 
 _PIPED_COLUMNS = 200
 _ESCAPED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -85,9 +85,10 @@ def print_error(error: AnewError, *, as_json: bool) -> None:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "\n    ".join(["", *(str(item) for item in value)]) if value else "none"
-    return str(value)
+    lines = shown_lines(value)
+    if isinstance(value, str | bytes) or not isinstance(value, Collection):
+        return lines[0]
+    return "\n    ".join(["", *lines]) if lines else "none"
 
 
 def _plain(text: str) -> str:

@@ -9,11 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pydantic import ValidationError
+
 from anew.codec.avro import AvroSchema
 from anew.codec.plain import from_plain
 from anew.core.errors import InvalidRequest, NotFound
 from anew.runtime.connect import Cluster, connect_with
 from anew.runtime.settings import resolve
+
+_MOST_MISFITS = 5
 
 
 @contextmanager
@@ -109,6 +113,13 @@ def json_value(line: str | bytes) -> Any:
         ) from error
     except UnicodeDecodeError as error:
         raise InvalidRequest("bad_json", "this is not UTF-8", found=str(error), expected="JSON in UTF-8") from error
+
+
+def misfits(error: ValidationError) -> list[str]:
+    """Where a file is not what it is to be, the first few places, in the words of its fields."""
+    places = error.errors(include_url=False)
+    told = [f"{'.'.join(str(part) for part in p['loc']) or 'the file'}: {p['msg']}" for p in places[:_MOST_MISFITS]]
+    return told if len(places) <= _MOST_MISFITS else [*told, f"and {len(places) - _MOST_MISFITS} more"]
 
 
 def datum(schema: AvroSchema, plain: Any, what: str) -> Any:

@@ -15,7 +15,7 @@ from anew.api.tables import CreateTable, DropSegments, PlanRefresh, ReloadTable,
 from anew.cli.options import Conf, Detach, Jars, Master, RequestId
 from anew.cli.output import Json, out, print_json, print_rows, print_table
 from anew.cli.running import Asked, exit_code, print_table_outcome, run, run_again, spark_choice
-from anew.cli.session import cluster, pairs
+from anew.cli.session import cluster, misfits, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.rebuild.asking import asked_for, input_said
@@ -418,7 +418,7 @@ def _read_plan(path: Path, table: str) -> TablePlan:
         plan = TablePlan.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
         raise InvalidRequest(
-            "bad_plan", "the file holds no plan", found=str(error).splitlines()[0], expected="--dry-run --json's output"
+            "bad_plan", "the file holds no plan", found=misfits(error), expected="--dry-run --json's output"
         ) from error
     if plan.table != table or plan.kind is not TableRebuildKind.REFRESH:
         raise InvalidRequest(

@@ -61,7 +61,7 @@ from anew.controller.metrics import registry_of
 from anew.controller.nodes import desired_state, node_views, reached_position, take_report
 from anew.controller.tables.routes import add_table_rebuilds, add_tables
 from anew.controller.watch import Watch
-from anew.core.errors import AnewError, InvalidRequest
+from anew.core.errors import AnewError, InvalidRequest, shown_lines
 from anew.core.rebuild import Rebuild, Stage
 from anew.core.tables.rebuild import TableRebuild
 
@@ -367,7 +367,7 @@ def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
     body = {
         "code": "bad_request",
         "message": f"the request does not fit: {where}: {first['msg']}",
-        "found": str(first.get("input")),
+        "found": ", ".join(shown_lines(first.get("input"))),
         "expected": "see /docs",
         "hint": None,
     }

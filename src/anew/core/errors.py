@@ -16,6 +16,7 @@ a word that never changes; the other attributes are what a message is made of, s
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 
@@ -46,9 +47,9 @@ class AnewError(Exception):
     def __str__(self) -> str:
         parts = [self.message]
         if self.found is not None:
-            parts.append(f"found: {self.found}")
+            parts.append(f"found: {_in_one_line(self.found)}")
         if self.expected is not None:
-            parts.append(f"expected: {self.expected}")
+            parts.append(f"expected: {_in_one_line(self.expected)}")
         if self.hint is not None:
             parts.append(f"hint: {self.hint}")
         return "; ".join(parts)
@@ -65,6 +66,20 @@ class AnewError(Exception):
             "expected": self.expected,
             "hint": self.hint,
         }
+
+
+def shown_lines(value: Any) -> list[str]:
+    """What was found or expected as people read it: a line for each entry, ``key: value`` for those of a mapping."""
+    if isinstance(value, Mapping):
+        return [f"{key}: {_in_one_line(entry)}" for key, entry in value.items()]
+    if isinstance(value, Sequence | Set) and not isinstance(value, str | bytes):
+        return [_in_one_line(entry) for entry in value]
+    return [str(value)]
+
+
+def _in_one_line(value: Any) -> str:
+    lines = shown_lines(value)
+    return ", ".join(lines) if lines else "none"
 
 
 class InvalidRequest(AnewError):

@@ -266,7 +266,7 @@ def _highest_current(store: Store, serving: dict[str, int], asked: str | None) -
         raise Refused(
             "nothing_to_repush",
             f"{store.name} has no current version" + ("" if asked is None else f" in {asked}"),
-            found=store.current,
+            found={place: f"version {number}" if number else "no version" for place, number in store.current.items()},
             expected="a version that serves",
             hint=f"make the first one: anew push {store.name} FILE --key …",
         )

@@ -53,6 +53,26 @@ def test_an_error_for_people_leaves_out_what_it_does_not_know(capsys: pytest.Cap
     assert capsys.readouterr().err.splitlines() == ["error: no (a_code)", "  found: none", "  expected: 0"]
 
 
+@pytest.mark.parametrize(
+    ("found", "lines", "text"),
+    [
+        ({2: "backup", "dc-0": ["a", "b"]}, ["", "    2: backup", "    dc-0: a, b"], "2: backup, dc-0: a, b"),
+        ({}, ["none"], "none"),
+        (("a", ("uid", 3)), ["", "    a", "    uid, 3"], "a, uid, 3"),
+        ({"the only": {}}, ["", "    the only: none"], "the only: none"),
+        ("", [""], ""),
+    ],
+)
+def test_what_was_found_is_for_people_not_for_python(
+    found: object, lines: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Mappings are entries with their keys, sequences their entries, on lines of their own or in one."""
+    error = Refused("a_code", "no", found=found)
+    print_error(error, as_json=False)
+    assert capsys.readouterr().err.splitlines() == ["error: no (a_code)", f"  found: {lines[0]}", *lines[1:]]
+    assert str(error) == f"no; found: {text}"
+
+
 def test_documents_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     """Text with line ends stays within its line, and values that JSON lacks become text."""
     print_json({"a": "x\ny", "b": b"z"})

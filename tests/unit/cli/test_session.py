@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from anew.cli.session import comma_list, datum, json_value, lines_of, pairs, schema_text
+from anew.cli.session import comma_list, datum, json_value, lines_of, misfits, pairs, schema_text
 from anew.codec.avro import parse_schema
 from anew.core.errors import InvalidRequest, NotFound
+from anew.core.plan import Plan
 
 
 def test_pairs_are_split_at_the_first_equals_sign() -> None:
@@ -80,6 +82,15 @@ def test_a_schema_is_text_or_a_file(tmp_path: Path) -> None:
     with pytest.raises(NotFound) as caught:
         schema_text(f"@{tmp_path / 'none.avsc'}")
     assert (caught.value.code, caught.value.found) == ("no_schema_file", str(tmp_path / "none.avsc"))
+
+
+def test_a_file_that_is_no_plan_says_where() -> None:
+    """The first few places in the words of the fields, and how many there are besides; broken JSON as well."""
+    for text, first, count in (("{}", "kind: Field required", 6), ("{", "the file: Invalid JSON", 1)):
+        with pytest.raises(ValidationError) as caught:
+            Plan.model_validate_json(text)
+        told = misfits(caught.value)
+        assert (told[0].startswith(first), len(told)) == (True, count), told
 
 
 def test_a_misfit_says_whether_it_was_the_key_or_the_value() -> None:
