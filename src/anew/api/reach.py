@@ -113,6 +113,29 @@ def host_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def check_url(text: str) -> None:
+    """Raise for what is no URL of a controller.
+
+    Raises:
+        InvalidRequest: ``bad_url``.
+    """
+    try:
+        parts = urlsplit(text)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return
+    except ValueError:
+        pass
+    # What stands before an @ may be a password.
+    found = text.rpartition("@")[2][:200]
+    raise InvalidRequest(
+        "bad_url",
+        "this is no URL of a controller",
+        found=found,
+        expected="http://HOST:PORT, or https://HOST:PORT",
+        hint=None if "://" in text else f"set url (ANEW_URL) to http://{found}",
+    )
+
+
 def name_in(url: str) -> str | None:
     """The host in a URL; None where there is none."""
     return urlsplit(url).hostname

@@ -77,7 +77,13 @@ class NodeApp:
             kind, store = parts[_KIND] if len(parts) > _KIND else "", parts[_STORE]
         need = NODE_RIGHTS.get(kind)
         if need is None:
-            raise NotFound("unknown_path", "there is nothing at this path", found=path)
+            raise NotFound(
+                "unknown_path",
+                "there is nothing at this path: a node answers here, no controller",
+                found=path,
+                expected="a path that nodes answer",
+                hint="does the address (ANEW_URL) name the controller's port?",
+            )
         if self._gate.is_closed:
             self._gate.admit(request.header("authorization"), need, store)
         if request.query:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from anew.api.reach import host_names
+from anew.api.reach import check_url, host_names
 from anew.api.security import RequestLimits
 from anew.catalog.url import check_catalog_url, shown_catalog_url
 from anew.core.errors import InvalidRequest
@@ -34,7 +34,14 @@ PROCESS_SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("home", Takes.LIVE, Kind.TEXT, ".anew", "the directory of the embedded cluster"),
-        Setting("url", Takes.LIVE, Kind.TEXT, None, "the controller of a running cluster, instead of the home's"),
+        Setting(
+            "url",
+            Takes.LIVE,
+            Kind.TEXT,
+            None,
+            "the controller of a running cluster, instead of the home's",
+            check=check_url,
+        ),
         Setting(
             "catalog",
             Takes.LIVE,

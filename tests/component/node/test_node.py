@@ -157,6 +157,8 @@ def test_reads_that_cannot_be_answered_say_why(words: World, tmp_path: Path) -> 
         assert refused(path_of("k01"), anew_store_uid="u0") == (409, "other_store")
         assert refused("/v1/stores/words/versions/1/keys/a*") == (422, "bad_key")
         assert refused("/v1/nothing") == (404, "unknown_path")
+        astray = client.get("/v1/status").json()["error"]
+        assert ("a node answers here" in astray["message"], "ANEW_URL" in astray["hint"]) == (True, True)
         assert refused("/v1/stores/words/versions/x/keys/AA") == (404, "unknown_version")
         del words.versions[1]
         words.current = 2

@@ -153,6 +153,24 @@ def test_settings_show_prints_where_each_value_comes_from(
     assert ["log_durable", "False", "file"] in [line[:3] for line in lines]
 
 
+@pytest.mark.parametrize("given", ["127.0.0.1:7717", "localhost:7717", "anew", "ftp://here", "http://", "http://h:x"])
+def test_an_address_of_no_controller_is_refused(tmp_path: Path, given: str) -> None:
+    """Before anything is asked, with the form that a controller's URL has; an empty one names none."""
+    error = _refused(tmp_path, environment={"ANEW_URL": given})
+    assert (error.code, error.found, "http://HOST:PORT" in error.expected) == ("bad_url", given, True)
+    assert "://" in given or error.hint == f"set url (ANEW_URL) to http://{given}"
+    for url in ("http://127.0.0.1:7717", "https://anew.example/cluster/"):
+        assert _resolved(tmp_path, environment={"ANEW_URL": url}).optional("url") == url
+    assert _resolved(tmp_path, environment={"ANEW_URL": ""}).optional("url") is None
+
+
+def test_a_password_in_a_bad_address_is_not_repeated(tmp_path: Path) -> None:
+    """Wherever the URL breaks."""
+    for given in ("http://me:s3cret@here:port", "me:s3cret@here:7717"):
+        error = _refused(tmp_path, environment={"ANEW_URL": given})
+        assert (error.code, "s3cret" in f"{error} {error.to_json()}") == ("bad_url", False)
+
+
 @pytest.mark.parametrize("given", ["s3://AKIA:s3cret@bucket/prefix", "s3://bucket/prefix?secret_key=s3cret"])
 def test_a_deep_store_with_keys_in_its_uri_is_refused_and_not_repeated(tmp_path: Path, given: str) -> None:
     """Wherever it is said: the refusal tells where keys belong, and holds none."""
