@@ -110,7 +110,7 @@ def _limit(name: str, found: int, least: int, hint: str) -> dict[str, Any]:
 def history(
     *,
     store: Annotated[str | None, typer.Option(help="Only what concerns this store.")] = None,
-    limit: Annotated[int, typer.Option(help="How many lines.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="How many lines.")] = 50,
     json_output: Json = False,
 ) -> None:
     """Who did what when, newest first."""

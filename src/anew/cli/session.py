@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from pydantic import ValidationError
 
 from anew.codec.avro import AvroSchema
+from anew.codec.nodes import PRIMITIVES
 from anew.codec.plain import from_plain
 from anew.core.errors import InvalidRequest, NotFound
 from anew.runtime.connect import Cluster, connect_with
@@ -56,13 +57,31 @@ def schema_text(argument: str) -> str:
 
     Raises:
         NotFound: ``no_schema_file``.
+        InvalidRequest: ``bad_schema``: the name of a file without its ``@``.
     """
     if not argument.startswith("@"):
+        if _names_file(argument):
+            raise InvalidRequest(
+                "bad_schema",
+                "this is no schema, but there is a file of that name",
+                found=argument,
+                expected="JSON, @file.avsc, or a primitive's name",
+                hint=f"to read the file: @{argument}",
+            )
         return argument
     path = Path(argument[1:])
     if not path.is_file():
         raise NotFound("no_schema_file", "the schema file does not exist", found=str(path), expected="an .avsc file")
     return path.read_text(encoding="utf-8")
+
+
+def _names_file(argument: str) -> bool:
+    if argument in PRIMITIVES or argument.lstrip().startswith(("{", "[", '"')):
+        return False
+    try:
+        return Path(argument).is_file()
+    except OSError:  # it is too long for a name
+        return False
 
 
 @contextmanager

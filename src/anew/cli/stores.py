@@ -151,11 +151,12 @@ def delete(
     json_output: Json = False,
 ) -> None:
     """Delete a store: at once for readers and writers; its files and topics go after the grace."""
-    if not yes:
-        if json_output:
-            raise InvalidRequest("not_confirmed", "deleting asks first", expected="--yes")
-        typer.confirm(f"Delete the store {name} with all its versions?", abort=True, err=True)
+    if json_output and not yes:
+        raise InvalidRequest("not_confirmed", "deleting asks first", expected="--yes")
     with cluster() as connected:
+        if not yes:
+            connected.controller.store(name)
+            typer.confirm(f"Delete the store {name} with all its versions?", abort=True, err=True)
         connected.controller.delete_store(name)
     if json_output:
         print_json({"deleted": name})

@@ -126,9 +126,10 @@ def delete(
 ) -> None:
     """Delete a table, or some of its segments; files go after the grace."""
     what = f"the table {name}" if not segment else f"{len(segment)} segments of {name}"
-    if not yes and not typer.confirm(f"delete {what}?", err=True):
-        raise typer.Abort
     with cluster() as connected:
+        if not yes:
+            connected.controller.table(name)
+            typer.confirm(f"delete {what}?", abort=True, err=True)
         if segment:
             answer = connected.controller.drop_segments(name, DropSegments(segments=tuple(segment)))
         else:

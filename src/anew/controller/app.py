@@ -67,6 +67,7 @@ from anew.core.tables.rebuild import TableRebuild
 
 Actor = Annotated[str, Header(alias="anew-actor")]
 _LOOPBACK = "127.0.0.1"
+AtLeastOne = Annotated[int, Query(ge=1)]
 WaitSeconds = Annotated[float, Query(ge=0, le=30, allow_inf_nan=False)]
 
 
@@ -313,9 +314,11 @@ def _add_health(app: FastAPI, context: Context) -> None:
         return ClusterInfo(fabric=chosen.name, log=chosen.log_location, deep_store=root, release=context.release)
 
     @app.get("/v1/history", tags=["cluster"])
-    def history(store: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
-        """Who did what when, newest first."""
-        found = context.catalog.history(store, max(1, min(limit, 1_000)))
+    def history(store: str | None = None, limit: AtLeastOne = 100) -> list[dict[str, Any]]:
+        """Who did what when, newest first; of what was deleted too."""
+        found = context.catalog.history(store, min(limit, 1_000))
+        if store is not None and not found and context.catalog.table(store) is None:
+            store_named(context, store)
         return [
             {"at_ms": o.at_ms, "actor": o.actor, "what": o.what, "subject": o.subject, "detail": o.detail}
             for o in found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -17,9 +18,12 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.cli.main import INTERRUPTED
+from anew.core.errors import InvalidRequest, NotFound
 from anew.core.planning import RepushRequest
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
-from tests.component.controller.harness import Cluster
+from tests.component.controller.conftest import Told
+from tests.component.controller.harness import Cluster, refused
 
 _SECRET = "SECRET_OF_THE_SOURCE"
 _SOURCE = f"""
@@ -39,6 +43,25 @@ class Mine:
 
 def _newest(cluster: Cluster, subject: str, what: str) -> dict[str, Any]:
     return next(row for row in cluster.client.history(subject, 200) if row["what"] == what)
+
+
+def test_history_of_nothing_is_refused(cluster: Cluster, told: Told) -> None:
+    """A name that nothing ever had is unknown; what was deleted keeps its history; no lines are no history."""
+    cluster.create()
+    cluster.client.delete_store("flights")
+    assert cluster.client.history("flights")[0]["what"] == "delete store"
+    assert refused(NotFound, lambda: cluster.client.history("nosuch")).code == "unknown_store"
+    assert refused(InvalidRequest, lambda: cluster.client.history(limit=0)).code == "bad_request"
+    assert "(usage)" in told("history", "--limit", "0", code=2)[0]
+
+
+def test_what_is_not_there_is_not_asked_about(cluster: Cluster, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked whether a store is to be deleted that does not exist; of one that does, somebody is."""
+    cluster.create()
+    assert told("store", "delete", "nosuch", code=2)[0] == "error: there is no store nosuch (unknown_store)"
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert "Delete the store flights" in "".join(told("store", "delete", "flights", code=INTERRUPTED))
+    assert cluster.store().name == "flights"
 
 
 def test_commands_about_a_store_are_on_record(cluster: Cluster) -> None:

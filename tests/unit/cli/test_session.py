@@ -84,6 +84,18 @@ def test_a_schema_is_text_or_a_file(tmp_path: Path) -> None:
     assert (caught.value.code, caught.value.found) == ("no_schema_file", str(tmp_path / "none.avsc"))
 
 
+def test_a_schema_file_without_its_sign_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is a file of that name it says how it is read; primitives and JSON stay what they are."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("user.avsc", "string", "{}"):
+        (tmp_path / name).touch()
+    with pytest.raises(InvalidRequest) as caught:
+        schema_text("user.avsc")
+    assert (caught.value.code, caught.value.hint) == ("bad_schema", "to read the file: @user.avsc")
+    for text in ("string", "{}", "other.avsc", "x" * 5_000):
+        assert schema_text(text) == text
+
+
 def test_a_file_that_is_no_plan_says_where() -> None:
     """The first few places in the words of the fields, and how many there are besides; broken JSON as well."""
     for text, first, count in (("{}", "kind: Field required", 6), ("{", "the file: Invalid JSON", 1)):
