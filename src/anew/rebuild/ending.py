@@ -19,6 +19,7 @@ _POLL_SECONDS, _MOST_POLLS = 0.1, 5
 """Whoever does not wait is asked less and less often: by a fifth each time, down to every five of these."""
 _TURNED_AWAY = frozenset({"rebuild_ended", "epoch_outdated"})
 _MOST_CHARACTERS = 4_000
+_CONTROLLER_AWAY = "controller_unreachable"
 
 
 def is_turned_away(error: BaseException, lease: Lease) -> bool:
@@ -40,8 +41,19 @@ def give_up(controller: ControllerClient, rebuild: RebuildRecord, lease: Lease, 
         return
 
 
-def raise_as_failed(error: BaseException) -> None:
-    """Raise an error that promises that nothing was changed as a failure: a rebuild was begun, and it has failed."""
+def raise_as_failed(error: BaseException, rebuild: RebuildRecord) -> None:
+    """Raise an error that promises that nothing was changed as a failure: a rebuild was begun, and it has failed.
+
+    Raises:
+        Unreachable: ``controller_unreachable``: the driver has waited for the controller long enough. Nobody there
+            heard that it gave up: the rebuild fails when its lease ends.
+        Failed: All others.
+    """
+    if isinstance(error, Unreachable) and error.code == _CONTROLLER_AWAY:
+        hint = (
+            f"{error.hint}; then: anew rebuild show {rebuild.id}" if error.hint else f"anew rebuild show {rebuild.id}"
+        )
+        raise Unreachable(error.code, error.message, found=error.found, expected=error.expected, hint=hint) from error
     if isinstance(error, InvalidRequest | Refused | Unreachable):
         raise Failed(error.code, error.message, found=error.found, expected=error.expected, hint=error.hint) from error
 

@@ -78,7 +78,8 @@ def run_plan(plan: Plan, run: Run) -> dict[str, Any]:
     Raises:
         Refused: The plan's fence does not hold any more; nothing was changed.
         Failed: It ran and failed; nothing serves the version.
-        Unreachable: The controller does not answer: nothing was begun, or the version is sealed and needs nobody.
+        Unreachable: The controller did not answer for `Run.patience_seconds`: nothing was begun, the version fails when
+            its lease ends, or it is sealed and needs nobody.
         OutcomeUnknown: The controller stopped answering in the beginning or at the seal.
     """
     run.observer.planned(plan)
@@ -130,9 +131,10 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
     """Build and seal under a lease; whatever goes wrong before the seal fails the version at once."""
     with run.lease(run.controller, rebuild.id, rebuild.epoch) as lease:
         try:
-            store = run.controller.snapshot(plan.store).store
-            target = run.controller.cluster(plan.target.fabrics[0])
-            source = target if plan.source.fabric is None else run.controller.cluster(plan.source.fabric)
+            store = _patiently(run, lambda: run.controller.snapshot(plan.store)).store
+            target = _patiently(run, lambda: run.controller.cluster(plan.target.fabrics[0]))
+            read = plan.source.fabric
+            source = target if read is None else _patiently(run, lambda: run.controller.cluster(read))
             if plan.source.broker is not None:
                 source = source.model_copy(update={"log": source.log.through(plan.source.broker)})
             directory = version_path(store.uid, rebuild.version, rebuild.id, rebuild.epoch)
@@ -148,7 +150,7 @@ def _drive(plan: Plan, rebuild: Rebuild, run: Run) -> None:
                 return
             if not (isinstance(error, OutcomeUnknown) and error.code == _SEAL_UNKNOWN):
                 give_up(run.controller, rebuild, lease, error)
-            raise_as_failed(error)
+            raise_as_failed(error, rebuild)
             raise
 
 
@@ -232,9 +234,9 @@ def _start(building: Building, run: Run) -> PositionMap:
     plan, store = building.plan, building.store
     if plan.source.input is None or plan.target.config.rewind_from != "eop" or not any(store.current.values()):
         return plan.target.start
-    end_ms = run.controller.snapshot(plan.store).now_ms
+    end_ms = _patiently(run, lambda: run.controller.snapshot(plan.store)).now_ms
     at_ms = push_start_ms(store, plan.source.input.as_of_ms, end_ms)
-    at_time = run.controller.snapshot(plan.store, at_ms).at_time
+    at_time = _patiently(run, lambda: run.controller.snapshot(plan.store, at_ms)).at_time
     return PositionMap({at: max(offset, at_time.get(at, offset)) for at, offset in plan.target.start.items()})
 
 

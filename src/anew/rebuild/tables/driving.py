@@ -69,7 +69,8 @@ def run_table_plan(plan: TablePlan, run: TableRun, build: Build) -> dict[str, An
     Raises:
         Refused: The plan's fence does not hold any more; nothing was changed.
         Failed: It ran and failed: ``rebuild_failed``, ``rebuild_killed``, and what a load finds in its input.
-        Unreachable, OutcomeUnknown: The controller stopped answering.
+        Unreachable, OutcomeUnknown: The controller did not answer for `TableRun.patience_seconds`: what was committed
+            stays, the rest is not made.
     """
     return run_work(plan, run, _on_spark(run, build))
 
@@ -115,7 +116,7 @@ def _drive(rebuild: TableRebuild, run: TableRun, work: Work) -> dict[str, Any]:
         except (Exception, KeyboardInterrupt) as error:
             if not is_turned_away(error, lease):
                 give_up(run.controller, rebuild, lease, error)
-                raise_as_failed(error)
+                raise_as_failed(error, rebuild)
                 raise
     if view is None:
         return _followed(rebuild, run)

@@ -88,7 +88,7 @@ def load(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Lease
     source = plan.source
     if source is None:
         raise AssertionError("a load's plan names its input")
-    cluster = run.controller.cluster(plan.target.fabric)
+    cluster = run.patiently(lambda: run.controller.cluster(plan.target.fabric))
     directory = builds_path(rebuild.table_uid, rebuild.id, rebuild.epoch)
     with JobWatch(session, run.executor_wait_seconds) as watch:
 

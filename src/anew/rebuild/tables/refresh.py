@@ -41,7 +41,7 @@ def refresh(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Le
         Unreachable, OutcomeUnknown: The controller stopped answering.
     """
     session = session_for_queries(spark)
-    cluster = run.controller.cluster(rebuild.plan.target.fabric)
+    cluster = run.patiently(lambda: run.controller.cluster(rebuild.plan.target.fabric))
     known = {done["segment"] for done in _done(rebuild, run)}
     waiting = [planned for planned in rebuild.plan.segments if planned.segment not in known]
     began = time.monotonic()
@@ -59,7 +59,7 @@ def refresh(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Le
 
 def _done(rebuild: TableRebuild, run: TableRun) -> list[dict[str, Any]]:
     """What is done already: of an earlier driver of the same rebuild."""
-    view = run.controller.rebuild(rebuild.id)["refresh"]
+    view = run.patiently(lambda: run.controller.rebuild(rebuild.id))["refresh"]
     names = [*view["refreshed"], *view["stamped"], *(each["segment"] for each in view["failed"])]
     left = set(rebuild.plan.skipped)
     names += [each["segment"] for each in view["skipped"] if each["segment"] not in left]

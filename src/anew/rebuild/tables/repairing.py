@@ -148,7 +148,7 @@ class _One:
     def _offered(self, reasons: list[str]) -> list[_Offered]:
         """The copies of the wanted build, those with its very bytes first."""
         found = []
-        for view in self.run.controller.nodes():
+        for view in self.run.patiently(self.run.controller.nodes):
             try:
                 copy = self.nodes.segment_copy(view.url, self.rebuild.table, self.segment.name)
             except (NotFound, Unreachable) as error:
