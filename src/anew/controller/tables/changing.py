@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +81,9 @@ def update_table(context: Context, name: str, request: UpdateTable, actor: str) 
         if after.config_hash != present.config_hash:
             for config in _configs_of_rows(context, present):
                 check_compatible(config, after.config)
+            if _filters_less(present.config, after.config):
+                # No segment lacks rows, but copies may that nodes made meanwhile.
+                after = asked_to_reload(after, None)
         return after, (PutConfig(after.config),) if after.config_hash != present.config_hash else ()
 
     said = sorted(request.settings)
@@ -93,7 +97,7 @@ def check_compatible(made: SegmentConfig, wanted: SegmentConfig) -> None:
     Raises:
         InvalidRequest: ``incompatible_change``.
     """
-    lost = conjuncts(made.row_filter) - conjuncts(wanted.row_filter)
+    lost = _filters_less(made, wanted)
     if lost:
         raise _incompatible(
             "rows that the row filter took out of segments cannot come back",
@@ -209,14 +213,20 @@ def _made_before(context: Context, request_id: str | None, body_hash: str) -> Ta
 def _configs_of_rows(context: Context, table: Table) -> list[SegmentConfig]:
     """With what configurations the rows of a table were made, or are being made: each is to follow a change.
 
-    Nothing was made where no segment is and no rebuild runs. Segments without a hash follow if they can.
+    The wanted one is among them only where a segment was made with it, or a rebuild that runs makes some: each commit
+    of a segment, and each beginning, changes the table's revision. Segments without a hash follow if they can.
     """
     running = context.catalog.table_rebuilds(table_uid=table.uid, running_only=True)
-    if not running and context.catalog.table_size(table.uid).segments == 0:
-        return []
-    stale = {segment.config_hash for segment in context.catalog.stale_segments(table.uid, table.config_hash)}
+    stale = Counter(segment.config_hash for segment in context.catalog.stale_segments(table.uid, table.config_hash))
+    fresh = context.catalog.table_size(table.uid).segments - stale.total()
     known = (context.catalog.table_config(each) for each in sorted(each for each in stale if each is not None))
-    return [table.config, *(rebuild.plan.target.config for rebuild in running), *(each for each in known if each)]
+    made = [rebuild.plan.target.config for rebuild in running] + [each for each in known if each]
+    return [table.config, *made] if fresh else made
+
+
+def _filters_less(now: SegmentConfig, wanted: SegmentConfig) -> frozenset[str]:
+    """The conditions of a row filter that another one does not have: it may keep rows that this one takes out."""
+    return frozenset(conjuncts(now.row_filter) - conjuncts(wanted.row_filter))
 
 
 def _check_convertible(now: Column, wanted: Column) -> None:

@@ -54,6 +54,9 @@ class SegmentJob:
         if found is None:
             # It counts from here on: what fails below is tried again without another download.
             write_copy(directory, copy)
+        if self.wanted is None and copy.contents.rows < self.build.contents.rows:
+            # A row filter, which may be another now, took rows out of what was made again.
+            copy = self._fetched(directory, copy.number + 1)
         rebuilt_rows = copy.rebuilt_rows
         if self.wanted is not None and self.wanted.hash != copy.config_hash:
             if found is not None and not self._is_the_build(found, directory):

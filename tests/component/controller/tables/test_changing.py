@@ -11,6 +11,7 @@ import pytest
 from anew.api.tables import CreateTable, DropSegments, ReloadTable, UpdateTable
 from anew.catalog.change import Change, PutTable
 from anew.core.errors import InvalidRequest, NotFound, Refused
+from anew.core.tables.rebuild import TableRebuild
 from anew.testing.table_builders import a_schema
 from tests.component.controller.harness import refused
 from tests.component.controller.tables.tables_harness import Tables
@@ -248,6 +249,47 @@ def test_rows_that_came_meanwhile_have_to_follow_too(tables: Tables, monkeypatch
         patch.setattr(catalog, "commit", raced)
         error = refused(InvalidRequest, lambda: tables.update(row_filter=None))
     assert (error.code, tables.table().config.row_filter) == ("incompatible_change", "fare > 0")
+
+
+@pytest.mark.case("tables:C8")
+def test_a_filter_that_took_out_no_row_yet_is_taken_back(tables: Tables) -> None:
+    """While all segments are of the time before it, it is changed and removed; nodes make their copies again."""
+    before = tables.create()
+    tables.load("a", "b")
+    tables.update(row_filter="fare >= 100")
+    assert tables.update(row_filter="fare >= 50").config.row_filter == "fare >= 50"
+    tables.cluster.client.kill_rebuild(tables.begin(tables.plan()).id)
+    assert tables.update(row_filter=None).config_hash == before.config_hash
+    assert (tables.stale(), {each.reload for each in tables.desired("node-1").segments}) == ([], {2})
+
+
+@pytest.mark.case("tables:C8")
+def test_a_filter_stays_as_soon_as_a_refresh_works_with_it(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a beginning that a change has not yet seen, to the last segment that lacks rows: it is refused."""
+    tables.create()
+    tables.load("a", "b")
+    tables.update(row_filter="fare >= 100")
+    catalog = tables.cluster.context.catalog
+    commit, begun = catalog.commit, list[TableRebuild]()
+
+    def raced(change: Change) -> bool:
+        if not begun and change.operation.what == "update table":
+            begun.append(tables.begin(tables.plan()))
+        return commit(change)
+
+    def is_refused() -> bool:
+        return refused(InvalidRequest, lambda: tables.update(row_filter=None)).code == "incompatible_change"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "commit", raced)
+        assert is_refused()
+    (rebuild,) = begun
+    assert is_refused()
+    tables.commit(rebuild, tables.refreshed(rebuild, "a"))
+    tables.cluster.client.kill_rebuild(rebuild.id)
+    assert is_refused()
+    tables.cluster.client.drop_segments("trips", DropSegments(segments=("a",)))
+    assert tables.update(row_filter=None).config.row_filter is None
 
 
 def test_two_changes_at_once_are_both_made(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

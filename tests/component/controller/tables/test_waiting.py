@@ -74,8 +74,14 @@ def _run(tables: Tables, controller: Any, patience_seconds: float = 15.0) -> Tab
 def _as_it_is(_spark: Any, task: SegmentTask) -> SegmentAnswer:
     """A task that finds a file right as it is."""
     made = task.source
-    said = {"path": made.path, "bytes": made.bytes, "sha256": made.sha256, "contents": made.contents}
-    return SegmentAnswer(**said, rows_read=made.contents.rows, rows_filtered=0)
+    return SegmentAnswer(
+        path=made.path,
+        bytes=made.bytes,
+        sha256=made.sha256,
+        contents=made.contents,
+        rows_read=made.contents.rows,
+        rows_filtered=0,
+    )
 
 
 @pytest.fixture

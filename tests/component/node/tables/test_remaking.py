@@ -131,6 +131,20 @@ def test_the_setting_counts_as_of_now(node: Rig) -> None:
     assert (node.report().config_hash, node.report().reload) == (SORTED.hash, 2)
 
 
+@pytest.mark.case("tables:E5", "tables:C8")
+@pytest.mark.parametrize("skip", [False, True])
+def test_rows_that_a_filter_took_out_of_a_copy_come_back(node: Rig, *, skip: bool) -> None:
+    """A reload after the filter was taken back makes the copy of the whole build, or serves that as it is."""
+    build = node.build(rows(0))
+    filtered = SORTED.model_copy(update={"row_filter": "id < 10"})
+    node.settle(table(segment(build), config=filtered))
+    few = held(node, table(segment(build))).num_rows
+    last = table(segment(build, reload=1), config=SORTED, skip_segment_preprocess=skip)
+    node.settle(last)
+    assert (0 < few < build.contents.rows, held(node, last).num_rows) == (True, build.contents.rows)
+    assert node.report().config_hash == (PLAIN if skip else SORTED).hash
+
+
 @pytest.mark.case("tables:E5")
 @pytest.mark.parametrize("skip", [False, True])
 def test_a_lost_disk_pays_again(node: Rig, *, skip: bool) -> None:
