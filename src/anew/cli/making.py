@@ -15,6 +15,7 @@ from anew.cli.output import Json, out, print_json, print_table
 from anew.cli.running import Asked, print_outcome, run, run_again, spark_choice
 from anew.cli.session import cluster, comma_list, misfits, pairs
 from anew.core.errors import InvalidRequest, NotFound
+from anew.core.moment import utc_text
 from anew.core.plan import Plan
 from anew.core.planning import PushOptions
 from anew.core.properties import parse_properties, read_properties
@@ -142,12 +143,13 @@ def repush(
 
 def _run(connected: Cluster, plan: Plan, spark: SparkChoice, asked: Asked) -> int:
     if asked.dry_run:
-        _print_plan(plan, as_json=asked.as_json)
+        print_plan(plan, as_json=asked.as_json)
         return 0
     return run(connected, plan, spark, asked, print_outcome)
 
 
-def _print_plan(plan: Plan, *, as_json: bool) -> None:
+def print_plan(plan: Plan, *, as_json: bool) -> None:
+    """Say what a plan would do."""
     if as_json:
         print_json(plan.model_dump(mode="json"))
         return
@@ -160,8 +162,8 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
         ("path", plan.path),
         ("splits", f"{plan.splits.base_files} base files, {plan.splits.log} log ranges"),
         ("combiner", "on" if plan.splits.combiner else "off"),
-        ("expires before", plan.target.ttl_floor_ms or "nothing expires"),
-        ("drops tombstones before", plan.target.tombstone_floor_ms),
+        ("expires", _before(plan.target.ttl_floor_ms, "what was written before")),
+        ("drops", _before(plan.target.tombstone_floor_ms, "tombstones from before")),
         ("records", plan.estimate.records),
         ("bytes", plan.estimate.bytes),
         ("seconds", plan.estimate.seconds),
@@ -171,6 +173,10 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
         out().print(f"  {why}", markup=False)
     for change in plan.changes:
         out().print(f"  {change.setting}: {change.now} → {change.wanted}", markup=False)
+
+
+def _before(floor_ms: int, what: str) -> str:
+    return f"{what} {utc_text(floor_ms)}" if floor_ms else "nothing"
 
 
 def _read_plan(path: Path, store: str) -> Plan:

@@ -9,6 +9,7 @@ from anew.core.copartition import feed_splits, groups_of, why_not_copartitioned
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import NOWHERE, Feed, FeedPartition, PositionMap
 from anew.core.floors import check_undying, live_range_start_ms, present_ttl_floor_ms, tombstone_cut_ms
+from anew.core.moment import utc_text
 from anew.core.plan import Change, Estimate, Fence, LogSplit, Plan, PushInput, Source, Splits, Target
 from anew.core.properties import INPUT_FABRIC, INPUT_TOPIC, RepushProperties
 from anew.core.store import (
@@ -121,7 +122,7 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
         why=(
             *_why(version, fabric),
             *_why_path(store, version, ranges, asked.max_records_per_mapper, shuffled),
-            *_why_else(changes, asked),
+            *_why_else(changes, asked, expired_before_ms),
             *_why_replicas(request.from_replicas),
         ),
         splits=Splits(
@@ -380,8 +381,10 @@ def _why_path(
     return (f"co-partitioned path: base files stay sorted as they are, {feeds}",)
 
 
-def _why_else(changes: tuple[Change, ...], asked: RepushProperties) -> tuple[str, ...]:
+def _why_else(changes: tuple[Change, ...], asked: RepushProperties, expired_before_ms: int) -> tuple[str, ...]:
     texts = []
+    if expired_before_ms:
+        texts.append(f"records that were written before {utc_text(expired_before_ms)} expire")
     if asked.combiner:
         texts.append("combiner: a scan task keeps only the winners of each key in what it reads of a feed partition")
     if not changes:

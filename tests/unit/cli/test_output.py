@@ -9,11 +9,13 @@ import pytest
 from rich.console import Console
 
 from anew.cli.display import TerminalObserver, ledger_line, measure_line
+from anew.cli.making import print_plan
 from anew.cli.output import print_error, print_json, print_line, print_table
 from anew.core.errors import Refused
 from anew.core.plan import Change, Estimate, PushInput, Source
 from anew.core.rebuild import Progress, Stage
 from anew.testing.builders import a_plan, a_store
+from anew.testing.clock import NOON_MS
 
 _ERROR = Refused(
     "writes_disabled",
@@ -189,6 +191,21 @@ def test_a_plan_is_shown_with_its_reasons() -> None:
         "  partitions: 4 → 8",
         f"plan {push.id}: files → flights_v9, 70 bytes",
     ]
+
+
+@pytest.mark.parametrize(
+    ("floor_ms", "shown"), [(0, "nothing"), (NOON_MS - 1_800_000, "what was written before 2025-06-15T14:36:40Z")]
+)
+def test_a_dry_run_shows_until_when_records_expire(
+    capsys: pytest.CaptureFixture[str], floor_ms: int, shown: str
+) -> None:
+    """What expires, and which tombstones go, is said with a time that people read."""
+    plan = a_plan(a_store(), 8)
+    floors = {"ttl_floor_ms": floor_ms, "tombstone_floor_ms": floor_ms}
+    print_plan(plan.model_copy(update={"target": plan.target.model_copy(update=floors)}), as_json=False)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert f"expires {shown}" in lines
+    assert [line for line in lines if line.startswith("drops ") and line.endswith(shown.rpartition(" ")[2])]
 
 
 def test_a_terminal_gets_a_live_display_that_ends() -> None:

@@ -208,6 +208,14 @@ def test_floors_are_inherited() -> None:
     assert (source.ttl_floor_ms, source.tombstone_floor_ms) == (5, 6)
 
 
+@pytest.mark.case("stores:F1")
+def test_a_plan_says_before_which_time_records_expire() -> None:
+    """A repush with a time to live names the time; one without says nothing of it."""
+    said = "records that were written before 2025-06-15T14:36:40Z expire"
+    assert said in _plan(_SEVEN, ttl=True, ttl_seconds=1_800).why
+    assert not any("expire" in why for why in _plan(_SEVEN).why)
+
+
 def test_the_estimate_counts_base_and_log() -> None:
     """Records are the manifest's rows and tombstones and the feeds' ranges; seconds come from the last speed."""
     plan = _plan(_SEVEN)
