@@ -11,7 +11,7 @@ from anew.api.segments import DesiredTable, SegmentReport
 from anew.api.wire import Request, Wire, example
 from anew.core.feed import NOWHERE, Feed, Position, PositionMap
 from anew.core.ledger import Ledger
-from anew.core.plan import Plan
+from anew.core.plan import Pace, Plan
 from anew.core.rebuild import DriverTrouble, Fingerprints, Progress, Stage
 from anew.core.store import Frozen, ManifestRef, Store
 
@@ -158,7 +158,7 @@ class SnapshotView(Wire):
     at_time: Position = NOWHERE
     unreachable: dict[str, str] = Field(default_factory=dict)
     base_files: dict[int, int] = Field(default_factory=dict)
-    records_per_second: float | None = None
+    pace: Pace | None = None
     now_ms: int
     read_until_ms: int = 0
 

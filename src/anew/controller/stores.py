@@ -20,6 +20,7 @@ from anew.core import lifecycle
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
 from anew.core.feed import PositionMap
+from anew.core.plan import pace_of
 from anew.core.settings import SettingValue, Takes, defaults, parse_settings
 from anew.core.store import (
     SERVABLE,
@@ -197,13 +198,13 @@ def snapshot(context: Context, name: str, at_ms: int | None) -> SnapshotView:
     # are further apart than the skew limit are wrong (rules R6, R12).
     skew_ms = max((feed.skew_limit_ms for feed in store.feeds), default=0)
     read_until_ms = context.clock() - skew_ms
-    done = [r for r in context.catalog.rebuilds(store_uid=store.uid, running_only=False) if r.records_per_s]
+    past = context.catalog.rebuilds(store_uid=store.uid, running_only=False)
     return SnapshotView(
         store=store,
         ends=ends_of(context.fabrics, store.feeds),
         at_time=NOT_ASKED if at_ms is None else offsets_at(context.fabrics, store.feeds, at_ms),
         base_files={v.number: v.manifest.files for v in store.versions if v.manifest is not None},
-        records_per_second=done[0].records_per_s if done else None,
+        pace=pace_of((each.ledger.read.count, each.records_per_s) for each in past if each.ledger is not None),
         now_ms=context.clock(),
         read_until_ms=read_until_ms,
     )

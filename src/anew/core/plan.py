@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from anew.core.confighash import value_hash
 from anew.core.feed import FeedPartition, Position, PositionMap
 from anew.core.store import Frozen, ManifestRef, RebuildKind
+
+_START_SECONDS, _MOST_TIMES = 60.0, 2.0
+"""What took less may have been start alone: it says nothing of more than so many times its records."""
+_PACE_OF = 5
+"""From how many of the last rebuilds the expected pace is taken."""
 
 
 class _Value(BaseModel):
@@ -155,11 +162,43 @@ class Splits(_Value):
 
 
 class Estimate(_Value):
-    """What the rebuild is expected to cost; seconds is None while nothing has been measured yet."""
+    """What the rebuild is expected to cost; seconds is None while nothing of its size has been measured yet."""
 
     records: int
     bytes: int
     seconds: float | None = None
+
+
+class Pace(_Value):
+    """How an earlier rebuild got on: how many records it read, and how many in a second, its start included."""
+
+    records: int
+    per_second: float
+
+    def seconds_for(self, records: int) -> float | None:
+        """How long so many records are expected to take; None: what was measured says nothing of them.
+
+        Up to `_START_SECONDS` may have been Spark's start, whatever was read: fewer records take as long, and more than
+        a multiple of them any time.
+        """
+        if records <= 0 or self.records <= 0 or self.per_second <= 0:
+            return None
+        took_seconds, times = self.records / self.per_second, records / self.records
+        if took_seconds < _START_SECONDS:
+            if times > _MOST_TIMES:
+                return None
+            times = max(times, 1.0)
+        return round(took_seconds * times, 1)
+
+
+def pace_of(past: Iterable[tuple[int, float | None]]) -> Pace | None:
+    """The pace to expect: that of the largest of the last rebuilds; None where none was measured.
+
+    Args:
+        past: How many records each read, and how many in a second if that was measured, newest first.
+    """
+    measured = (Pace(records=records, per_second=speed) for records, speed in past if speed and records)
+    return max(islice(measured, _PACE_OF), key=lambda pace: pace.records, default=None)
 
 
 class Fence(_Value):

@@ -10,7 +10,7 @@ from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import NOWHERE, Feed, FeedPartition, PositionMap
 from anew.core.floors import check_undying, live_range_start_ms, present_ttl_floor_ms, tombstone_cut_ms
 from anew.core.moment import utc_text
-from anew.core.plan import Change, Estimate, Fence, LogSplit, Plan, PushInput, Source, Splits, Target
+from anew.core.plan import Change, Estimate, Fence, LogSplit, Pace, Plan, PushInput, Source, Splits, Target
 from anew.core.properties import INPUT_FABRIC, INPUT_TOPIC, RepushProperties
 from anew.core.store import (
     SEALED,
@@ -36,7 +36,7 @@ class Snapshot:
         ends: The end of each feed partition.
         unreachable: Fabrics that did not answer, with the reason.
         base_files: Base files of each sealed version.
-        records_per_second: What the last rebuild of this store reached, None before the first.
+        pace: How the last rebuilds of this store got on, None before the first.
         now_ms: When the snapshot was taken.
         read_until_ms: Records that are appended behind ``ends`` get an append time that is not below this.
     """
@@ -45,7 +45,7 @@ class Snapshot:
     ends: Mapping[FeedPartition, int]
     unreachable: Mapping[str, str]
     base_files: Mapping[int, int]
-    records_per_second: float | None
+    pace: Pace | None
     now_ms: int
     read_until_ms: int = 0
 
@@ -248,16 +248,15 @@ def targets(store: Store, asked: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def estimate(snapshot: Snapshot, version: Version, ranges: tuple[LogSplit, ...]) -> Estimate:
-    """What reading the version will cost, from its manifest, the ranges and the last rebuild's speed."""
+    """What reading the version will cost, from its manifest, the ranges and the pace of rebuilds before."""
     manifest = version.manifest
     feed_records = sum(split.end - split.begin for split in ranges)
     base_records = 0 if manifest is None else manifest.rows + manifest.tombstones
     records = feed_records + base_records
-    speed = snapshot.records_per_second
     return Estimate(
         records=records,
         bytes=(0 if manifest is None else manifest.bytes) + feed_records * _BYTES_PER_FEED_RECORD,
-        seconds=None if speed is None or speed <= 0 else round(records / speed, 1),
+        seconds=None if snapshot.pace is None else snapshot.pace.seconds_for(records),
     )
 
 

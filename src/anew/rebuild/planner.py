@@ -119,7 +119,7 @@ def _snapshot(view: SnapshotView) -> Snapshot:
         ends=view.ends,
         unreachable=view.unreachable,
         base_files=view.base_files,
-        records_per_second=view.records_per_second,
+        pace=view.pace,
         now_ms=view.now_ms,
         read_until_ms=view.read_until_ms,
     )

@@ -356,7 +356,7 @@ def _snapshot(view: SnapshotView) -> Snapshot:
         view.ends,
         view.unreachable,
         view.base_files,
-        view.records_per_second,
+        view.pace,
         view.now_ms,
         view.read_until_ms,
     )

@@ -8,7 +8,7 @@ import pytest
 
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import FeedPartition, PositionMap
-from anew.core.plan import Plan, PushInput
+from anew.core.plan import Pace, Plan, PushInput, pace_of
 from anew.core.planning import PushOptions, RepushRequest, Snapshot, plan_push, plan_repush, push_start_ms
 from anew.core.properties import RepushProperties
 from anew.core.store import ManifestRef, Store, Version, VersionStatus
@@ -49,7 +49,7 @@ def _snapshot(store: Store, **changes: Any) -> Snapshot:
         "ends": _END,
         "unreachable": {},
         "base_files": {v.number: 4 for v in store.versions},
-        "records_per_second": 100.0,
+        "pace": Pace(records=10_000, per_second=100.0),
         "now_ms": NOON_MS,
     }
     return Snapshot(**{**values, **changes})
@@ -217,12 +217,41 @@ def test_a_plan_says_before_which_time_records_expire() -> None:
 
 
 def test_the_estimate_counts_base_and_log() -> None:
-    """Records are the manifest's rows and tombstones and the feeds' ranges; seconds come from the last speed."""
+    """Records are the manifest's rows and tombstones and the feeds' ranges; seconds come from the last pace."""
     plan = _plan(_SEVEN)
     assert plan.estimate.records == 100 + 300 + 356 + 350
     assert plan.estimate.seconds == 11.1
-    fresh = plan_repush(_snapshot(_SEVEN, records_per_second=None), RepushRequest())
+    fresh = plan_repush(_snapshot(_SEVEN, pace=None), RepushRequest())
     assert fresh.estimate.seconds is None
+
+
+@pytest.mark.parametrize(
+    ("read", "took_seconds", "records", "seconds"),
+    [
+        (2, 3.3, 2_003, None),
+        (2, 3.0, 3, 4.5),
+        (2_003, 38.0, 10, 38.0),
+        (2_003, 38.0, 4_006, 76.0),
+        (2_003, 38.0, 4_007, None),
+        (6_000_000, 600.0, 60_000_000, 6_000.0),
+        (6_000_000, 600.0, 600_000, 60.0),
+        (0, 600.0, 10, None),
+        (10, 60.0, 0, None),
+    ],
+)
+def test_what_was_too_small_says_nothing_of_more(
+    read: int, took_seconds: float, records: int, seconds: float | None
+) -> None:
+    """Of a rebuild that may have been start alone nothing is expected beyond about its own size."""
+    pace = Pace(records=read, per_second=max(read, 1) / took_seconds)
+    assert pace.seconds_for(records) == seconds
+
+
+def test_the_largest_of_the_last_rebuilds_tells_the_pace() -> None:
+    """A small one in between says less than the one before; what was not measured, or is long ago, nothing."""
+    past = [(2, 0.6), (9_000, None), (2_000, 50.0), (3, 1.0), (4, 1.0), (5, 1.0), (9_000, 90.0)]
+    assert pace_of(past) == Pace(records=2_000, per_second=50.0)
+    assert pace_of([(9, None), (0, 5.0)]) is None
 
 
 def test_a_plan_s_id_is_the_hash_of_its_value() -> None:

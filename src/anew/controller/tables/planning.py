@@ -10,7 +10,7 @@ from anew.api.segments import SegmentState
 from anew.api.tables import PlanRefresh
 from anew.controller.context import Context
 from anew.controller.nodes import live_reports
-from anew.core.plan import Change, Estimate
+from anew.core.plan import Change, Estimate, pace_of
 from anew.core.tables.choosing import Asked, Serving, choose, mode_of
 from anew.core.tables.config import Reason, SegmentConfig, differences
 from anew.core.tables.plan import PlannedSegment, TableFence, TablePlan, TableRebuildKind, TableTarget
@@ -20,8 +20,6 @@ from anew.core.tables.table import Table
 
 NO_HASH = "imported: its configuration is not known"
 _UNKNOWN = "its configuration is not known any more"
-_SPEED_OF = 5
-"""From how many of the last refreshes the expected speed is taken."""
 
 
 def plan_refresh(context: Context, table: Table, request: PlanRefresh) -> TablePlan:
@@ -139,6 +137,5 @@ def _reasons(table: Table, segments: list[StaleSegment], left: int) -> tuple[str
 def _estimate(context: Context, table: Table, segments: list[StaleSegment]) -> Estimate:
     records, size = sum(segment.rows for segment in segments), sum(segment.bytes for segment in segments)
     past = context.catalog.table_rebuilds(table_uid=table.uid, running_only=False)
-    speeds = [rebuild.records_per_s for rebuild in past if rebuild.records_per_s][:_SPEED_OF]
-    seconds = None if not speeds else round(records / (sum(speeds) / len(speeds)), 1)
-    return Estimate(records=records, bytes=size, seconds=seconds)
+    pace = pace_of((rebuild.read, rebuild.records_per_s) for rebuild in past)
+    return Estimate(records=records, bytes=size, seconds=None if pace is None else pace.seconds_for(records))
