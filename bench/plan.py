@@ -16,6 +16,7 @@ from anew.controller.context import Context, Fabric
 from anew.controller.views import store_views
 from anew.core.feed import PositionMap
 from anew.core.ledger import Ledger
+from anew.core.plan import Pace
 from anew.core.planning import RepushRequest, Snapshot, plan_repush
 from anew.core.store import Store, Version
 from anew.deepstore.open import open_deep_store
@@ -76,7 +77,9 @@ def _snapshot_of(partitions: int) -> tuple[Snapshot, bytes]:
         next_version=2,
     )
     ends = dict.fromkeys(feed.feed_partitions(), _FEED_RECORDS)
-    return Snapshot(store, ends, {}, {1: partitions}, 1e6, NOON_MS, NOON_MS), manifest.to_bytes()
+    return Snapshot(
+        store, ends, {}, {1: partitions}, Pace(records=1_000_000, per_second=1e6), NOON_MS, NOON_MS
+    ), manifest.to_bytes()
 
 
 def _manifest_of(version: Version) -> Manifest:

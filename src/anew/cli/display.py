@@ -29,6 +29,9 @@ _MEASURED = (Stage.BUILD, Stage.LOAD)
 """The stages that take long."""
 _MB = 1_000_000
 
+_MOST_FAILED = 20
+"""So many segments that failed are named to people."""
+
 _LEFT = ("superseded", "deleted", "expired", "filtered", "skipped", "written")
 """What became of the rows that were read, of stores and of tables."""
 
@@ -129,6 +132,14 @@ def measure_line(progress: Measure) -> str:
     if progress.total_bytes:
         line += f", {progress.bytes / _MB:.1f}/{progress.total_bytes / _MB:.1f} MB"
     return line
+
+
+def failed_lines(refresh: dict[str, Any]) -> list[str]:
+    """Which segments failed in a refresh, and why: one line for each of the first ones."""
+    failed = refresh["failed"]
+    lines = [f"{each['segment']}: {each['error']}" for each in failed[:_MOST_FAILED]]
+    left = len(failed) - len(lines)
+    return [*lines, f"and {left} more: --json names them all"] if left else lines
 
 
 def ledger_line(view: dict[str, Any]) -> str:

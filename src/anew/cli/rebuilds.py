@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anew.cli.display import TerminalObserver, ledger_line, measure_line
+from anew.cli.display import TerminalObserver, failed_lines, ledger_line, measure_line
 from anew.cli.options import Conf, Jars, Master
 from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.running import exit_code, print_outcome, spark_choice
@@ -58,6 +58,8 @@ def show(rebuild: str, *, json_output: Json = False) -> None:
     rows += [(f"driver's {name}", driver[name]) for name in ("actor", "host", "pid", "log")]
     print_table(["", ""], [(name, value) for name, value in rows if value not in (None, "")])
     out().print(f"ledger: {ledger_line(view)}")
+    for line in failed_lines(view["refresh"]) if "refresh" in view else ():
+        out().print(f"failed: {line}", markup=False, soft_wrap=True)
     print_table(["stage", "seconds"], list(view["timings"].items()))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from anew.cli.display import TerminalObserver, ledger_line
+from anew.cli.display import TerminalObserver, failed_lines, ledger_line
 from anew.cli.output import out, print_json
 from anew.cli.session import pairs
 from anew.core.errors import InvalidRequest
@@ -134,8 +134,8 @@ def print_table_outcome(view: dict[str, Any]) -> None:
         counts["removed"] = len(refresh["removed"])
     out().print(f"{view['status']}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     out().print(f"ledger: {ledger_line(view)}")
-    for each in refresh["failed"]:
-        out().print(f"  {each['segment']}: {each['error']}", markup=False)
+    for line in failed_lines(refresh):
+        out().print(f"  {line}", markup=False, soft_wrap=True)
 
 
 def exit_code(view: dict[str, Any]) -> int:

@@ -108,7 +108,7 @@ def segments(
             s["rows"],
             s["bytes"],
             "stale" if s["stale"] else "in sync",
-            "; ".join(s["reasons"]),
+            "; ".join([*s["reasons"], *_failed(s)]),
             ", ".join(f"{r['node']}: {_copy(r, s['wanted_hash'])}" for r in s["replicas"]),
         )
         for s in found
@@ -371,6 +371,13 @@ def _print_table_view(view: dict[str, Any], *, as_json: bool) -> None:
     columns = [(c["name"], c["type"], c["role"], c["nullable"], c["default"]) for c in view["columns"]]
     print_table(["column", "type", "role", "nullable", "default"], columns)
     print_table(["setting", "value"], [(name, json.dumps(value)) for name, value in view["config"].items()])
+
+
+def _failed(segment: dict[str, Any]) -> list[str]:
+    """Why a refresh failed on a segment, as long as the configuration is the same."""
+    failure = segment["failure"]
+    same = failure is not None and failure["config_hash"] == segment["wanted_hash"]
+    return [f"failed: {failure['error']}"] if same else []
 
 
 def _copy(replica: dict[str, Any], wanted: str) -> str:

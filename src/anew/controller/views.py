@@ -14,7 +14,7 @@ from anew.controller.nodes import reports as reports_of
 from anew.controller.pausing import cluster_paused
 from anew.controller.readiness import coverage_of, load_progress
 from anew.controller.scheduling import decision_of
-from anew.controller.tables.views import table_problems, table_rebuild_view, table_view
+from anew.controller.tables.views import stale_counts, table_problems, table_rebuild_view, table_view
 from anew.core.errors import NotFound
 from anew.core.lifecycle import missing_feeds
 from anew.core.partitioners import is_custom
@@ -144,10 +144,13 @@ def _stale_notes(context: Context, tables: list[Table]) -> list[Problem]:
     """Tables with segments of another configuration: they are read as they are to be, only slower."""
     notes = []
     for table in tables:
-        stale = sum(1 for _ in context.catalog.stale_segments(table.uid, table.config_hash))
+        stale, failed = stale_counts(context, table)
+        what, hint = f"{table.name} has {stale} stale segments", f"anew table refresh {table.name}"
+        if failed:
+            what += f"; {failed} of them failed with this configuration"
+            hint = f"anew table segments {table.name} --stale says why; then: {hint} --retry-failed"
         if stale:
-            what = f"{table.name} has {stale} stale segments"
-            notes.append(Problem(what=what, since_ms=None, hint=f"anew table refresh {table.name}"))
+            notes.append(Problem(what=what, since_ms=None, hint=hint))
     return notes
 
 

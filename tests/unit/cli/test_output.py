@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from anew.cli.display import TerminalObserver, ledger_line, measure_line
+from anew.cli.display import TerminalObserver, failed_lines, ledger_line, measure_line
 from anew.cli.making import print_plan
 from anew.cli.output import print_error, print_json, print_line, print_table
 from anew.core.errors import Refused
@@ -224,6 +224,16 @@ def _fail_within(observer: TerminalObserver) -> None:
         observer.progress(Stage.BUILD, Progress(done=1, total=0))
         observer.progress(Stage.BUILD, Progress(done=1, total=4))
         raise ZeroDivisionError
+
+
+def test_segments_that_failed_are_named() -> None:
+    """The first twenty with their reasons, the others by their number."""
+    failed = [{"segment": f"p_{number}", "error": "column city, row 0: 'x'"} for number in range(23)]
+    lines = failed_lines({"failed": failed})
+    assert lines[0] == "p_0: column city, row 0: 'x'"
+    assert (len(lines), lines[-1]) == (21, "and 3 more: --json names them all")
+    assert len(failed_lines({"failed": failed[:20]})) == 20
+    assert failed_lines({"failed": []}) == []
 
 
 def test_the_ledger_is_one_line() -> None:

@@ -6,7 +6,7 @@ the record with it, and what lies in the rebuild's own directory without a segme
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from anew.api.models import EndRebuild, Heartbeat, HeartbeatAnswer, ResumeRebuild
 from anew.api.tables import BeginTableRebuild, CommitLoad, CommitSegment, FinishRebuild, ReadSegments
@@ -232,7 +232,7 @@ def finish(context: Context, rebuild_id: str, request: FinishRebuild) -> TableRe
             expected="none",
         )
     failed = [each for each in done if each.outcome is SegmentOutcome.FAILED]
-    error = None if not failed else f"{len(failed)} of {len(done)} segments failed; the first: {failed[0].why}"
+    error = _failed_text(failed, len(done)) if failed else None
 
     def change(present: TableRebuild) -> tuple[TableRebuild, tuple[Put, ...]] | None:
         if present.ended:
@@ -248,6 +248,10 @@ def finish(context: Context, rebuild_id: str, request: FinishRebuild) -> TableRe
 
     operation = context.operation(f"{rebuild.kind.value} done", rebuild.table, "driver", rebuild=rebuild_id)
     return change_rebuild(context, rebuild_id, operation, change)
+
+
+def _failed_text(failed: Sequence[Done], of: int) -> str:
+    return f"{len(failed)} of {of} segments failed; the first, {failed[0].segment}: {failed[0].why}"
 
 
 def _failure(context: Context, rebuild: TableRebuild, error: str | None) -> PutFlag:

@@ -18,9 +18,7 @@ from anew.core.tables.table import Table
 def table_view(context: Context, table: Table) -> dict[str, Any]:
     """The ``table`` shape: columns, settings, how much it holds, how much of it is stale."""
     size = context.catalog.table_size(table.uid)
-    stale = failed = 0
-    for segment in context.catalog.stale_segments(table.uid, table.config_hash):
-        stale, failed = stale + 1, failed + (segment.failed_hash == table.config_hash)
+    stale, failed = stale_counts(context, table)
     state = table.schedule_state
     return {
         "name": table.name,
@@ -44,6 +42,14 @@ def table_view(context: Context, table: Table) -> dict[str, Any]:
             "under_way": None if state is None else state.request_id,
         },
     }
+
+
+def stale_counts(context: Context, table: Table) -> tuple[int, int]:
+    """How many segments of a table are stale, and how many of these failed with the wanted configuration."""
+    stale = failed = 0
+    for segment in context.catalog.stale_segments(table.uid, table.config_hash):
+        stale, failed = stale + 1, failed + (segment.failed_hash == table.config_hash)
+    return stale, failed
 
 
 def segment_views(context: Context, table: Table, *, stale_only: bool) -> list[dict[str, Any]]:

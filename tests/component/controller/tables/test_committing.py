@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from anew.api.tables import DropSegments, ReadSegments
 from anew.catalog.change import Change
+from anew.cli import rebuilds
 from anew.core.errors import Failed, InvalidRequest, NotFound, OutcomeUnknown, Refused
 from anew.core.tables.rebuild import Done, SegmentOutcome, TableRebuild
 from anew.core.tables.segment import ColumnStats, Segment
@@ -441,7 +444,13 @@ def test_a_failure_is_decided_once_for_a_configuration(tables: Tables) -> None:
     tables.commit(rebuild, tables.failed(rebuild, "a", "column id, row 3: 'abc'"))
     tables.commit(rebuild, tables.refreshed(rebuild, "b"))
     view = tables.finish(rebuild)
-    assert (view["status"], view["error"]) == ("partly", "1 of 2 segments failed; the first: column id, row 3: 'abc'")
+    said = "1 of 2 segments failed; the first, a: column id, row 3: 'abc'"
+    assert (view["status"], view["error"]) == ("partly", said)
+    (note,) = tables.cluster.client.status().notes
+    assert (note.what, note.hint) == (
+        "trips has 1 stale segments; 1 of them failed with this configuration",
+        "anew table segments trips --stale says why; then: anew table refresh trips --retry-failed",
+    )
     shown = tables.cluster.client.segments("trips")[0]["failure"]
     assert (shown["error"], shown["config_hash"]) == ("column id, row 3: 'abc'", tables.table().config_hash)
     plan = tables.plan()
@@ -453,6 +462,24 @@ def test_a_failure_is_decided_once_for_a_configuration(tables: Tables) -> None:
     assert tables.plan().segments == ()
     assert tables.refresh(retry_failed=True)["refresh"]["refreshed"] == ["a"]
     assert (tables.segment("a").failure, tables.stale()) == (None, [])
+
+
+def test_people_are_shown_which_segments_failed(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rebuild names each of them, with its reason."""
+    rebuild = _begun(tables, "a", "b")
+    for segment in ("a", "b"):
+        tables.commit(rebuild, tables.failed(rebuild, segment, f"column id of {segment}, row 3: 'abc'"))
+    tables.finish(rebuild)
+    connected = SimpleNamespace(controller=tables.cluster.client)
+    monkeypatch.setattr(rebuilds, "cluster", lambda: nullcontext(connected))
+    rebuilds.show(rebuild.id)
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line.startswith("failed: ")] == [
+        "failed: a: column id of a, row 3: 'abc'",
+        "failed: b: column id of b, row 3: 'abc'",
+    ]
 
 
 @pytest.mark.case("rules:R21")
