@@ -104,13 +104,21 @@ def _format_of(files: Sequence[Path], asked: str | None) -> str:
         return asked
     endings = {_ending(file) for file in files}
     formats = {_FORMATS.get(ending) for ending in endings}
-    if len(formats) != 1 or None in formats:
+    if None in formats:
         raise InvalidRequest(
-            "unknown_format" if None in formats else "mixed_formats",
+            "unknown_format",
             "the format of the input is not clear from the file names",
             found=", ".join(sorted(endings)),
             expected=f"one of {', '.join(_FORMATS)}",
             hint="say it with --format",
+        )
+    if len(formats) != 1:
+        raise InvalidRequest(
+            "mixed_formats",
+            "the input has files of several formats",
+            found=", ".join(sorted(endings)),
+            expected="files of one format",
+            hint="name the files of one format only, or convert the others first",
         )
     return str(next(iter(formats)))
 

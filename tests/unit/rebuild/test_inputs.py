@@ -70,9 +70,17 @@ def test_a_format_that_is_not_clear_is_refused(tmp_path: Path, names: list[str],
     """Unknown or mixed endings are refused with what was found, until somebody says the format."""
     _made(tmp_path / "in", *names)
     error = _refused(code, tmp_path / "in")
-    assert error.hint == "say it with --format"
+    assert (error.hint == "say it with --format") is (code == "unknown_format")
     assert _find(tmp_path / "in", input_format="csv").format == "csv"
     assert _refused("unknown_format", tmp_path / "in", input_format="excel").expected == "avro | csv | json | parquet"
+
+
+def test_files_of_two_formats_are_told_apart(tmp_path: Path) -> None:
+    """What is said to do is to take one format; a format's name alone would misread the other files."""
+    _made(tmp_path / "in", "a.jsonl", "b.parquet")
+    error = _refused("mixed_formats", tmp_path / "in")
+    assert (error.found, error.expected) == (".jsonl, .parquet", "files of one format")
+    assert str(error.hint).startswith("name the files of one format only, or convert the others first")
 
 
 @pytest.mark.parametrize(
