@@ -14,6 +14,9 @@ Named = Mapping[str, Node]
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED_KINDS = frozenset({"record", "enum", "fixed"})
 
+CALLED = "anew.called"
+"""The attribute of a type that has another name for people, as a table's types have."""
+
 # Base type and logical type of every pair that has a meaning here; any other logical type is ignored, as the
 # Avro specification asks of a reader that does not know it.
 LOGICAL_KINDS = frozenset(
@@ -58,6 +61,8 @@ def base_type(node: Node) -> str:
 def type_name(node: Node, named: Named) -> str:
     """What a person calls the type, for the ``expected`` of an error."""
     node = resolve(node, named)
+    if isinstance(node, dict) and CALLED in node:
+        return str(node[CALLED])
     of_kind = kind(node)
     if of_kind == "union":
         return " or ".join(type_name(branch, named) for branch in node)

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from anew.codec.avro import parse_schema
+from anew.codec.nodes import CALLED
 from anew.core.errors import AnewError
 from anew.core.tables.columns import Column
 from anew.core.tables.config import SegmentConfig
@@ -72,7 +73,7 @@ def avro_schema(columns: tuple[Column, ...]) -> str:
     """The columns as an Avro record: what casting of text and of typed columns goes by."""
     fields = []
     for column in columns:
-        kind = _avro_type(column.type)
+        kind = {**_avro_type(column.type), CALLED: column.type}
         field: dict[str, Any] = {"name": column.name, "type": ["null", kind] if column.nullable else kind}
         if column.nullable and column.default is None:
             # A file may lack it where others have it.
@@ -195,22 +196,22 @@ def _collected(frame: DataFrame) -> list[Any]:
         raise reason_of(error) from error
 
 
-def _avro_type(kind: str) -> Any:
+def _avro_type(kind: str) -> dict[str, Any]:
     if kind.startswith("decimal"):
         precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
         return {"type": "bytes", "logicalType": "decimal", "precision": int(precision), "scale": int(scale)}
     return _AVRO_TYPES[kind]
 
 
-_AVRO_TYPES: dict[str, Any] = {
-    "boolean": "boolean",
-    "smallint": "int",
-    "integer": "int",
-    "bigint": "long",
-    "real": "float",
-    "double": "double",
-    "varchar": "string",
-    "blob": "bytes",
+_AVRO_TYPES: dict[str, dict[str, Any]] = {
+    "boolean": {"type": "boolean"},
+    "smallint": {"type": "int"},
+    "integer": {"type": "int"},
+    "bigint": {"type": "long"},
+    "real": {"type": "float"},
+    "double": {"type": "double"},
+    "varchar": {"type": "string"},
+    "blob": {"type": "bytes"},
     "date": {"type": "int", "logicalType": "date"},
     "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
 }

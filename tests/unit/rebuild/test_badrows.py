@@ -13,8 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from anew.core.plan import PushInput
+from anew.core.tables.columns import parse_columns
 from anew.rebuild.badrows import BadRow, locate, write_bad_rows
 from anew.rebuild.columns import encode_task
+from anew.spark.pushscan import EncodeTask
+from anew.spark.tablescan import NO_KEY, avro_schema
 from anew.testing.builders import a_store
 
 _VALUE = '{"type": "record", "name": "V", "fields": [{"name": "n", "type": "long"}, {"name": "t", "type": "string"}]}'
@@ -129,3 +132,42 @@ def test_bad_rows_are_put_aside_whole(tmp_path: Path) -> None:
         (3, "n", {"k": "b", "n": "two", "t": "x"}),
     ]
     assert set(kept[0]) == {"file", "line", "column", "found", "expected", "row"}
+
+
+_TABLE = {
+    "a": ("smallint", "x"),
+    "b": ("integer", "x"),
+    "c": ("bigint", "x"),
+    "d": ("real", "x"),
+    "e": ("double", "x"),
+    "f": ("boolean", "x"),
+    "g": ("date", "x"),
+    "h": ("timestamp", "x"),
+    "i": ("decimal(5,2)", "1.234"),
+    "j": ("blob", "?"),
+    "k": ("varchar", ""),
+}
+"""Column → its type in a table, and a text that is none of it."""
+
+
+@pytest.mark.parametrize("nullable", [False, True], ids=["not null", "nullable"])
+def test_a_table_s_types_have_their_own_names(tmp_path: Path, *, nullable: bool) -> None:
+    """What was expected of a value is said as the table's schema says it, not as Avro does; what fits is not named."""
+    given = [{"name": name, "type": kind, "nullable": nullable} for name, (kind, _) in _TABLE.items()]
+    good = "1,1,1,1.5,1.5,true,2020-01-01,2020-01-01T00:00:00Z,1.25,YQ==,x"
+    path = _csv(tmp_path / "in.csv", ",".join(_TABLE), ",".join(text for _, text in _TABLE.values()), good)
+    task = EncodeTask(
+        key_schema=NO_KEY,
+        value_schema=avro_schema(parse_columns({"columns": given})),
+        schema_id=0,
+        key=(),
+        value=tuple(_TABLE),
+        written_at=None,
+        files={path.as_uri(): 0},
+    )
+    rows = list(locate([path.as_uri()], PushInput(paths=(str(path),), format="csv", key=()), task))
+    # An empty cell is null, which fits a nullable text.
+    misfits = [name for name in _TABLE if not (nullable and name == "k")]
+    assert _where(rows) == [(2, name) for name in misfits]
+    prefix = "null or " if nullable else ""
+    assert [row.expected for row in rows] == [f"{prefix}{_TABLE[name][0]}" for name in misfits]
