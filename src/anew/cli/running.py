@@ -10,13 +10,19 @@ from anew.cli.output import out, print_json
 from anew.cli.session import pairs
 from anew.core.errors import InvalidRequest
 from anew.core.plan import Plan
-from anew.core.tables.plan import TablePlan
+from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.runtime.clock import new_id
 from anew.runtime.connect import Cluster, SparkChoice
 from anew.runtime.drive import start_driver
 from anew.runtime.settings import resolve
 
 _FAILED, _PARTLY = 1, 6
+_COUNTED = {
+    TableRebuildKind.REFRESH: {name: name for name in ("refreshed", "stamped", "skipped", "failed", "drift")},
+    TableRebuildKind.TABLE_LOAD: {"refreshed": "loaded", "stamped": "unchanged", "removed": "removed"},
+    TableRebuildKind.TABLE_REPAIR: {"refreshed": "repaired", "skipped": "skipped", "failed": "failed"},
+}
+"""Kind → which lists of segments are counted for people, and in what words."""
 _ENDED_BADLY = ("failed", "killed")
 
 
@@ -127,12 +133,11 @@ def print_outcome(view: dict[str, Any], *, as_json: bool) -> None:
 
 
 def print_table_outcome(view: dict[str, Any]) -> None:
-    """Say how a refresh or a load of a table ended."""
+    """Say how a refresh, a load or a repair of a table ended."""
     refresh = view["refresh"]
-    counts = {name: len(refresh[name]) for name in ("refreshed", "stamped", "skipped", "failed", "drift")}
-    if refresh["removed"]:
-        counts["removed"] = len(refresh["removed"])
-    out().print(f"{view['status']}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    counted = {name: (len(refresh[name]), word) for name, word in _COUNTED[TableRebuildKind(view["kind"])].items()}
+    shown = [f"{count} {word}" for name, (count, word) in counted.items() if count or name != "removed"]
+    out().print(f"{view['status']}: " + ", ".join(shown))
     out().print(f"ledger: {ledger_line(view)}")
     for line in failed_lines(refresh):
         out().print(f"  {line}", markup=False, soft_wrap=True)

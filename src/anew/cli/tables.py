@@ -164,7 +164,11 @@ def load(
     inputs: Annotated[list[str], typer.Argument(help="Files or directories.")],
     *,
     prefix: Annotated[
-        str | None, typer.Option(help="How names of segments begin; a load replaces all segments of its prefix.")
+        str | None,
+        typer.Option(
+            help="How names of segments begin; a load replaces all segments of its prefix. "
+            "Default: a fresh one for each load, so that the same files again add their rows again."
+        ),
     ] = None,
     input_format: Annotated[str | None, typer.Option("--format", help="csv, parquet, json or avro.")] = None,
     option: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A reader option: nullValue=NA.")] = None,

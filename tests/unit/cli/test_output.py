@@ -11,6 +11,7 @@ from rich.console import Console
 from anew.cli.display import TerminalObserver, failed_lines, ledger_line, measure_line
 from anew.cli.making import print_plan
 from anew.cli.output import print_error, print_json, print_line, print_table
+from anew.cli.running import print_table_outcome
 from anew.core.errors import Refused
 from anew.core.plan import Change, Estimate, PushInput, Source
 from anew.core.rebuild import Progress, Stage
@@ -224,6 +225,26 @@ def _fail_within(observer: TerminalObserver) -> None:
         observer.progress(Stage.BUILD, Progress(done=1, total=0))
         observer.progress(Stage.BUILD, Progress(done=1, total=4))
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("refresh", "2 refreshed, 1 stamped, 0 skipped, 0 failed, 0 drift"),
+        ("table_load", "2 loaded, 1 unchanged"),
+        ("table_repair", "2 repaired, 0 skipped, 0 failed"),
+    ],
+)
+def test_each_kind_says_in_its_own_words_what_became_of_segments(
+    capsys: pytest.CaptureFixture[str], kind: str, shown: str
+) -> None:
+    """A load loads, a repair repairs, and only a refresh refreshes; what was removed is told where something was."""
+    lists = {"refreshed": ["a", "b"], "stamped": ["c"], "skipped": [], "failed": [], "drift": [], "removed": []}
+    view = {"kind": kind, "status": "succeeded", "ledger": None, "refresh": lists}
+    print_table_outcome(view)
+    assert capsys.readouterr().out.splitlines()[0] == f"succeeded: {shown}"
+    print_table_outcome({**view, "refresh": {**lists, "removed": ["d"]}})
+    assert ("1 removed" in capsys.readouterr().out) is (kind == "table_load")
 
 
 def test_segments_that_failed_are_named() -> None:

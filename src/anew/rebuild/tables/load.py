@@ -62,7 +62,7 @@ def plan_load(snapshot: TableSnapshot, request: PushRequest, prefix: str | None)
         kind=TableRebuildKind.TABLE_LOAD,
         table=table.name,
         target=TableTarget(config=table.config, config_hash=table.config_hash, fabric=table.fabric),
-        why=tuple(_why(chosen, len(source.paths), len(replaces))),
+        why=tuple(_why(chosen, len(source.paths), len(replaces), is_fresh=prefix is None)),
         estimate=Estimate(records=0, bytes=found.bytes),
         source=source,
         replaces=tuple(replaces[:MAX_NAMED]),
@@ -71,8 +71,10 @@ def plan_load(snapshot: TableSnapshot, request: PushRequest, prefix: str | None)
     ).sealed()
 
 
-def _why(prefix: str, files: int, replaced: int) -> Iterator[str]:
+def _why(prefix: str, files: int, replaced: int, *, is_fresh: bool) -> Iterator[str]:
     yield f"{files} files become segments {prefix}_…"
+    if is_fresh:
+        yield "they are added to what is there: a load replaces that of earlier ones with the same --prefix only"
     if replaced:
         yield f"they replace the {replaced} segments of earlier loads with the prefix {prefix}, all in one commit"
 
