@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from anew.codec.avro import parse_schema
 from anew.codec.carried import carried_schema
+from anew.codec.casting import Cast
 from anew.codec.converting import shown_value
 from anew.codec.filerows import FileRows
 from anew.codec.vector import Misfit
@@ -45,13 +46,24 @@ class BadRow:
         return f"{self.file}:{self.line}: {self.column}: found {self.found}, expected {self.expected}"
 
 
-def locate(uris: list[str], files: PushInput, task: EncodeTask) -> Iterator[BadRow]:
-    """The rows of the files that do not fit, in order, as they are found: read as the tasks of the build read them."""
+Further = Callable[[Cast], list[Misfit]]
+"""More values of a cast's input that do not fit, beside those that the cast found itself."""
+
+
+def locate(uris: list[str], files: PushInput, task: EncodeTask, further: Further | None = None) -> Iterator[BadRow]:
+    """The rows of the files that do not fit, in order, as they are found: read as the tasks of the build read them.
+
+    Args:
+        uris: The files to look at.
+        files: How they are read.
+        task: What is wanted of them.
+        further: What is wanted of values besides; None: nothing.
+    """
     wanted = wanted_columns(task)
     for uri in uris:
         piece = Piece(path_of(uri), 0)
         for rows in read_piece(piece, files, wanted):
-            yield from _misfits(piece.path, rows, task)
+            yield from _misfits(piece.path, rows, task, further)
 
 
 def write_bad_rows(target: Path, rows: Iterator[BadRow]) -> int:
@@ -72,12 +84,13 @@ def write_bad_rows(target: Path, rows: Iterator[BadRow]) -> int:
     return count
 
 
-def _misfits(file: str, rows: FileRows, task: EncodeTask) -> Iterator[BadRow]:
+def _misfits(file: str, rows: FileRows, task: EncodeTask, further: Further | None) -> Iterator[BadRow]:
     batch = rows.batch
     bad = [BadRow(file, row.line, "-", row.text, row.expected, row.text) for row in rows.unparsed]
     misfits: list[Misfit] = []
     for schema_text, names in ((task.key_schema, task.key), (task.value_schema, task.value)):
-        misfits += cast_selected(parse_schema(schema_text), batch, names).misfits
+        cast = cast_selected(parse_schema(schema_text), batch, names)
+        misfits += cast.misfits if further is None else [*cast.misfits, *further(cast)]
     if task.written_at is not None:
         column: Any = batch.column(task.written_at)
         written = written_times(column, task.latest_ms)

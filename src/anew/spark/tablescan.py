@@ -20,7 +20,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from anew.codec.avro import parse_schema
+from anew.codec.casting import Cast
+from anew.codec.misfit import describe
 from anew.codec.nodes import CALLED
+from anew.codec.vector import Misfit
 from anew.core.errors import AnewError
 from anew.core.tables.columns import Column
 from anew.core.tables.config import SegmentConfig
@@ -167,6 +170,19 @@ def _fitting(batch: pa.RecordBatch, task: LoadTask) -> tuple[pa.RecordBatch, np.
     kept = np.zeros(batch.num_rows, np.bool_)
     kept[positions[fits][within]] = True
     return rows, kept
+
+
+def too_large(cast: Cast, config: SegmentConfig) -> list[Misfit]:
+    """Values that Avro's type holds, while the table's own does not; with their rows in what was cast."""
+    rows = np.flatnonzero(np.asarray(cast.kept))
+    misfits = []
+    for name, column in zip(cast.batch.schema.names, cast.batch.columns, strict=True):
+        _, good = _narrowed(column, config.by_name[name].arrow_type)
+        values: Any = column
+        for at in np.flatnonzero(~good).tolist():
+            found = describe(values[at].as_py())
+            misfits.append(Misfit(int(rows[at]), name, found, config.by_name[name].type))
+    return misfits
 
 
 def _narrowed(column: Any, held: pa.DataType) -> tuple[Any, np.ndarray[Any, Any]]:

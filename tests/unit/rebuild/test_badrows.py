@@ -14,10 +14,12 @@ import pytest
 
 from anew.core.plan import PushInput
 from anew.core.tables.columns import parse_columns
+from anew.core.tables.config import segment_config
+from anew.core.tables.settings import TableSettings
 from anew.rebuild.badrows import BadRow, locate, write_bad_rows
 from anew.rebuild.columns import encode_task
 from anew.spark.pushscan import EncodeTask
-from anew.spark.tablescan import NO_KEY, avro_schema
+from anew.spark.tablescan import NO_KEY, avro_schema, too_large
 from anew.testing.builders import a_store
 
 _VALUE = '{"type": "record", "name": "V", "fields": [{"name": "n", "type": "long"}, {"name": "t", "type": "string"}]}'
@@ -171,3 +173,23 @@ def test_a_table_s_types_have_their_own_names(tmp_path: Path, *, nullable: bool)
     assert _where(rows) == [(2, name) for name in misfits]
     prefix = "null or " if nullable else ""
     assert [row.expected for row in rows] == [f"{prefix}{_TABLE[name][0]}" for name in misfits]
+
+
+def test_a_number_that_is_too_large_for_a_table_s_type_is_named(tmp_path: Path) -> None:
+    """Every row that a load counts as bad is found again, also where Avro has no type as narrow as the table's."""
+    columns = parse_columns({"columns": [{"name": "n", "type": "smallint"}, {"name": "m", "type": "integer"}]})
+    config = segment_config(columns, TableSettings())
+    path = _csv(tmp_path / "in.csv", "n,m", "32767,1", "x,1", "40000,1", ",1", "-32769,y", "-32768,1")
+    task = EncodeTask(
+        key_schema=NO_KEY,
+        value_schema=avro_schema(columns),
+        schema_id=0,
+        key=(),
+        value=("n", "m"),
+        written_at=None,
+        files={path.as_uri(): 0},
+    )
+    files = PushInput(paths=(str(path),), format="csv", key=())
+    rows = list(locate([path.as_uri()], files, task, lambda cast: too_large(cast, config)))
+    assert _where(rows) == [(3, "n"), (4, "n"), (6, "m")]
+    assert (rows[1].found, rows[1].expected, rows[1].row) == ("int 40000", "smallint", {"n": "40000", "m": "1"})

@@ -26,7 +26,7 @@ from anew.spark.inputfiles import check_columns, check_files, headers_of, merged
 from anew.spark.progress import JobWatch
 from anew.spark.pushscan import EncodeTask, scan_files, wanted_columns
 from anew.spark.session import SparkSession, session_for_queries
-from anew.spark.tablescan import NO_KEY, LoadTask, avro_schema, count_rows, dealt_rows
+from anew.spark.tablescan import NO_KEY, LoadTask, avro_schema, count_rows, dealt_rows, too_large
 from anew.spark.tablewrite import MadeSegment, WriteTask, write_segments
 
 _SHOWN = 20
@@ -156,7 +156,7 @@ def _encode(config: SegmentConfig, uris: list[str], header: list[str] | None) ->
 
 def _put_aside(source: TableInput, files: PushInput, task: LoadTask, bad_files: list[str], bad: int) -> None:
     """Put bad rows aside, or fail and name file, line and column of the first ones (case F2)."""
-    located = locate(bad_files, files, task.encode)
+    located = locate(bad_files, files, task.encode, lambda cast: too_large(cast, task.config))
     if source.bad_rows_to is not None:
         write_bad_rows(Path(source.bad_rows_to), located)
         return
