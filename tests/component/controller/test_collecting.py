@@ -288,5 +288,6 @@ def test_pushes_and_swaps_go_on_while_paused(cluster: Cluster) -> None:
     cluster.serve(cluster.repush_plan())
     cluster.client.roll_back("flights", RollBack())
     assert cluster.store().current == {"dc-0": 1}
-    assert cluster.client.unpause("flights") == {"store": "flights", "paused": "paused by tester"}
+    answer = cluster.client.unpause("flights")
+    assert answer == {"store": "flights", "paused": "paused by tester", "stores": {}}
     assert (cluster.store().paused, cluster.client.store("flights")["paused"]) == (None, None)
