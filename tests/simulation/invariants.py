@@ -1,4 +1,4 @@
-"""What must hold at every moment, and at the end of every history (design section 7, and the rules).
+"""What must hold at every moment, and at the end of every history: most are rules of docs/rules.md.
 
 Each breach is kept with the name of its invariant; the names are what planted bugs are found by.
 """

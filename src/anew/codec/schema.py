@@ -69,7 +69,7 @@ def parse_schema(text_or_obj: Any) -> AvroSchema:
 
 
 def check_key_schema(schema: AvroSchema) -> None:
-    """Refuse a key schema that holds a map, an array or a floating-point number (design 2.2).
+    """Refuse a key schema that holds a map, an array or a floating-point number.
 
     Their bytes are not one-to-one with the values: blocks may be cut and maps ordered at will, and a float has
     two zeros.

@@ -1,4 +1,4 @@
-"""``catalog restore``: a lost catalog made again from the records and manifests in the deep stores (design 7.8)."""
+"""``catalog restore``: a lost catalog made again from the records and manifests in the deep stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The merge of one key's records: a last-writer-wins register (design 2.1, rules R6 and R11).
+"""The merge of one key's records: a last-writer-wins register (rules R6 and R11).
 
 This is the definition, record by record; `anew.core.reduce` is the same over Arrow columns, and a property
 test holds the two together. The merge is commutative over feeds, idempotent, and gives the same cell for any

@@ -57,8 +57,8 @@ class XxHash64Partitioner:
 def sub_partitions_of(keys: pa.BinaryArray, factor: int) -> Partitions:
     """The sub-partition of each key, int32 of shape (n,): ``pmod(xxhash64(1, key), factor)``.
 
-    Another hash than the partition's, so that no sub-partition stays empty where the two counts share a factor
-    (design 4.1). Equal to XXH64 seeded with Spark's hash of the integer 1.
+    Another hash than the partition's, so that no sub-partition stays empty where the two counts share a factor.
+    Equal to XXH64 seeded with Spark's hash of the integer 1.
     """
     if factor == 1:
         return np.zeros(len(keys), dtype=np.int32)
@@ -80,7 +80,8 @@ def feed_partitions_of(partition: int, partition_count: int, feed_partition_coun
     """The feed partitions that can hold keys of one version partition, when both sides hash keys alike.
 
     A hash h is in version partition ``h mod n`` and in feed partition ``h mod m``; both leave the same remainder
-    modulo ``gcd(n, m)`` (design 2.2). So traffic per node shrinks as nodes are added.
+    modulo ``gcd(n, m)`` (docs/architecture.md, *Partitions, sub-partitions, groups*). So
+    traffic per node shrinks as nodes are added.
     """
     step = math.gcd(partition_count, feed_partition_count)
     return range(partition % step, feed_partition_count, step)

@@ -1,4 +1,4 @@
-"""The engine: works towards the desired state, level-triggered (design 2.4).
+"""The engine: works towards the desired state, level-triggered (`Nodes` in docs/architecture.md).
 
 One thread does everything that changes replicas: opening, loading, applying, closing (`anew.node.opening` has the steps
 of a load). A replica that is no longer desired is closed and removed after a grace.

@@ -1,4 +1,4 @@
-"""Feeds onto replicas: one round reads what there is and applies it (design 2.2).
+"""Feeds onto replicas: one round reads what there is and applies it (`The merge` in docs/architecture.md).
 
 Replicas that stand at the same offset of a feed partition share one read; one that is behind reads on its own until it
 has caught up, a bounded batch per round, so that it never holds up the others (rule R25). It reads no further than

@@ -1,8 +1,8 @@
 """The loader: a process of its own for what is large, so that reads go on undisturbed.
 
 It downloads base files and makes sorted files, and it computes fingerprints. A thread would not do: building sorted
-files holds the interpreter and cut reads to a twentieth (design 4.2). The process is started when there is something to
-do, runs at low priority, and ends with its parent.
+files holds the interpreter and cut reads to a twentieth (docs/performance.md). The process is started when there is
+something to do, runs at low priority, and ends with its parent.
 """
 
 from __future__ import annotations

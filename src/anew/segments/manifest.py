@@ -1,6 +1,6 @@
 """The manifest of a version: what its base is, and all that is needed to serve them without the catalog.
 
-It lies beside the files, so that the catalog can be rebuilt from the deep store (design 7.8); also where the rows
+It lies beside the files, so that the catalog can be rebuilt from the deep store; also where the rows
 themselves went through the log. The format has room for several sorted runs per sub-partition, newest first, and for
 files of older versions (paths are relative to the deep store's root, not to the version); today one run is written.
 """

@@ -1,7 +1,7 @@
 """Records: what the catalog holds of a store or a table at one revision, as immutable files in the deep store.
 
 Manifests tell of versions; a store's record tells the rest: which version is current, live settings, feeds, statuses,
-the next version's number, that a store was deleted. A lost catalog is made again from both (design 7.8).
+the next version's number, that a store was deleted. A lost catalog is made again from both.
 
 A table has no manifests. Its record names one list of segments for each slot, all of one moment: lists come first, the
 record last, so that what it names is there, and what was committed at once is restored at once.

@@ -1,4 +1,4 @@
-"""The segments that a node holds: works towards the desired state, level-triggered (design 2.4).
+"""The segments that a node holds: works towards the desired state, level-triggered (`Nodes` in docs/architecture.md).
 
 One thread decides; files are fetched and made in the loader's process. What a crash leaves behind: a copy counts only
 once its record is written, so that half a file is fetched again; a copy of an older build is served until the wanted
