@@ -127,6 +127,7 @@ class Engine:
         self._gone: set[tuple[str, int]] = set()
         self._log: Log | None = None
         self._feeds: FeedApplier | None = None
+        self._applied_before = 0
         self._saved_at = workshop.clock_seconds()
         self._rates: dict[ReplicaKey, tuple[float, int]] = {}
         self._hurries = False
@@ -187,7 +188,7 @@ class Engine:
     @property
     def applied(self) -> int:
         """How many records were applied so far."""
-        return 0 if self._feeds is None else self._feeds.applied
+        return self._applied_before + (0 if self._feeds is None else self._feeds.applied)
 
     def start(self) -> None:
         """Begin to work, in a thread of its own."""
@@ -285,11 +286,8 @@ class Engine:
 
     def _adopt(self, desired: DesiredState) -> None:
         """Note what is new, what goes, and what changed about the rest."""
-        if self._log is None:
-            self._log = self._shop.open_log(desired.log)
-            self._feeds = FeedApplier(
-                self._log, self.dead_letters, self._shop.clock, self._now, self._applier.progressed
-            )
+        if self._desired is None or self._desired.log != desired.log:
+            self._use_log(desired.log)
         before = set() if self._desired is None else _versions_of(self._desired)
         self._gone = (self._gone | before) - _versions_of(desired)
         wanted = {k: (s, v) for s in desired.stores for v in s.versions for k in keys_of(s, v)}
@@ -312,6 +310,16 @@ class Engine:
             self._directories.tidy()
         self._directories.sweep(self._holdings)
         self._desired = desired
+
+    def _use_log(self, location: LogLocation) -> None:
+        """Read feeds there from now on: brokers get other addresses, and a home may be moved."""
+        fresh = self._shop.open_log(location)
+        if self._log is not None:
+            self._log.close()
+        if self._feeds is not None:
+            self._applied_before += self._feeds.applied
+        self._log = fresh
+        self._feeds = FeedApplier(fresh, self.dead_letters, self._shop.clock, self._now, self._applier.progressed)
 
     def _work_on(self, holding: Holding, desired: DesiredState) -> bool:
         """The next thing to do for one replica; whether something was done.

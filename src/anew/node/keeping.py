@@ -6,11 +6,19 @@ import os
 from pathlib import Path
 
 import structlog
+from pydantic import BaseModel
 
 from anew.api.models import DesiredState
 from anew.deepstore.copies import sync
 
 _log = structlog.get_logger("anew.node.keeping")
+
+
+class _Kept(BaseModel):
+    """A desired state, and the directory in which it was kept."""
+
+    kept_in: str
+    desired: DesiredState
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -30,15 +38,36 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def save_desired(path: Path, desired: DesiredState) -> None:
     """Keep a desired state for a restart without controller; whole or not at all."""
-    replace_file(path, desired.model_dump_json().encode())
+    replace_file(path, _Kept(kept_in=_place(path), desired=desired).model_dump_json().encode())
 
 
 def read_desired(path: Path) -> DesiredState | None:
-    """The desired state that was kept, or None."""
+    """The desired state that was kept in this directory, or None.
+
+    In a copy of a directory it is none: it names the log and the deep store of the cluster that it was copied from.
+    """
     try:
-        return DesiredState.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
+    try:
+        kept = _Kept.model_validate_json(content)
+    except ValueError:
+        return _kept_without_place(path, content)
+    if kept.kept_in != _place(path):
+        _log.warning("kept_state_passed_over", found=kept.kept_in, expected=_place(path))
+        return None
+    return kept.desired
+
+
+def _kept_without_place(path: Path, content: bytes) -> DesiredState | None:
+    """What an earlier release kept."""
+    try:
+        return DesiredState.model_validate_json(content)
     except ValueError as error:
         _log.error("kept_state_broken", path=str(path), error=str(error))  # it says it all
         return None
+
+
+def _place(path: Path) -> str:
+    return str(path.parent.resolve())

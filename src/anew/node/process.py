@@ -111,6 +111,7 @@ class Liaison:
         self._segments = segments
         self._kept = settings.directory / "desired.json"
         self._unkept: DesiredState | None = None
+        self._has_asked = False
         self._away = False
         self._told: NodeReport | None = None
         self._last: NodeReport | None = None
@@ -147,7 +148,10 @@ class Liaison:
         """
         node, fabric = self._settings.node, self._settings.fabric
         seconds = wait_seconds if self._unkept is None else 0.0
-        desired = self._controller.desired(node, fabric, self._engine.revision, seconds)
+        # What was kept may name a log or a deep store that is elsewhere by now, under the same revision.
+        known = self._engine.revision if self._has_asked else -1
+        desired = self._controller.desired(node, fabric, known, seconds)
+        self._has_asked = True
         if desired is not None and self._accept(desired):
             self._unkept = desired
         if self._unkept is not None:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from anew.api.models import ReplicaState
+from anew.api.models import DesiredState, LogLocation, NodeReport, ReplicaState
 from anew.core.admission import UNKNOWN_SCHEMA
 from anew.core.errors import Unreachable
 from anew.core.feed import FeedPartition, PositionMap
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import LogRead, TopicPartition, topic_partition
+from anew.log.open import open_log
 from anew.log.topics import TopicDirectories
 from anew.node.engine import Engine
 from anew.node.keeping import read_desired, save_desired
 from anew.node.loader import Loader
+from anew.node.process import Liaison
 from anew.segments.manifest import SubPartition
 from tests.component.node.harness import (
     PARTITIONS,
@@ -416,4 +421,63 @@ def test_the_desired_state_outlives_the_process(words: World, tmp_path: Path) ->
     assert read_desired(path) is None
     save_desired(path, desired)
     assert read_desired(path) == desired
+    path.write_text(desired.model_dump_json(), encoding="utf-8")
+    assert read_desired(path) == desired, "an earlier release said nothing of the place"
     assert FeedPartition(words.feed.id, 0) in desired.stores[0].versions[0].start
+
+
+def test_a_copy_of_a_node_knows_nothing_of_the_cluster_that_it_was_copied_from(words: World, tmp_path: Path) -> None:
+    """The kept state names a log and a deep store; in another directory than its own it is none."""
+    words.version(1, {})
+    for name in ("node", "copy"):
+        (tmp_path / name).mkdir()
+    save_desired(tmp_path / "node" / "desired.json", words.desired())
+    shutil.copy(tmp_path / "node" / "desired.json", tmp_path / "copy" / "desired.json")
+    assert read_desired(tmp_path / "copy" / "desired.json") is None
+    (tmp_path / "node").rename(tmp_path / "moved")
+    assert read_desired(tmp_path / "moved" / "desired.json") is None
+
+
+def test_feeds_are_read_where_the_log_is_now(words: World, tmp_path: Path) -> None:
+    """A node whose log got another address, under the same revision, goes on there."""
+    words.version(1, {"a": "base"})
+    with engine_in(tmp_path) as engine:
+        before = words.desired()
+        engine.accept(before)
+        words.write("a", "before")
+        wait_for("the feed", lambda: value_of(engine, "a") == "before")
+        shutil.copytree(tmp_path / "log", tmp_path / "moved")
+        moved = LogLocation(kind="embedded", address=str(tmp_path / "moved"))
+        engine.accept(before.model_copy(update={"log": moved}))
+        words.log.close()
+        words.log = open_log(moved, clock=clock)
+        words.write("a", "after")
+        wait_for("the feed", lambda: value_of(engine, "a") == "after")
+        assert engine.applied == 2
+
+
+def test_a_node_asks_anew_after_its_start(words: World, tmp_path: Path) -> None:
+    """What it kept may say where the log was: the first question of a run does not say that it knows that already."""
+    asked = list[int]()
+
+    class Controller:
+        """It notes what the node says that it knows."""
+
+        def desired(self, node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> DesiredState | None:
+            """Nothing that is newer."""
+            asked.append(after)
+            return None
+
+        def report(self, request: NodeReport) -> None:
+            """Nobody looks."""
+
+    words.version(1, {})
+    with engine_in(tmp_path) as engine:
+        settings: Any = SimpleNamespace(directory=tmp_path, node="n1", fabric="dc-0", clock=clock)
+        desired = words.desired()
+        save_desired(tmp_path / "desired.json", desired)
+        liaison = Liaison(Controller(), engine, settings)
+        liaison.recall()
+        liaison.poll(0.0)
+        liaison.poll(0.0)
+    assert asked == [-1, desired.revision]
