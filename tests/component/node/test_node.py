@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from anew.api.models import DesiredState, NodeReport
 from anew.api.node_wire import KeyState, decode_answer, decode_page, encode_keys
 from anew.core.errors import Failed, Refused, Unreachable
 from anew.core.partition import XxHash64Partitioner
+from anew.node.keeping import read_desired
 from anew.node.process import Node, NodeSettings
 from tests.component.node.harness import World, caught_up, clock, key_of, wait_for, world
 
@@ -180,7 +180,9 @@ def test_a_node_restarts_without_a_controller(words: World, tmp_path: Path) -> N
     words.write("k01", "meanwhile")
     with running(settings_in(tmp_path), controller) as (node, client):
         wait_for("the write", lambda: client.get(path_of("k01")).content == key_of("meanwhile"))
-        assert json.loads((tmp_path / "node" / "desired.json").read_bytes())["fabric"] == "dc-0"
+        kept = read_desired(tmp_path / "node" / "desired.json")
+        assert kept is not None
+        assert kept.fabric == "dc-0"
 
 
 def test_a_directory_and_a_port_have_one_node(words: World, tmp_path: Path) -> None:
