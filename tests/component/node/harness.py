@@ -31,6 +31,7 @@ from anew.deepstore.open import open_deep_store
 from anew.log.interface import APPEND_RECORDS, Log, TopicPartition, TopicSpec
 from anew.log.open import open_log
 from anew.node.engine import Engine, NodeIdentity, Workshop
+from anew.node.holding import Holding
 from anew.node.loader import Loader
 from anew.segments.basefile import BaseFileWriter
 from anew.segments.baserange import BaseRangeWriter, start_of_push
@@ -309,6 +310,14 @@ def value_of(engine: Engine, text: str, version: str = "current") -> str | None:
 
 
 def caught_up(engine: Engine) -> bool:
-    """Whether all replicas apply and stand at the ends that were seen."""
+    """Whether all replicas apply, stand at the ends that were seen, and are read."""
     replicas = engine.report().replicas
-    return bool(replicas) and all(r.state == "applying" and r.lag_records == 0 and r.position for r in replicas)
+    at_ends = all(r.state == "applying" and r.lag_records == 0 and r.position for r in replicas)
+    return bool(replicas) and at_ends and all(_is_read(engine, holding) for holding in engine.holdings())
+
+
+def _is_read(engine: Engine, holding: Holding) -> bool:
+    """Whether readers find a replica; one that leaves need not be found."""
+    store = engine.picture.stores.get(holding.store.name)
+    version = None if store is None else store.versions.get(holding.key.version)
+    return version is None or holding.place in version.replicas

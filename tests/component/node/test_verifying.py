@@ -330,7 +330,7 @@ def test_a_verification_that_finds_damage_says_so_and_has_it_replaced(words: Wor
     words.version(1, dict.fromkeys(map(str, range(4_000)), "b" * 50), config=config(partitions=1))
     with fleet(words, tmp_path) as nodes:
         assert nodes.verify().equal
-        damage_files(tmp_path / "n1")
+        damage_files(tmp_path / "n1" / "replicas")
         found = nodes.verify()
         assert [(r.node, r.equal, r.damaged) for r in found.replicas] == [("n1", None, True), ("n2", True, False)]
         assert found.error is not None
