@@ -131,25 +131,30 @@ def verdict_error(store: str, verdicts: Sequence[ReplicaVerdict], differences: i
             expected="equal fingerprints",
             hint="remove the replica's directory on that node and restart the node: it loads again",
         )
-    damaged = [f"{_name(verdict)}: {verdict.error}" for verdict in verdicts if verdict.damaged]
+    damaged = [verdict for verdict in verdicts if verdict.damaged]
     if damaged:
         return Failed(
             "replica_damaged",
             f"{len(damaged)} of {len(verdicts)} replicas of {store} are damaged",
-            found="; ".join(damaged[:_EXAMPLES]),
+            found=_reasons(damaged),
             expected="files that can be read from beginning to end",
             hint="their nodes load them again by themselves: anew status; then verify again",
         )
-    unknown = [f"{_name(verdict)}: {verdict.error}" for verdict in verdicts if verdict.equal is None]
+    unknown = [verdict for verdict in verdicts if verdict.equal is None]
     if unknown:
         return Unreachable(
             "replicas_unverified",
             f"{len(unknown)} of {len(verdicts)} replicas of {store} could not be verified",
-            found="; ".join(unknown[:_EXAMPLES]),
+            found=_reasons(unknown),
             expected="an answer of every node",
             hint="anew node list",
         )
     return None
+
+
+def _reasons(verdicts: Sequence[ReplicaVerdict]) -> str:
+    """What is said of the first ones."""
+    return "; ".join(f"{_name(verdict)}: {verdict.error}" for verdict in verdicts[:_EXAMPLES])
 
 
 def _name(verdict: ReplicaVerdict) -> str:

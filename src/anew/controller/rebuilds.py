@@ -25,7 +25,6 @@ from anew.core.displacing import displaced
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.core.lifecycle import VersionEvent
-from anew.core.moment import utc_text
 from anew.core.plan import Plan
 from anew.core.rebuild import DRIVEN_STAGES, Rebuild, RebuildStatus, Stage, advance, end
 from anew.core.store import IN_THE_MAKING, ManifestRef, RebuildKind, Store, Version, VersionStatus
@@ -266,8 +265,8 @@ def _give_up_deferred(context: Context, rebuild: Rebuild, actor: str) -> bool:
 
 def expire(context: Context, rebuild: Rebuild) -> Rebuild:
     """Fail a rebuild whose driver gave no sign of life, unless it gave one, or sealed, in this very moment."""
-    error = f"the driver gave no sign of life; its lease ended at {utc_text(rebuild.lease_until_ms)}"
-    return _end(context, rebuild, _Ending(RebuildStatus.FAILED, error, "controller", _lease_is_over))
+    ending = _Ending(RebuildStatus.FAILED, rebuild.why_expired, "controller", _lease_is_over)
+    return _end(context, rebuild, ending)
 
 
 def _lease_is_over(rebuild: Rebuild, now_ms: int) -> bool:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from anew.core.errors import Refused
 from anew.core.ledger import Ledger
+from anew.core.moment import utc_text
 from anew.core.plan import Plan
 from anew.core.store import RebuildKind
 
@@ -121,6 +122,11 @@ class RebuildRecord(BaseModel):
     def ended(self) -> bool:
         """Whether nothing more will happen to it."""
         return self.status in ENDED
+
+    @property
+    def why_expired(self) -> str:
+        """Why it fails once its lease is over."""
+        return f"the driver gave no sign of life; its lease ended at {utc_text(self.lease_until_ms)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -335,8 +335,8 @@ class Engine:
             return self._opening.replace(holding, desired)
         if holding.load is not None:
             return self._opening.take_in(holding)
-        if self._is_in_doubt(holding):
-            return True
+        if holding.is_in_doubt and holding.replica is not None:
+            return self._look_again(holding, holding.replica)
         if holding.replica is not None or holding.retry_at > self._now():
             # One that failed to apply is the feeds' to try again.
             return False
@@ -345,12 +345,9 @@ class Engine:
         self._check_room()
         return self._opening.open_or_load(holding, desired)
 
-    def _is_in_doubt(self, holding: Holding) -> bool:
-        """Look again at what readers or a verification found damaged; whether there is something of the kind."""
-        replica = holding.replica
-        if replica is None or self._feeds is None or holding.retry_at > self._now():
-            return False
-        if holding.damaged is None and not replica.is_in_doubt:
+    def _look_again(self, holding: Holding, replica: Replica) -> bool:
+        """Look again at what readers or a verification found damaged, unless it is too early; whether it was done."""
+        if self._feeds is None or holding.retry_at > self._now():
             return False
         self._feeds.look_again(holding, replica)
         return True
@@ -370,7 +367,7 @@ class Engine:
     def _check_may_go(self, holding: Holding, why: str) -> None:
         """See `anew.node.replacing.Replacements.check_may_go`."""
         if self._feeds is not None:
-            self._feeds.check_may_go(holding, why)
+            self._feeds.replacements.check_may_go(holding, why)
 
     def _put_off(self, holding: Holding, error: AnewError) -> None:
         first, longest = _RETRY_SECONDS

@@ -89,6 +89,7 @@ class FeedApplier:
     Attributes:
         applied: How many records were applied so far, over all replicas.
         behind: Whether the last round left records that are known of.
+        replacements: Decides which replicas are loaded again.
     """
 
     def __init__(
@@ -115,8 +116,7 @@ class FeedApplier:
         self._dead_letters = dead_letters
         self._clock = clock
         self._progressed = progressed
-        self._replacements = Replacements(log, clock_seconds)
-        self.check_may_go = self._replacements.check_may_go
+        self.replacements = Replacements(log, clock_seconds)
         self._sources: dict[FeedPartition, _Source] = {}
         self._topics: frozenset[str] = frozenset()
         self._tells = False
@@ -368,18 +368,16 @@ class FeedApplier:
         if holding.apply_failures == 1:
             _log.error("apply_failed", replica=holding.name, code=error.code, error=str(error))  # it says it all
         if error.code in _DAMAGED and holding.apply_failures >= _APPLY_ATTEMPTS:
-            self._replacements.replace(holding, str(error))
+            self.replacements.replace(holding, str(error))
 
     def look_again(self, holding: Holding, replica: Replica) -> None:
         """See `anew.node.replacing.Replacements.look_again`; what can be read by now goes on."""
-        if not self._replacements.look_again(holding, replica, self._now() + _BACKOFF_SECONDS[1]):
+        if not self.replacements.look_again(holding, replica, self._now() + _BACKOFF_SECONDS[1]):
             self._mend(holding)
 
     def _mend(self, holding: Holding) -> None:
         """What it failed with is over: it got on; what it still cannot be read further from is told."""
-        if holding.state is not ReplicaState.ERROR or holding.reload is not None:
-            return
-        if holding.damaged is not None or (holding.replica is not None and holding.replica.is_in_doubt):
+        if holding.state is not ReplicaState.ERROR or holding.reload is not None or holding.is_in_doubt:
             return
         if holding.broken:
             at, (error, _) = next(iter(holding.broken.items()))
@@ -439,7 +437,7 @@ class FeedApplier:
     def _replace_lost(self, holding: Holding) -> None:
         """Have a replica loaded again whose position the log has lost, if that is possible now."""
         holding.retry_at = self._now() + _BACKOFF_SECONDS[1]
-        self._replacements.replace(holding, str(holding.error))
+        self.replacements.replace(holding, str(holding.error))
 
     def _say_waiting(self, holding: Holding, at: FeedPartition, why: str) -> None:
         if holding.waiting.get(at) != why:

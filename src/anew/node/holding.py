@@ -181,6 +181,11 @@ class Holding:
         return self.arrived
 
     @property
+    def is_in_doubt(self) -> bool:
+        """Whether it is known to be damaged, or a read failed that nobody has repeated yet."""
+        return self.damaged is not None or (self.replica is not None and self.replica.is_in_doubt)
+
+    @property
     def answers(self) -> bool:
         """Whether it is read.
 

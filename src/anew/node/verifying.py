@@ -284,8 +284,7 @@ class Verifications:
         """
         job = self._touched(job_id)
         for part in job.known_parts:
-            key = part.holding.key
-            if (key.partition, key.sub_partition) == place and part.state is PartState.DONE:
+            if part.holding.place == place and part.state is PartState.DONE:
                 return job, part
         raise Refused(
             "not_verified",

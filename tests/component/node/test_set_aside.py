@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from anew.api.models import DesiredState, NodeReport, ReplicaState
 from anew.core.errors import Failed
 from anew.core.partition import XxHash64Partitioner
 from anew.log.interface import topic_partition
+from anew.node.engine import Engine
 from anew.node.process import Liaison
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica
@@ -36,6 +38,17 @@ def words(tmp_path: Path) -> Iterator[World]:
     """A world without a version."""
     with world(tmp_path) as made:
         yield made
+
+
+@contextmanager
+def _large(words: World, tmp_path: Path) -> Iterator[tuple[Engine, list[str]]]:
+    """An engine with a replica whose files can be damaged, and its keys, each with the same value."""
+    names = [f"k{number}" for number in range(4_000)]
+    words.version(1, dict.fromkeys(names, "b" * 50), config=config(partitions=1))
+    with engine_in(tmp_path) as engine:
+        engine.accept(words.desired())
+        wait_for("the load", lambda: caught_up(engine))
+        yield engine, names
 
 
 def _damaged() -> tuple[list[int], Callable[..., None]]:
@@ -215,11 +228,7 @@ def test_a_replica_outlives_a_full_disk_at_its_start(
 
 def test_damage_that_only_readers_meet_loads_the_replica_again(words: World, tmp_path: Path) -> None:
     """Where nothing is written a read that fails is told, and the replica replaced; one bad moment is no verdict."""
-    names = [f"k{number}" for number in range(4_000)]
-    words.version(1, dict.fromkeys(names, "b" * 50), config=config(partitions=1))
-    with engine_in(tmp_path) as engine:
-        engine.accept(words.desired())
-        wait_for("the load", lambda: caught_up(engine))
+    with _large(words, tmp_path) as (engine, names):
         (holding,) = engine.holdings()
         assert holding.replica is not None
         holding.replica._doubt = lambda: None
@@ -234,11 +243,7 @@ def test_damage_that_only_readers_meet_loads_the_replica_again(words: World, tmp
 
 def test_a_damaged_block_loads_the_replica_again(words: World, tmp_path: Path) -> None:
     """A replica whose own disk was damaged is discarded and loaded from the base; what was written since is there."""
-    names = [f"k{number}" for number in range(4_000)]
-    words.version(1, dict.fromkeys(names, "b" * 50), config=config(partitions=1))
-    with engine_in(tmp_path) as engine:
-        engine.accept(words.desired())
-        wait_for("the load", lambda: caught_up(engine))
+    with _large(words, tmp_path) as (engine, names):
         damage_files(tmp_path / "node" / "replicas")
         for name in names[::40]:
             words.write(name, "new")

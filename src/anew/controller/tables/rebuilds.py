@@ -37,7 +37,6 @@ from anew.controller.tables.records import (
     tried,
 )
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
-from anew.core.moment import utc_text
 from anew.core.rebuild import DRIVEN_STAGES, Progress, RebuildStatus, Stage, advance, end
 from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.core.tables.rebuild import Done, SegmentOutcome, TableRebuild, ending
@@ -304,12 +303,11 @@ def kill(context: Context, rebuild: TableRebuild, actor: str) -> TableRebuild:
 
 def expire(context: Context, rebuild: TableRebuild) -> TableRebuild:
     """Fail a rebuild whose driver gave no sign of life, unless it gave one in this very moment."""
-    why = f"the driver gave no sign of life; its lease ended at {utc_text(rebuild.lease_until_ms)}"
     return end_badly(
         context,
         rebuild,
         RebuildStatus.FAILED,
-        why,
+        rebuild.why_expired,
         "controller",
         lambda newest: newest.stage in DRIVEN_STAGES and context.clock() > newest.lease_until_ms,
     )
