@@ -22,7 +22,7 @@ from anew.api.models import LogLocation
 from anew.core.arrow import bytes_list
 from anew.core.blocks import unpack
 from anew.core.feed import Feeds
-from anew.core.plan import LogSplit
+from anew.core.stores.plan import LogSplit
 from anew.log.interface import TopicSpec, topic_partition
 from anew.log.open import open_log
 from anew.spark.logsource import LogScan, group_splits

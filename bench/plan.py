@@ -12,8 +12,8 @@ from pathlib import Path
 from anew.api.models import LogLocation
 from anew.catalog.change import Change, Operation, PutStore
 from anew.catalog.database import DatabaseCatalog
-from anew.controller.context import Context, Fabric
-from anew.controller.views import store_views
+from anew.controller.engine.context import Context, Fabric
+from anew.controller.stores.views import store_views
 from anew.core.feed import PositionMap
 from anew.core.ledger import Ledger
 from anew.core.plan import Pace

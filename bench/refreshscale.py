@@ -21,7 +21,7 @@ from anew.api.tables import PlanRefresh
 from anew.catalog.change import Change, Operation, PutConfig, PutTable
 from anew.catalog.database import DatabaseCatalog
 from anew.catalog.tables import SEGMENTS
-from anew.controller.context import Context, Fabric
+from anew.controller.engine.context import Context, Fabric
 from anew.controller.tables.planning import plan_refresh
 from anew.core.tables.plan import TablePlan
 from anew.core.tables.table import SLOTS

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 from anew.api.models import LogLocation
-from anew.core.plan import LogSplit
+from anew.core.stores.plan import LogSplit
 from anew.log.interface import TopicSpec
 from anew.log.open import open_log
 from anew.spark.session import session_for_queries, spark_session

@@ -132,7 +132,7 @@ class TripsTable:
     def refresh(self, spark: SparkSession) -> None:
         """Refresh every segment."""
         plan = self.cluster.plan_refresh(self.name, PlanRefresh(max_segments=0))
-        view = self.cluster.run_table_plan(plan, SparkChoice(session=spark), None, None)
+        view = self.cluster.run_plan(plan, SparkChoice(session=spark), None, None)
         refreshed, wanted = view["refresh"]["refreshed"], len(plan.segments)
         if view["status"] != "succeeded" or len(refreshed) != wanted or not wanted:
             raise AssertionError(f"{len(refreshed)} of {wanted} segments were refreshed: {view['error']}")

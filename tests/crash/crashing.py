@@ -67,7 +67,7 @@ class Crashing:
 
     def rebuilds(self, store: str) -> list[Any]:
         """A store's rebuilds, newest first."""
-        return self.controller.rebuilds(store)
+        return self.controller.rebuilds(store=store)
 
     def await_status(self, store: str, number: int, *wanted: str) -> None:
         """Wait until a version has one of these statuses."""

@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from anew.client import expectation
 from anew.client.store import Store
-from anew.controller import readiness, rebuilds
-from anew.controller import reclaim as reclaiming
-from anew.controller.reconcile import next_assignment
+from anew.controller.engine import records
+from anew.controller.stores import readiness, seal
+from anew.controller.stores import reclaim as reclaiming
+from anew.controller.stores.placing import next_assignment
 from anew.core import admission, floors, lifecycle, planning, reduce, retention
 from anew.core.arrow import replaced
 from anew.core.assignment import assign
@@ -233,7 +234,7 @@ def _blind() -> AbstractContextManager[Any]:
 @contextmanager
 def _uncounted() -> Iterator[None]:
     from anew.core.ledger import Ledger
-    from anew.core.rebuild import Fingerprints
+    from anew.core.stores.rebuild import Fingerprints
     from anew.spark import mergewrite
     from anew.spark.outputs import Outputs
 
@@ -245,7 +246,7 @@ def _uncounted() -> Iterator[None]:
     with (
         patch.object(Outputs, "write", lossy),
         patch.object(Ledger, "check", lambda _: None),
-        patch("anew.controller.rebuilds._check_account", lambda _: None),
+        patch("anew.controller.stores.seal._check_account", lambda _: None),
     ):
         assert mergewrite is not None
         assert Fingerprints is not None
@@ -271,7 +272,7 @@ def _base_unread() -> Iterator[None]:
 
     with (
         patch.object(expectation.Expectation, "_base_rows", unread),
-        patch("anew.rebuild.damage._wrong_with", lambda *_: None),
+        patch("anew.rebuild.stores.damage._wrong_with", lambda *_: None),
     ):
         yield
 
@@ -320,7 +321,7 @@ def _skip_unknown() -> AbstractContextManager[Any]:
 @bug("R22: a driver of an older epoch may seal", "the newest driver seals", among=histories(often="take_over"))
 def _no_epochs() -> AbstractContextManager[Any]:
     # An older driver also writes elsewhere than the version lies by now.
-    return rebinding({rebuilds._check_epoch: lambda *_: None, rebuilds._check_own: lambda *_: None})
+    return rebinding({records.check_epoch: lambda *_: None, seal._check_own: lambda *_: None})
 
 
 @bug(
@@ -460,7 +461,7 @@ def _from_the_beginning() -> AbstractContextManager[Any]:
 
 @bug("7.5: a deleted store leaves its files and topics", "nothing is left behind")
 def _litter() -> AbstractContextManager[Any]:
-    return patch("anew.controller.stores.all_of", lambda *_: [])
+    return patch("anew.controller.stores.changing.all_of", lambda *_: [])
 
 
 @bug("errors: an estimate divides by the records of an empty log", "nothing unexpected is raised")
@@ -482,7 +483,7 @@ def _never_ready() -> AbstractContextManager[Any]:
 @bug("7.7: a driver asks again without a pause", "histories end")
 @contextmanager
 def _restless() -> Iterator[None]:
-    pauses = ("executor._POLL_SECONDS", "ending._POLL_SECONDS", "patience._PAUSE_SECONDS")
+    pauses = ("stores.making._POLL_SECONDS", "ending._POLL_SECONDS", "patience._PAUSE_SECONDS")
     with ExitStack() as patches:
         for name in pauses:
             patches.enter_context(patch(f"anew.rebuild.{name}", 0.0))

@@ -10,7 +10,7 @@ from anew.client.expectation import expectation_of
 from anew.core.errors import Failed
 from anew.core.store import Store, Version
 from anew.log.open import no_clock
-from anew.rebuild.damage import find_damage
+from anew.rebuild.stores.damage import find_damage
 from anew.segments.base import BaseReader
 from anew.testing.memory.log import MemoryLog, Row
 from tests.simulation.parts import Machines

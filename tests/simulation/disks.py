@@ -18,7 +18,7 @@ from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
 from anew.core.tables.config import SegmentConfig
-from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
 from anew.core.tables.table import Table
 from anew.deepstore.interface import DeepStore, StoredFile
@@ -272,9 +272,9 @@ class FarCatalog:
         """See `Catalog.rebuild`."""
         return self._read(lambda: self._catalog.rebuild(rebuild_id))
 
-    def rebuilds(self, *, store_uid: str | None, running_only: bool) -> list[Rebuild]:
+    def rebuilds(self, *, subject_uid: str | None, running_only: bool) -> list[Rebuild]:
         """See `Catalog.rebuilds`."""
-        return self._read(lambda: self._catalog.rebuilds(store_uid=store_uid, running_only=running_only))
+        return self._read(lambda: self._catalog.rebuilds(subject_uid=subject_uid, running_only=running_only))
 
     def request(self, request_id: str) -> KnownRequest | None:
         """See `Catalog.request`."""
@@ -309,10 +309,6 @@ class FarCatalog:
         return self._read(lambda: self._catalog.history(subject, limit))
 
     # This world has no tables: asking for them takes no time and no chance, so that histories stay what they were.
-
-    def put_table_rebuild(self, rebuild: TableRebuild, fence: int) -> None:
-        """See `Catalog.put_table_rebuild`."""
-        self._catalog.put_table_rebuild(rebuild, fence)
 
     def table(self, name: str) -> Table | None:
         """See `Catalog.table`."""
@@ -357,14 +353,6 @@ class FarCatalog:
     def table_size(self, table_uid: str) -> TableSize:
         """See `Catalog.table_size`."""
         return self._catalog.table_size(table_uid)
-
-    def table_rebuild(self, rebuild_id: str) -> TableRebuild | None:
-        """See `Catalog.table_rebuild`."""
-        return self._catalog.table_rebuild(rebuild_id)
-
-    def table_rebuilds(self, *, table_uid: str | None, running_only: bool) -> list[TableRebuild]:
-        """See `Catalog.table_rebuilds`."""
-        return self._catalog.table_rebuilds(table_uid=table_uid, running_only=running_only)
 
     def segments_done(self, rebuild_id: str, names: Collection[str] | None = None) -> list[Done]:
         """See `Catalog.segments_done`."""

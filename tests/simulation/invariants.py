@@ -18,8 +18,9 @@ from anew.codec.avro import encode_datum, parse_schema
 from anew.core import lifecycle
 from anew.core.feed import FeedPartition
 from anew.core.partition import sub_partitions_of
-from anew.core.rebuild import Rebuild, RebuildStatus
+from anew.core.rebuild import RebuildStatus
 from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus
+from anew.core.stores.rebuild import StoreRebuild
 from anew.log.interface import Appended, TopicPartition
 from anew.log.open import no_clock
 from anew.segments.base import BaseReader
@@ -51,7 +52,7 @@ class Invariants:
     account: Account = field(default_factory=Account)
     breaches: list[tuple[str, str]] = field(default_factory=list)
     _checked_bases: set[tuple[str, int]] = field(default_factory=set)
-    _rebuilds: list[Rebuild] = field(default_factory=list)
+    _rebuilds: list[StoreRebuild] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.oracle = Oracle(self.account, self.machines.topics, SKEW_LIMIT_MS)
@@ -68,13 +69,13 @@ class Invariants:
     # -- as it happens -------------------------------------------------------------------------------------------------
 
     def _on_commit(self, before: Tables, after: Tables, operation: Operation) -> None:
-        self._rebuilds = list(after.rebuilds.values())
+        self._rebuilds = [rebuild for rebuild in after.rebuilds.values() if isinstance(rebuild, StoreRebuild)]
         for uid, store in after.stores.items():
             old = before.stores.get(uid)
             if old is store:
                 continue
             self.account.note(store)
-            for rebuild in after.rebuilds.values():
+            for rebuild in self._rebuilds:
                 source = rebuild.plan.source.input
                 if source is not None and rebuild.store_uid == uid:
                     self.account.inputs[uid, rebuild.version] = source.paths[0] if source.paths else None

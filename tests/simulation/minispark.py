@@ -19,9 +19,9 @@ from anew.core.errors import AnewError, Failed
 from anew.core.rebuild import Progress, Stage
 from anew.core.rows import SORT_COLUMNS
 from anew.core.store import RebuildKind
-from anew.rebuild.build import Build, Building, BuildOutcome, _push, _repush
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
+from anew.rebuild.stores.build import Build, Building, BuildOutcome, _push, _repush
 from anew.spark import pushscan, shuffle
 from anew.spark.failures import TaskFailed, reason_of
 from tests.simulation.parts import Machines

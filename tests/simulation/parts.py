@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import httpx
 
@@ -36,10 +36,14 @@ from anew.api.models import (
 from anew.api.node_http import NodeClient
 from anew.client.routing import RoutingCache
 from anew.client.store import Store as ReadStore
-from anew.controller import collecting, rebuilds, resuming, stores, swaps, views
-from anew.controller.context import Context, Fabric, Limits
-from anew.controller.nodes import desired_state, take_report
+from anew.controller.engine import begin, fail, kill, lease, listing, resume
+from anew.controller.engine.context import Context, Fabric, Limits
+from anew.controller.nodes.reports import desired_state, take_report
 from anew.controller.reconcile import Reconciler
+from anew.controller.stores import changing, seal, swaps
+from anew.controller.stores import routing as routing_of
+from anew.controller.subjects import SUBJECTS
+from anew.controller.upkeep import gc
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.rebuild import Progress, Rebuild, Stage
 from anew.deepstore.arrow import ArrowDeepStore
@@ -62,6 +66,7 @@ from tests.simulation.network import Called, Network, is_injected
 from tests.simulation.world import Broken, Process, World
 
 _T = TypeVar("_T")
+_Record = TypeVar("_Record", bound=Rebuild)
 _Made = TypeVar("_Made")
 
 LIMITS = Limits(
@@ -172,6 +177,7 @@ class ControllerPart:
             new_id=machines.new_id,
             limits=LIMITS,
             loops=Loops(clock, clock_seconds=machines.seconds),
+            subjects=SUBJECTS,
         )
         self._reconciler = Reconciler(self.context, machines.seconds)
         self._machines, self._world = machines, world
@@ -241,32 +247,27 @@ class SimulatedClient(ControllerClient):
 
     def create_store(self, request: CreateStore) -> dict[str, Any]:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: {"uid": stores.create_store(c, request, self._actor).uid})
+        return self._ask(_TOLD, lambda c: {"uid": changing.create_store(c, request, self._actor).uid})
 
     def update_store(self, name: str, request: UpdateStore) -> dict[str, Any]:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: {"uid": stores.update_store(c, name, request, self._actor).uid})
+        return self._ask(_TOLD, lambda c: {"uid": changing.update_store(c, name, request, self._actor).uid})
 
     def delete_store(self, name: str) -> dict[str, Any]:
         """See `ControllerClient`."""
-
-        def delete(context: Context) -> dict[str, Any]:
-            stores.delete_store(context, name, self._actor)
-            return {}
-
-        return self._ask(_TOLD, delete)
+        return self._ask(_TOLD, lambda c: {"uid": changing.delete_store(c, name, self._actor).uid})
 
     def snapshot(self, name: str, at_ms: int | None = None) -> SnapshotView:
         """See `ControllerClient`."""
-        return self._ask(_ASKED, lambda c: stores.snapshot(c, name, at_ms))
+        return self._ask(_ASKED, lambda c: routing_of.snapshot(c, name, at_ms))
 
     def routing(self, name: str, fabric: str | None = None) -> Routing:
         """See `ControllerClient`."""
-        return self._ask(_ASKED, lambda c: stores.routing(c, name, fabric))
+        return self._ask(_ASKED, lambda c: routing_of.routing(c, name, fabric))
 
     def hold_version(self, name: str, request: HoldVersion) -> None:
         """See `ControllerClient`."""
-        self._ask(_TOLD, lambda c: stores.hold_version(c, name, request, self._actor))
+        self._ask(_TOLD, lambda c: changing.hold_version(c, name, request, self._actor))
 
     def cluster(self, fabric: str | None = None) -> ClusterInfo:
         """See `ControllerClient`."""
@@ -282,37 +283,37 @@ class SimulatedClient(ControllerClient):
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: swaps.roll_back(c, name, request, self._actor))
 
-    def begin_rebuild(self, request: BeginRebuild) -> Rebuild:
+    def begin_rebuild(self, request: BeginRebuild, of: type[_Record]) -> _Record:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: rebuilds.begin(c, request, self._actor))
+        return cast("_Record", self._ask(_TOLD, lambda c: begin.begin(c, request, self._actor)))
 
     def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> dict[str, Any]:
         """See `ControllerClient`; nothing is waited for."""
-        return self._ask(_ASKED, lambda c: views.rebuild_view(c, rebuilds.rebuild_of(c, rebuild_id)))
+        return self._ask(_ASKED, lambda c: listing.view(c, rebuild_id))
 
     def heartbeat(self, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: rebuilds.heartbeat(c, rebuild_id, request))
+        return self._ask(_TOLD, lambda c: lease.heartbeat(c, rebuild_id, request))
 
     def seal(self, rebuild_id: str, request: Seal) -> dict[str, Any]:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: views.rebuild_view(c, rebuilds.seal(c, rebuild_id, request)))
+        return self._ask(_TOLD, lambda c: listing.rebuild_view(c, seal.seal(c, rebuild_id, request)))
 
     def fail_rebuild(self, rebuild_id: str, request: EndRebuild) -> dict[str, Any]:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: views.rebuild_view(c, rebuilds.fail(c, rebuild_id, request)))
+        return self._ask(_TOLD, lambda c: listing.rebuild_view(c, fail.fail(c, rebuild_id, request)))
 
     def kill_rebuild(self, rebuild_id: str) -> dict[str, Any]:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: views.rebuild_view(c, rebuilds.kill(c, rebuild_id, self._actor)))
+        return self._ask(_TOLD, lambda c: listing.rebuild_view(c, kill.kill(c, rebuild_id, self._actor)))
 
-    def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild) -> Rebuild:
+    def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild, of: type[_Record]) -> _Record:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: resuming.resume(c, rebuild_id, request, self._actor))
+        return cast("_Record", self._ask(_TOLD, lambda c: resume.resume(c, rebuild_id, request, self._actor)))
 
     def collect(self, request: Collect) -> dict[str, Any]:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: collecting.gc(c, request.store, self._actor, dry_run=request.dry_run))
+        return self._ask(_TOLD, lambda c: gc.gc(c, request.store, self._actor, dry_run=request.dry_run))
 
     def desired(self, node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> DesiredState | None:
         """See `ControllerClient`; nothing is waited for."""

@@ -10,8 +10,8 @@ from anew.api.models import CreateStore
 from anew.codec.avro import parse_schema
 from anew.core.errors import AnewError, OutcomeUnknown, Unreachable
 from anew.core.store import SERVABLE, Store
-from anew.rebuild.executor import Run
 from anew.rebuild.observer import LogObserver
+from anew.rebuild.stores.making import StoreRun
 from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA
 from tests.simulation.history import History
 from tests.simulation.invariants import Invariants
@@ -85,8 +85,8 @@ class Scene:
 
         self.driving.append(self.world.spawn(driver, run))
 
-    def _run(self, driver: SimulatedClient) -> Run:
-        return Run(
+    def _run(self, driver: SimulatedClient) -> StoreRun:
+        return StoreRun(
             controller=driver,
             build=build_in(self.machines),
             observer=LogObserver(),

@@ -19,10 +19,12 @@ from anew.core.planning import PushOptions, RepushRequest
 from anew.core.properties import RepushProperties, parse_properties
 from anew.core.rebuild import RebuildStatus
 from anew.core.stamp import Stamp
+from anew.core.stores.plan import Plan
 from anew.log.interface import APPEND_RECORDS, TopicPartition
-from anew.rebuild.executor import resume_rebuild, run_plan
+from anew.rebuild.driving import resume_rebuild, run_plan
 from anew.rebuild.inputs import PushRequest
-from anew.rebuild.planner import make_checked_repush_plan, make_push_plan
+from anew.rebuild.stores.making import making
+from anew.rebuild.stores.planner import make_checked_repush_plan, make_push_plan
 from anew.segments.manifest import parse_manifest
 from anew.storage.rocks import RocksError
 from anew.testing.builders import FABRIC
@@ -159,7 +161,7 @@ class Steps(Scene):
         def act(driver: SimulatedClient) -> None:
             options = PushOptions(allow_undying=True, defer_swap=defer)
             plan = make_push_plan(driver, STORE, request, RepushProperties(), options)
-            run_plan(plan, self._run(driver))
+            self._run_plan(plan, driver)
 
         self._drive("push", act)
 
@@ -174,7 +176,7 @@ class Steps(Scene):
 
         def act(driver: SimulatedClient) -> None:
             plan = make_checked_repush_plan(driver, STORE, RepushRequest(properties, defer_swap=option == "defer"))
-            run_plan(plan, self._run(driver))
+            self._run_plan(plan, driver)
 
         self._drive("repush", act)
 
@@ -207,7 +209,15 @@ class Steps(Scene):
         running = [r for r in self.machines.database.tables.rebuilds.values() if r.status is RebuildStatus.RUNNING]
         if not running:
             raise NothingThere("no rebuild runs")
-        self._drive("resume", lambda driver: resume_rebuild(running[0].id, self._run(driver)))
+        self._drive("resume", lambda driver: self._resume(running[0].id, driver))
+
+    def _run_plan(self, plan: Plan, driver: SimulatedClient) -> None:
+        run = self._run(driver)
+        run_plan(plan, run, making(run))
+
+    def _resume(self, rebuild_id: str, driver: SimulatedClient) -> None:
+        run = self._run(driver)
+        resume_rebuild(rebuild_id, run, making(run))
 
     def take_over(self, begun_ms: int, appends: tuple[int, int]) -> None:
         """A driver falls asleep in a repush, another one takes it over, and the first wakes up beside it.

@@ -16,7 +16,7 @@ from anew.core.copartition import feed_splits, groups_of
 from anew.core.errors import Failed
 from anew.core.feed import Feeds
 from anew.core.hashing import row_hashes
-from anew.core.plan import LogSplit
+from anew.core.stores.plan import LogSplit
 from anew.log import through
 from anew.log.interface import LOG_RECORDS, LogRead
 from anew.spark.frames import SCANNED, Kind

@@ -21,8 +21,8 @@ from anew.core.copartition import groups_of
 from anew.core.errors import Failed
 from anew.core.merge import Cell
 from anew.core.partition import XxHash64Partitioner
-from anew.core.plan import Plan
 from anew.core.stamp import BATCH, Stamp
+from anew.core.stores.plan import Plan
 from anew.deepstore.open import open_deep_store
 from anew.segments.basefile import BaseFileWriter
 from anew.segments.provenfile import read_proven

@@ -23,19 +23,19 @@ from anew.core.feed import NOWHERE, FeedPartition, Feeds, PositionMap
 from anew.core.ledger import Entry, Ledger
 from anew.core.merge import Cell
 from anew.core.partition import XxHash64Partitioner
-from anew.core.plan import Plan
 from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush
 from anew.core.properties import RepushProperties
 from anew.core.reduce import sort_rows
 from anew.core.rows import ROWS
 from anew.core.store import RebuildKind, Store, VersionStatus, VersionTopic
+from anew.core.stores.plan import Plan
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import TopicPartition, TopicSpec
-from anew.rebuild.build import Building, build
 from anew.rebuild.inputs import PushRequest, find_input
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import LogObserver
+from anew.rebuild.stores.build import Building, build
 from anew.segments.base import BaseReader
 from anew.segments.basefile import BaseFileWriter
 from anew.segments.dictionary import codec_of, store_dictionary

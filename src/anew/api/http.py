@@ -22,6 +22,7 @@ from anew.api.models import (
     DesiredState,
     DrainNode,
     EndRebuild,
+    FinishRebuild,
     Heartbeat,
     HeartbeatAnswer,
     HoldVersion,
@@ -40,12 +41,10 @@ from anew.api.models import (
 )
 from anew.api.security import NOBODY, Credentials
 from anew.api.tables import (
-    BeginTableRebuild,
     CommitLoad,
     CommitSegment,
     CreateTable,
     DropSegments,
-    FinishRebuild,
     PlanRefresh,
     ReadSegments,
     ReloadTable,
@@ -56,7 +55,7 @@ from anew.core.feed import PositionMap
 from anew.core.rebuild import Rebuild, Stage
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.plan import TablePlan
-from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment
 
 _KEEP_ALIVE_SECONDS = 2.0
@@ -67,6 +66,7 @@ _SIGN_OF_LIFE_SECONDS = 3.0
 
 _NO_CONTENT = 204
 _Answer = TypeVar("_Answer")
+_Record = TypeVar("_Record", bound=Rebuild)
 _Row = dict[str, Any]
 
 
@@ -221,14 +221,6 @@ class ControllerClient:
         """The configuration of a hash."""
         return self._as(SegmentConfig, _Call("GET", _path("table-configs", config_hash)))
 
-    def begin_table_rebuild(self, request: BeginTableRebuild) -> TableRebuild:
-        """Begin what a plan of a table says."""
-        return self._as(TableRebuild, _Call("POST", "/v1/table-rebuilds", request, look_up="anew rebuild list"))
-
-    def resume_table_rebuild(self, rebuild_id: str, request: ResumeRebuild) -> TableRebuild:
-        """Take a rebuild of a table over whose driver is gone."""
-        return self._as(TableRebuild, self._of_rebuild(rebuild_id, "resume", request))
-
     def read_segments(self, rebuild_id: str, request: ReadSegments) -> list[Segment]:
         """What is there now of some segments of a rebuild's table."""
         return self._as(list[Segment], self._of_rebuild(rebuild_id, "segments:read", request))
@@ -247,17 +239,17 @@ class ControllerClient:
 
     # -- rebuilds ----------------------------------------------------------------------------------------------------
 
-    def begin_rebuild(self, request: BeginRebuild) -> Rebuild:
-        """Begin what a plan says."""
-        return self._as(Rebuild, _Call("POST", "/v1/rebuilds", request, look_up="anew rebuild list"))
+    def begin_rebuild(self, request: BeginRebuild, of: type[_Record]) -> _Record:
+        """Begin what a plan says; the record, of the class that the plan's kind has."""
+        return self._as(of, _Call("POST", "/v1/rebuilds", request, look_up="anew rebuild list"))
 
     def begun_by(self, request_id: str) -> list[_Row]:
         """The view of the rebuild that a request began; none where it began none."""
         return self._rows(_Call("GET", "/v1/rebuilds", query={"request_id": request_id}))
 
-    def rebuilds(self, store: str | None = None, *, table: str | None = None, running: bool = False) -> list[_Row]:
-        """The views of rebuilds, newest first."""
-        return self._rows(_Call("GET", "/v1/rebuilds", query={"store": store, "table": table, "running": running}))
+    def rebuilds(self, *, running: bool = False, **of: str | None) -> list[_Row]:
+        """The views of rebuilds, newest first; of one subject where it is named by its kind: ``store="flights"``."""
+        return self._rows(_Call("GET", "/v1/rebuilds", query={**of, "running": running}))
 
     def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> _Row:
         """The view of one rebuild, as soon as it is in another stage than ``after`` or has ended, or the wait is over.
@@ -280,9 +272,9 @@ class ControllerClient:
         """The driver gives up; the rebuild's view."""
         return self._row(self._of_rebuild(rebuild_id, "fail", request))
 
-    def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild) -> Rebuild:
-        """Take a rebuild over whose driver is gone."""
-        return self._as(Rebuild, self._of_rebuild(rebuild_id, "resume", request))
+    def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild, of: type[_Record]) -> _Record:
+        """Take a rebuild over whose driver is gone; the record, of the class that its kind has."""
+        return self._as(of, self._of_rebuild(rebuild_id, "resume", request))
 
     def kill_rebuild(self, rebuild_id: str) -> _Row:
         """End a rebuild from outside; the rebuild's view."""

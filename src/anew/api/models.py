@@ -5,15 +5,17 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
 from anew.api.segments import DesiredTable, SegmentReport
 from anew.api.wire import Request, Wire, example
 from anew.core.feed import NOWHERE, Feed, Position, PositionMap
 from anew.core.ledger import Ledger
-from anew.core.plan import Pace, Plan
-from anew.core.rebuild import DriverTrouble, Fingerprints, Progress, Stage
+from anew.core.plan import Pace, PlanValue
+from anew.core.rebuild import DriverTrouble, Progress, Stage
 from anew.core.store import Frozen, ManifestRef, Store
+from anew.core.stores.plan import Plan
+from anew.core.stores.rebuild import Fingerprints
 
 MAX_HOLD_SECONDS = 600
 
@@ -211,9 +213,9 @@ class Routing(Wire):
 
 
 class BeginRebuild(Request):
-    """Begin what a plan says; the same ``request_id`` with the same plan is the same rebuild."""
+    """Begin what a plan says, of whatever kind; the same ``request_id`` with the same plan is the same rebuild."""
 
-    plan: Plan
+    plan: SerializeAsAny[PlanValue]
     request_id: str
     driver: str = ""
 
@@ -255,6 +257,15 @@ class Seal(Request):
     fingerprint: Fingerprints
     records_per_s: float
     start: Position | None = None
+
+
+class FinishRebuild(Request):
+    """The driver is done: with every segment of its plan, or whatever else its rebuild is of."""
+
+    model_config = example(epoch=1, records_per_s=900_000.0)
+
+    epoch: int
+    records_per_s: float | None = None
 
 
 class EndRebuild(Request):

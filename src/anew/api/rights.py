@@ -37,7 +37,8 @@ class Need:
     Attributes:
         right: The right of whoever asks; None: the route is open to everybody.
         names: Which parameters, or members, name the store or the table: at most one of them may be given. For
-            `Concerns.QUERY` ``request_id`` stands for the store of the rebuild that the request began.
+            `Concerns.QUERY` ``request_id`` stands for the store of the rebuild that the request began; `ANY_SUBJECT`
+            stands for the names of everything that the controller rebuilds.
         query: Which parameters a node's route has. Those of the controller's routes are those of their handlers.
         content: What its bodies are.
     """
@@ -48,6 +49,8 @@ class Need:
     query: frozenset[str] = frozenset()
     content: Content = Content.JSON
 
+
+ANY_SUBJECT = "*"
 
 OPEN = Need(None)
 _READ_ALL = Need(Right.READ)
@@ -82,13 +85,12 @@ CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
     ("POST", "/v1/tables/{name}/reload"): _OPERATE,
     ("POST", "/v1/tables/{name}/refresh:plan"): _READ,
     ("GET", "/v1/table-configs/{config_hash}"): _READ_ANY,
-    ("POST", "/v1/table-rebuilds"): Need(Right.WRITE, Concerns.PLAN, ("table",)),
     ("POST", "/v1/rebuilds/{rebuild_id}/segments:read"): _REBUILD,
     ("POST", "/v1/rebuilds/{rebuild_id}/segments:commit"): _REBUILD,
     ("POST", "/v1/rebuilds/{rebuild_id}/load"): _REBUILD,
     ("POST", "/v1/rebuilds/{rebuild_id}/finish"): _REBUILD,
-    ("POST", "/v1/rebuilds"): Need(Right.WRITE, Concerns.PLAN, ("store",)),
-    ("GET", "/v1/rebuilds"): Need(Right.READ, Concerns.QUERY, ("store", "table", "request_id")),
+    ("POST", "/v1/rebuilds"): Need(Right.WRITE, Concerns.PLAN, (ANY_SUBJECT,)),
+    ("GET", "/v1/rebuilds"): Need(Right.READ, Concerns.QUERY, (ANY_SUBJECT, "request_id")),
     ("GET", "/v1/rebuilds/{rebuild_id}"): Need(Right.READ, Concerns.REBUILD),
     ("POST", "/v1/rebuilds/{rebuild_id}/heartbeat"): _REBUILD,
     ("POST", "/v1/rebuilds/{rebuild_id}/seal"): _REBUILD,

@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import Field
 
 from anew.api.wire import Request, Wire, example
-from anew.core.tables.plan import TablePlan
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Build, Segment
 from anew.core.tables.table import Table
@@ -72,14 +71,6 @@ class PlanRefresh(Request):
     retry_failed: bool = False
 
 
-class BeginTableRebuild(Request):
-    """Begin what a plan says; the same ``request_id`` with the same plan is the same rebuild."""
-
-    plan: TablePlan
-    request_id: str
-    driver: str = ""
-
-
 class ReadSegments(Request):
     """What the catalog holds of some segments of a rebuild's table."""
 
@@ -119,15 +110,6 @@ class CommitLoad(Request):
     segments: tuple[LoadedSegment, ...]
     read: int
     skipped: int = 0
-
-
-class FinishRebuild(Request):
-    """The driver is done with every segment of its plan."""
-
-    model_config = example(epoch=1, records_per_s=900_000.0)
-
-    epoch: int
-    records_per_s: float | None = None
 
 
 class TableSnapshot(Wire):

@@ -10,7 +10,7 @@ from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
 from anew.core.tables.config import SegmentConfig
-from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table
 from anew.segments.record import SegmentList
@@ -38,7 +38,7 @@ class PutStore:
 
 @dataclass(frozen=True, slots=True)
 class PutRebuild:
-    """Insert a rebuild (``fence`` None) or replace it, if its revision is still ``fence``."""
+    """Insert a rebuild (``fence`` None) or replace all but its plan, if its revision is still ``fence``."""
 
     rebuild: Rebuild
     fence: int | None
@@ -178,14 +178,6 @@ class DropSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class PutTableRebuild:
-    """Insert a table's rebuild (``fence`` None) or replace all but its plan, if its revision is still ``fence``."""
-
-    rebuild: TableRebuild
-    fence: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class PutDone:
     """Note what became of a segment of a rebuild; what was noted before is replaced."""
 
@@ -211,7 +203,6 @@ Put = (
     | PutConfig
     | PutSegment
     | DropSegment
-    | PutTableRebuild
     | PutDone
 )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
-from anew.catalog import deadletterrows, segmentrows
+from anew.catalog import deadletterrows, rebuildrows, segmentrows
 from anew.catalog.change import (
     Change,
     CheckEmpty,
@@ -27,7 +27,6 @@ from anew.catalog.change import (
     PutRestored,
     PutSetAside,
     PutStore,
-    PutTableRebuild,
     RaiseCounter,
     Reclaim,
     SwapFlag,
@@ -46,7 +45,6 @@ from anew.catalog.tables import (
     RECLAIMS,
     REQUESTS,
     STORES,
-    TABLE_REBUILDS,
     TABLES,
 )
 from anew.core.admission import Rejection
@@ -54,13 +52,12 @@ from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused,
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
 from anew.core.tables.config import SegmentConfig
-from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
 from anew.core.tables.table import Table
 
 _REVISION = "revision"
 _LOOK_SECONDS = 0.2
-_Document = TypeVar("_Document", Store, Rebuild)
 _DOCUMENTS_KEPT = 4_096
 
 
@@ -121,7 +118,7 @@ class DatabaseCatalog:
 
     def put_rebuild(self, rebuild: Rebuild, fence: int) -> None:
         """See `Catalog.put_rebuild`."""
-        self._database.write(lambda connection: _put_rebuild(connection, PutRebuild(rebuild, fence)))
+        self._database.write(lambda connection: rebuildrows.put_rebuild(connection, PutRebuild(rebuild, fence)))
 
     def store(self, name: str) -> Store | None:
         """See `Catalog.store`."""
@@ -152,12 +149,12 @@ class DatabaseCatalog:
 
     def rebuild(self, rebuild_id: str) -> Rebuild | None:
         """See `Catalog.rebuild`."""
-        return next(iter(self._rebuilds([REBUILDS.c.id == rebuild_id])), None)
+        return next(iter(self._rebuilds(REBUILDS.c.id == rebuild_id)), None)
 
-    def rebuilds(self, *, store_uid: str | None, running_only: bool) -> list[Rebuild]:
+    def rebuilds(self, *, subject_uid: str | None, running_only: bool) -> list[Rebuild]:
         """See `Catalog.rebuilds`."""
-        conditions = [] if store_uid is None else [REBUILDS.c.store_uid == store_uid]
-        return self._rebuilds([*conditions, REBUILDS.c.running] if running_only else conditions)
+        conditions = [] if subject_uid is None else [REBUILDS.c.subject_uid == subject_uid]
+        return self._rebuilds(*conditions, *([REBUILDS.c.running] if running_only else []))
 
     def request(self, request_id: str) -> KnownRequest | None:
         """See `Catalog.request`."""
@@ -216,10 +213,6 @@ class DatabaseCatalog:
             query = query.where(HISTORY.c.subject == subject)
         return [_operation(row) for row in self._rows(query)]
 
-    def put_table_rebuild(self, rebuild: TableRebuild, fence: int) -> None:
-        """See `Catalog.put_table_rebuild`."""
-        self._database.write(lambda connection: segmentrows.put_rebuild(connection, PutTableRebuild(rebuild, fence)))
-
     def table(self, name: str) -> Table | None:
         """See `Catalog.table`."""
         return next(iter(self._tables(TABLES.c.live_name == name)), None)
@@ -264,15 +257,6 @@ class DatabaseCatalog:
         """See `Catalog.table_size`."""
         return self._database.read(lambda connection: segmentrows.size_of(connection, table_uid))
 
-    def table_rebuild(self, rebuild_id: str) -> TableRebuild | None:
-        """See `Catalog.table_rebuild`."""
-        return next(iter(self._table_rebuilds(TABLE_REBUILDS.c.id == rebuild_id)), None)
-
-    def table_rebuilds(self, *, table_uid: str | None, running_only: bool) -> list[TableRebuild]:
-        """See `Catalog.table_rebuilds`."""
-        conditions = [] if table_uid is None else [TABLE_REBUILDS.c.table_uid == table_uid]
-        return self._table_rebuilds(*conditions, *([TABLE_REBUILDS.c.running] if running_only else []))
-
     def segments_done(self, rebuild_id: str, names: Collection[str] | None = None) -> list[Done]:
         """See `Catalog.segments_done`."""
         return self._database.read(lambda connection: segmentrows.find_done(connection, rebuild_id, names))
@@ -284,21 +268,16 @@ class DatabaseCatalog:
     def _tables(self, condition: sa.ColumnElement[bool]) -> list[Table]:
         return self._database.read(lambda connection: segmentrows.find_tables(connection, condition))
 
-    def _table_rebuilds(self, *conditions: sa.ColumnElement[bool]) -> list[TableRebuild]:
-        return self._database.read(lambda connection: segmentrows.find_rebuilds(connection, *conditions))
-
     def _rows(self, query: sa.Select[Any]) -> list[Any]:
         return self._database.read(lambda connection: list(connection.execute(query)))
 
     def _stores(self, condition: sa.ColumnElement[bool]) -> list[Store]:
         rows = self._rows(sa.select(STORES.c.document, STORES.c.revision).where(condition))
         # Sorted here: databases differ in how they compare texts.
-        return sorted((_with_revision(Store, row) for row in rows), key=lambda store: store.name)
+        return sorted((_store(*row) for row in rows), key=lambda store: store.name)
 
-    def _rebuilds(self, conditions: Sequence[sa.ColumnElement[bool]]) -> list[Rebuild]:
-        rows = self._rows(sa.select(REBUILDS.c.document, REBUILDS.c.revision).where(*conditions))
-        rebuilds = (_with_revision(Rebuild, row) for row in rows)
-        return sorted(rebuilds, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
+    def _rebuilds(self, *conditions: sa.ColumnElement[bool]) -> list[Rebuild]:
+        return self._database.read(lambda connection: rebuildrows.find_rebuilds(connection, *conditions))
 
 
 def _operation(row: Any) -> Operation:
@@ -307,14 +286,9 @@ def _operation(row: Any) -> Operation:
 
 
 @lru_cache(_DOCUMENTS_KEPT)
-def _parsed(model: type[_Document], text: str, revision: int) -> _Document:
+def _store(text: str, revision: int) -> Store:
     # Most of what is read was read before, a round or a request ago, and nobody changes what was read.
-    return model.model_validate_json(text).model_copy(update={"revision": revision})
-
-
-def _with_revision(model: type[_Document], row: Any) -> _Document:
-    parsed: _Document = _parsed(model, row[0], row[1])
-    return parsed
+    return Store.model_validate_json(text).model_copy(update={"revision": revision})
 
 
 def _commit(change: Change, connection: sa.Connection) -> bool:
@@ -332,7 +306,7 @@ def _apply(connection: sa.Connection, put: object) -> None:
         case PutStore():
             _put_store(connection, put)
         case PutRebuild():
-            _put_rebuild(connection, put)
+            rebuildrows.put_rebuild(connection, put)
         case PutRequest():
             _put_request(connection, put)
         case PutReclaim(reclaim=reclaim):
@@ -430,19 +404,6 @@ def _put_node(node: NodeRecord, connection: sa.Connection) -> None:
         connection.execute(update.values(**row, revision=NODES.c.revision + 1))
     if known is None or tuple(known) != (node.fabric, node.removed):
         _bump(connection, _REVISION)
-
-
-def _put_rebuild(connection: sa.Connection, put: PutRebuild) -> None:
-    rebuild = put.rebuild
-    row = {"running": not rebuild.ended, "store_uid": rebuild.store_uid, "created_at_ms": rebuild.created_at_ms}
-    if put.fence is None:
-        document = rebuild.model_copy(update={"revision": 1}).model_dump_json()
-        connection.execute(sa.insert(REBUILDS).values(id=rebuild.id, revision=1, document=document, **row))
-        return
-    document = rebuild.model_copy(update={"revision": put.fence + 1}).model_dump_json()
-    update = sa.update(REBUILDS).where(REBUILDS.c.id == rebuild.id, REBUILDS.c.revision == put.fence)
-    changed = connection.execute(update.values(revision=put.fence + 1, document=document, **row))
-    check_swapped(changed.rowcount, f"the rebuild {rebuild.id}", put.fence)
 
 
 def _put_request(connection: sa.Connection, put: PutRequest) -> None:

@@ -10,7 +10,7 @@ from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
 from anew.core.tables.config import SegmentConfig
-from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
 from anew.core.tables.table import Table
 
@@ -65,10 +65,14 @@ class Catalog(Protocol):
         """A number from a named sequence that is never given again (schema ids, incarnations), from 1."""
 
     def rebuild(self, rebuild_id: str) -> Rebuild | None:
-        """The rebuild of that id."""
+        """The rebuild of that id, whatever it is of.
 
-    def rebuilds(self, *, store_uid: str | None, running_only: bool) -> list[Rebuild]:
-        """Rebuilds, newest first; of one store, or of all for None."""
+        Raises:
+            Failed: ``unknown_kind``: a later release made it.
+        """
+
+    def rebuilds(self, *, subject_uid: str | None, running_only: bool) -> list[Rebuild]:
+        """Rebuilds of any kind, newest first; of one store or table, or of all for None."""
 
     def request(self, request_id: str) -> KnownRequest | None:
         """What the request id made."""
@@ -98,13 +102,6 @@ class Catalog(Protocol):
 
     def history(self, subject: str | None, limit: int) -> list[Operation]:
         """The last operations, newest first."""
-
-    def put_table_rebuild(self, rebuild: TableRebuild, fence: int) -> None:
-        """Replace a table's rebuild without a line of history: signs of life and progress.
-
-        Raises:
-            Refused: ``revision_conflict``.
-        """
 
     def table(self, name: str) -> Table | None:
         """The live table of that name."""
@@ -142,12 +139,6 @@ class Catalog(Protocol):
 
     def table_size(self, table_uid: str) -> TableSize:
         """How much a table's segments hold together."""
-
-    def table_rebuild(self, rebuild_id: str) -> TableRebuild | None:
-        """The table's rebuild of that id."""
-
-    def table_rebuilds(self, *, table_uid: str | None, running_only: bool) -> list[TableRebuild]:
-        """Rebuilds of tables, newest first; of one table, or of all for None."""
 
     def segments_done(self, rebuild_id: str, names: Collection[str] | None = None) -> list[Done]:
         """What became of the segments of a rebuild so far, by name; only of those named unless None."""

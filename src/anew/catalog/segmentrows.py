@@ -1,8 +1,7 @@
-"""Tables, their segments and their rebuilds as rows: what `anew.catalog.database` reads and writes of them."""
+"""Tables and their segments as rows, and what became of segments in rebuilds: for `anew.catalog.database`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
@@ -17,16 +16,14 @@ from anew.catalog.change import (
     PutRestoredTable,
     PutSegment,
     PutTable,
-    PutTableRebuild,
     TableSize,
     TableSnapshot,
 )
 from anew.catalog.conflicts import check_swapped
-from anew.catalog.tables import SEGMENT_OUTCOMES, SEGMENT_SLOTS, SEGMENTS, TABLE_CONFIGS, TABLE_REBUILDS, TABLES
+from anew.catalog.tables import SEGMENT_OUTCOMES, SEGMENT_SLOTS, SEGMENTS, TABLE_CONFIGS, TABLES
 from anew.core.errors import Refused
 from anew.core.tables.config import SegmentConfig
-from anew.core.tables.plan import TablePlan
-from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
 from anew.core.tables.table import Table
 from anew.segments.record import SegmentList
@@ -60,8 +57,6 @@ def apply(connection: sa.Connection, put: object) -> None:
             _mark(connection, put.table_uid, gone[0])
         case PutRestoredTable():
             _put_restored(connection, put)
-        case PutTableRebuild():
-            put_rebuild(connection, put)
         case PutDone(rebuild=rebuild, done=done):
             at = (SEGMENT_OUTCOMES.c.rebuild == rebuild) & (SEGMENT_OUTCOMES.c.segment == done.segment)
             connection.execute(sa.delete(SEGMENT_OUTCOMES).where(at))
@@ -69,30 +64,6 @@ def apply(connection: sa.Connection, put: object) -> None:
             connection.execute(sa.insert(SEGMENT_OUTCOMES).values(**row))
         case _:
             raise TypeError(f"not a change of the catalog: {put!r}")
-
-
-def put_rebuild(connection: sa.Connection, put: PutTableRebuild) -> None:
-    """Insert or replace a table's rebuild; its plan stays what it was.
-
-    Raises:
-        Refused: ``revision_conflict``.
-    """
-    rebuild = put.rebuild
-    revision = 1 if put.fence is None else put.fence + 1
-    row = {
-        "running": not rebuild.ended,
-        "table_uid": rebuild.table_uid,
-        "created_at_ms": rebuild.created_at_ms,
-        "revision": revision,
-        "document": rebuild.model_copy(update={"revision": revision}).model_dump_json(exclude={"plan"}),
-    }
-    if put.fence is None:
-        plan = rebuild.plan.model_dump_json()
-        connection.execute(sa.insert(TABLE_REBUILDS).values(id=rebuild.id, plan=plan, **row))
-        return
-    update = sa.update(TABLE_REBUILDS)
-    update = update.where(TABLE_REBUILDS.c.id == rebuild.id, TABLE_REBUILDS.c.revision == put.fence)
-    check_swapped(connection.execute(update.values(**row)).rowcount, f"the rebuild {rebuild.id}", put.fence)
 
 
 def find_tables(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Table]:
@@ -155,13 +126,6 @@ def size_of(connection: sa.Connection, table_uid: str) -> TableSize:
     sums = (sa.func.count(), sa.func.sum(SEGMENTS.c.rows), sa.func.sum(SEGMENTS.c.bytes))
     count, rows, size = connection.execute(sa.select(*sums).where(SEGMENTS.c.table_uid == table_uid)).one()
     return TableSize(int(count), int(rows or 0), int(size or 0))
-
-
-def find_rebuilds(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[TableRebuild]:
-    """Rebuilds of tables, newest first."""
-    rows = connection.execute(sa.select(TABLE_REBUILDS.c.document, TABLE_REBUILDS.c.plan).where(*conditions))
-    found = [_rebuild(document, plan) for document, plan in rows]
-    return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
 
 
 def find_done(connection: sa.Connection, rebuild_id: str, names: Collection[str] | None) -> list[Done]:
@@ -275,13 +239,3 @@ def _table(document: str) -> Table:
 @lru_cache(_KEPT)
 def _config(document: str) -> SegmentConfig:
     return SegmentConfig.model_validate_json(document)
-
-
-@lru_cache(_KEPT)
-def _plan(document: str) -> TablePlan:
-    return TablePlan.model_validate_json(document)
-
-
-@lru_cache(_KEPT)
-def _rebuild(document: str, plan: str) -> TableRebuild:
-    return TableRebuild.model_validate({**json.loads(document), "plan": _plan(plan)})

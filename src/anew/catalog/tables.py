@@ -29,12 +29,15 @@ REBUILDS = sa.Table(
     "rebuilds",
     METADATA,
     sa.Column("id", sa.String(64), primary_key=True),
-    sa.Column("store_uid", sa.String(64), nullable=False, index=True),
+    sa.Column("kind", sa.String(64), nullable=False),
+    sa.Column("subject_uid", sa.String(64), nullable=False, index=True),
     sa.Column("running", sa.Boolean, nullable=False, index=True),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("document", sa.Text, nullable=False),
+    sa.Column("plan", sa.Text, nullable=False),
 )
+"""``document`` is all but the plan, which may be long and never changes."""
 
 REQUESTS = sa.Table(
     "requests",
@@ -140,19 +143,6 @@ SEGMENT_SLOTS = sa.Table(
     sa.Column("revision", sa.BigInteger, nullable=False),
 )
 """How often a slot's segments changed; a row stays when they are all gone, so that it never goes back."""
-
-TABLE_REBUILDS = sa.Table(
-    "table_rebuilds",
-    METADATA,
-    sa.Column("id", sa.String(64), primary_key=True),
-    sa.Column("table_uid", sa.String(64), nullable=False, index=True),
-    sa.Column("running", sa.Boolean, nullable=False, index=True),
-    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
-    sa.Column("revision", sa.BigInteger, nullable=False),
-    sa.Column("document", sa.Text, nullable=False),
-    sa.Column("plan", sa.Text, nullable=False),
-)
-"""``document`` is all but the plan, which may be long and never changes."""
 
 SEGMENT_OUTCOMES = sa.Table(
     "segment_outcomes",

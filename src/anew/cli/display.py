@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from anew.cli.output import err
-from anew.core.plan import Plan
+from anew.core.plan import PlanValue
 from anew.core.rebuild import Progress as Measure
-from anew.core.rebuild import Stage
-from anew.core.tables.plan import TablePlan
+from anew.core.rebuild import Rebuild, Stage
 
 _WHAT = {
     Stage.BEGIN: "begin: create the version",
@@ -73,33 +72,18 @@ class TerminalObserver:
         if self._live is not None:
             self._live.stop()
 
-    def planned(self, plan: Plan | TablePlan) -> None:
+    def planned(self, plan: PlanValue) -> None:
         """See `Observer.planned`."""
-        if isinstance(plan, TablePlan):
-            self._planned_of_table(plan)
-            return
-        self._defers = plan.target.defer_swap
-        source = plan.source.topic if plan.source.topic is not None else "files"
-        records = f"about {plan.estimate.records} records, " if plan.source.input is None else ""
-        self._console.print(
-            f"plan {plan.id}: {source} → {plan.store}_v{plan.target.version}, {records}{plan.estimate.bytes} bytes"
-        )
-        for why in plan.why:
-            self._console.print(f"  {why}")
+        self._defers = plan.defers
+        headline, *why = plan.told()
+        self._console.print(f"plan {plan.id}: {headline}")
+        for reason in why:
+            self._console.print(f"  {reason}")
 
-    def began(self, rebuild_id: str, version: int | None) -> None:
+    def began(self, rebuild: Rebuild) -> None:
         """See `Observer.began`."""
-        makes = "" if version is None else f" makes version {version}"
-        self._console.print(f"rebuild {rebuild_id}{makes}")
-
-    def _planned_of_table(self, plan: TablePlan) -> None:
-        size = f"{len(plan.segments)} segments, " if plan.source is None else ""
-        about = f"{plan.estimate.records} rows, " if plan.source is None else ""
-        self._console.print(
-            f"plan {plan.id}: {plan.kind.value} of {plan.table}, {size}{about}{plan.estimate.bytes} bytes"
-        )
-        for why in plan.why:
-            self._console.print(f"  {why}")
+        makes = "" if rebuild.makes is None else f" makes {rebuild.makes}"
+        self._console.print(f"rebuild {rebuild.id}{makes}")
 
     def stage(self, stage: Stage) -> None:
         """See `Observer.stage`."""

@@ -8,24 +8,25 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
 from anew.cli.options import Conf, Defines, Detach, Jars, Master, Properties, RequestId
 from anew.cli.output import Json, out, print_json, print_table
-from anew.cli.running import Asked, print_outcome, run, run_again, spark_choice
-from anew.cli.session import cluster, comma_list, misfits, pairs
+from anew.cli.running import Asked, print_outcome, read_plan, run, run_again, spark_choice
+from anew.cli.session import cluster, comma_list, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.moment import utc_text
-from anew.core.plan import Plan
 from anew.core.planning import PushOptions
 from anew.core.properties import parse_properties, read_properties
 from anew.core.store import RebuildKind
+from anew.core.stores.plan import Plan
 from anew.rebuild.asking import asked_for, input_said
 from anew.rebuild.inputs import PushRequest
 from anew.runtime.connect import Cluster, SparkChoice
 
 Targets = Annotated[str | None, typer.Option("--target-fabrics", help="F,…: where the version is made; default: all.")]
 DeferSwap = Annotated[bool, typer.Option("--defer-swap", help="Make it ready, and wait for: anew swap NAME VERSION.")]
+
+_REPUSHES = (RebuildKind.REPUSH, RebuildKind.TTL_REPUSH)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -123,7 +124,7 @@ def repush(
         if plan_file is not None:
             if dry_run or given or allow_not_serving or defer_swap or target_fabrics is not None:
                 raise InvalidRequest("contradiction", "a plan says it all", found="--plan with other options")
-            asked, plan = Asked(dry_run, json_output, request_id, detach), _read_plan(plan_file, name)
+            asked, plan = Asked(dry_run, json_output, request_id, detach), read_plan(plan_file, Plan, name, _REPUSHES)
         else:
             how = {"not_serving": allow_not_serving, "defer_swap": defer_swap, "targets": comma_list(target_fabrics)}
             wanted = asked_for("repush", name, properties=given, **how)
@@ -177,22 +178,6 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
 
 def _before(floor_ms: int, what: str) -> str:
     return f"{what} {utc_text(floor_ms)}" if floor_ms else "nothing"
-
-
-def _read_plan(path: Path, store: str) -> Plan:
-    if not path.is_file():
-        raise NotFound("no_plan_file", "the plan file does not exist", found=str(path), expected="a dry run's output")
-    try:
-        plan = Plan.model_validate_json(path.read_text(encoding="utf-8"))
-    except ValidationError as error:
-        raise InvalidRequest(
-            "bad_plan", "the file holds no plan", found=misfits(error), expected="--dry-run --json's output"
-        ) from error
-    if plan.store != store or plan.kind is RebuildKind.FULL_PUSH:
-        raise InvalidRequest(
-            "bad_plan", "the plan is for something else", found=f"{plan.kind.value} of {plan.store}", expected=store
-        )
-    return plan
 
 
 def _needed(inputs: list[str] | None, *, empty: bool) -> tuple[str, ...]:

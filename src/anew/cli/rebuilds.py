@@ -34,7 +34,7 @@ def list_rebuilds(
 ) -> None:
     """All rebuilds, newest first."""
     with cluster() as connected:
-        found = connected.controller.rebuilds(store, table=table)
+        found = connected.controller.rebuilds(store=store, table=table)
     if json_output:
         print_json(found)
         return

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from pydantic import ValidationError
 
 from anew.cli.display import TerminalObserver, failed_lines, ledger_line
 from anew.cli.output import out, print_json
-from anew.cli.session import pairs
-from anew.core.errors import InvalidRequest
-from anew.core.plan import Plan
-from anew.core.tables.plan import TablePlan, TableRebuildKind
+from anew.cli.session import misfits, pairs
+from anew.core.errors import InvalidRequest, NotFound
+from anew.core.plan import PlanValue
+from anew.core.tables.plan import TableRebuildKind
 from anew.runtime.clock import new_id
 from anew.runtime.connect import Cluster, SparkChoice
 from anew.runtime.drive import start_driver
 from anew.runtime.settings import resolve
 
 _FAILED, _PARTLY = 1, 6
+_P = TypeVar("_P", bound=PlanValue)
 _COUNTED = {
     TableRebuildKind.REFRESH: {name: name for name in ("refreshed", "stamped", "skipped", "failed", "drift")},
     TableRebuildKind.TABLE_LOAD: {"refreshed": "loaded", "stamped": "unchanged", "removed": "removed"},
@@ -60,7 +65,7 @@ class PrintEnded(Protocol):
 
 def run(
     connected: Cluster,
-    plan: Plan | TablePlan,
+    plan: PlanValue,
     spark: SparkChoice,
     asked: Asked,
     print_ended: PrintEnded,
@@ -80,10 +85,7 @@ def run(
         view = start_driver(connected, plan, spark, request_id, resolve({}).home / "logs")
         return _print_detached(view, as_json=asked.as_json)
     with TerminalObserver() as observer:
-        if isinstance(plan, Plan):
-            view = connected.run_plan(plan, spark, observer, asked.request_id)
-        else:
-            view = connected.run_table_plan(plan, spark, observer, asked.request_id)
+        view = connected.run_plan(plan, spark, observer, asked.request_id)
     print_ended(view, as_json=asked.as_json)
     return exit_code(view)
 
@@ -148,3 +150,31 @@ def exit_code(view: dict[str, Any]) -> int:
     if view["status"] in _ENDED_BADLY:
         return _FAILED
     return _PARTLY if view["status"] == "partly" else 0
+
+
+def read_plan(path: Path, of: type[_P], name: str, kinds: Collection[str]) -> _P:
+    """The plan that a dry run wrote into a file.
+
+    Args:
+        path: The file.
+        of: The class of plans that is expected.
+        name: What it is to be for.
+        kinds: Which kinds it may be.
+
+    Raises:
+        NotFound: ``no_plan_file``.
+        InvalidRequest: ``bad_plan``.
+    """
+    if not path.is_file():
+        raise NotFound("no_plan_file", "the plan file does not exist", found=str(path), expected="a dry run's output")
+    try:
+        plan = of.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise InvalidRequest(
+            "bad_plan", "the file holds no plan", found=misfits(error), expected="--dry-run --json's output"
+        ) from error
+    if plan.subject_name != name or plan.kind not in kinds:
+        raise InvalidRequest(
+            "bad_plan", "the plan is for something else", found=f"{plan.kind} of {plan.subject_name}", expected=name
+        )
+    return plan

@@ -15,7 +15,7 @@ from anew.cli.stores import stores_app
 from anew.core.errors import Failed
 
 if TYPE_CHECKING:
-    from anew.rebuild.damage import BaseDamage, Restored
+    from anew.rebuild.stores.damage import BaseDamage, Restored
 
 
 def add_to(_app: typer.Typer) -> None:

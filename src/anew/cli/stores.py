@@ -246,7 +246,7 @@ def _position(text: str) -> PositionMap:
 
 def _cost(connected: Cluster, name: str) -> dict[str, Any] | None:
     """What a repush would cost now, None when none can be planned."""
-    from anew.rebuild.planner import make_repush_plan
+    from anew.rebuild.stores.planner import make_repush_plan
 
     try:
         plan = make_repush_plan(connected.controller, name, RepushRequest())

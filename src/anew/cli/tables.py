@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from anew.api.query_wire import json_rows
 from anew.api.tables import CreateTable, DropSegments, PlanRefresh, ReloadTable, UpdateTable
 from anew.cli.options import Conf, Detach, Jars, Master, RequestId
 from anew.cli.output import Json, out, print_json, print_rows, print_table
-from anew.cli.running import Asked, exit_code, print_table_outcome, run, run_again, spark_choice
-from anew.cli.session import cluster, misfits, pairs
+from anew.cli.running import Asked, exit_code, print_table_outcome, read_plan, run, run_again, spark_choice
+from anew.cli.session import cluster, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.rebuild.asking import asked_for, input_said
@@ -243,7 +242,10 @@ def refresh(
         if plan_file is not None:
             if dry_run or choice != PlanRefresh():
                 raise InvalidRequest("contradiction", "a plan says it all", found="--plan with other options")
-            asked, plan = Asked(dry_run, json_output, request_id, detach), _read_plan(plan_file, name)
+            asked, plan = (
+                Asked(dry_run, json_output, request_id, detach),
+                read_plan(plan_file, TablePlan, name, (TableRebuildKind.REFRESH,)),
+            )
         else:
             wanted = asked_for("table refresh", name, choice=choice.model_dump(mode="json"))
             asked = Asked(dry_run, json_output, request_id, detach, wanted)
@@ -421,19 +423,3 @@ def _document(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidRequest("bad_file", f"{path} holds no object", found=type(found).__name__, expected="an object")
     return found
-
-
-def _read_plan(path: Path, table: str) -> TablePlan:
-    if not path.is_file():
-        raise NotFound("no_plan_file", "the plan file does not exist", found=str(path), expected="a dry run's output")
-    try:
-        plan = TablePlan.model_validate_json(path.read_text(encoding="utf-8"))
-    except ValidationError as error:
-        raise InvalidRequest(
-            "bad_plan", "the file holds no plan", found=misfits(error), expected="--dry-run --json's output"
-        ) from error
-    if plan.table != table or plan.kind is not TableRebuildKind.REFRESH:
-        raise InvalidRequest(
-            "bad_plan", "the plan is for something else", found=f"{plan.kind.value} of {plan.table}", expected=table
-        )
-    return plan

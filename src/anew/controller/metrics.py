@@ -8,9 +8,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from anew.controller.context import Context
-from anew.controller.drivers import failed_subjects
-from anew.controller.views import status_view
+from anew.controller.engine.context import Context
+from anew.controller.engine.drivers import failed_subjects
+from anew.controller.status import status_view
 
 
 class _StatusCollector:

@@ -11,10 +11,10 @@ from fastapi import FastAPI
 
 from anew.api.security import HEAD_BYTES, KEEP_ALIVE_SECONDS, OPEN_SERVER, ServerSecurity
 from anew.controller.app import make_app
-from anew.controller.context import Context
-from anew.controller.patience import patient_for
+from anew.controller.engine.context import Context
+from anew.controller.engine.watch import Watch
+from anew.controller.http.slowheads import patient_for
 from anew.controller.reconcile import Reconciler
-from anew.controller.watch import Watch
 from anew.core.errors import AnewError
 
 _LOG = structlog.get_logger("anew.controller")
@@ -31,11 +31,11 @@ class ControllerServer:
 
     def __init__(self, context: Context, address: str, port: int, security: ServerSecurity = OPEN_SERVER) -> None:
         """Prepare, without listening yet."""
-        self._watch = Watch(context.catalog.revision)
+        self._watch = context.watch
         self._reconciler = Reconciler(context)
         self._loops, self._stopped = context.loops, threading.Event()
         self._loop = context.loops.loop("reconciler")
-        app = make_app(context, self._watch, security, address)
+        app = make_app(context, security, address)
         self._server = _Server(_config(app, address, port, security), self._watch)
 
     def run(self) -> None:

@@ -15,8 +15,8 @@ from anew.core.errors import NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.core.longreads import MAX_HOLD_TOTAL_SECONDS, last_hold_ms
 from anew.core.moment import utc_text
-from anew.core.plan import Plan
 from anew.core.store import IN_THE_MAKING, SEALED, ManifestRef, RebuildKind, Store, Version, VersionStatus
+from anew.core.stores.plan import Plan
 
 S = VersionStatus
 Change = Callable[[Store], Store]

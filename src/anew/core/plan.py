@@ -1,16 +1,14 @@
-"""A rebuild's plan: an immutable value, made by a pure function, that the dry run prints and the run executes."""
+"""What plans of all kinds are: immutable values, made by pure functions; the dry run prints them, the run executes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from anew.core.confighash import value_hash
-from anew.core.feed import FeedPartition, Position, PositionMap
-from anew.core.store import Frozen, ManifestRef, RebuildKind
 
 _START_SECONDS, _MOST_TIMES = 60.0, 2.0
 """What took less may have been start alone: it says nothing of more than so many times its records."""
@@ -18,19 +16,41 @@ _PACE_OF = 5
 """From how many of the last rebuilds the expected pace is taken."""
 
 
-class _Value(BaseModel):
+class Value(BaseModel):
+    """Immutable; what it does not know is refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class PlanValue(_Value):
+class PlanValue(Value):
     """What plans of all kinds are: an immutable value; ``id`` is the hash of everything else that is done.
 
     Attributes:
         asked: The hash of what was asked for, which has another plan at another moment; None: this very plan.
+        kind: What kind of rebuild it is of; a subclass names its own.
     """
 
     id: str = ""
     asked: str | None = None
+    kind: str
+
+    @property
+    def subject_name(self) -> str:
+        """The name of what is rebuilt."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it is of")
+
+    @property
+    def defers(self) -> bool:
+        """Whether what is made waits until somebody puts it into service."""
+        return False
+
+    def told(self) -> tuple[str, ...]:
+        """What people are told before it runs: what is made of what, then why, a line each."""
+        return (f"{self.kind} of {self.subject_name}",)
+
+    def shown(self) -> dict[str, Any]:
+        """The plan as it is printed, and read again."""
+        return self.model_dump(mode="json")
 
     def sealed(self) -> Self:
         """This plan with the id that its value has."""
@@ -46,104 +66,7 @@ class PlanValue(_Value):
         return self.id if self.asked is None else self.asked
 
 
-class LogSplit(_Value):
-    """A range of one feed partition that one Spark task reads: [begin, end)."""
-
-    feed: str
-    partition: int
-    begin: int
-    end: int
-
-    @property
-    def id(self) -> str:
-        """Its identity in the ledger: ``dc-0/flights_rt#1/3:0-300``."""
-        return f"{self.at}:{self.begin}-{self.end}"
-
-    @property
-    def at(self) -> FeedPartition:
-        """The feed partition that it is a range of."""
-        return FeedPartition(self.feed, self.partition)
-
-
-class PushInput(_Value):
-    """What a full push reads, and how.
-
-    Attributes:
-        paths: Files or directories, absolute; none for an empty push.
-        format: csv, parquet, json or avro.
-        options: Reader options, as given.
-        key: Columns of the key.
-        value: Columns of the value; none: all columns that the value schema names.
-        written_at: The column that holds the write time, or None: batch records without a time.
-        on_duplicate_key: ``refuse`` or ``last``.
-        bad_rows_to: Where rows that do not fit are put, or None: they fail the push.
-        as_of_ms: The "input as of" of rule R13.
-    """
-
-    paths: tuple[str, ...]
-    format: str
-    options: dict[str, str] = {}
-    key: tuple[str, ...]
-    value: tuple[str, ...] = ()
-    written_at: str | None = None
-    on_duplicate_key: Literal["refuse", "last"] = "refuse"
-    bad_rows_to: str | None = None
-    as_of_ms: int = 0
-
-
-class Source(_Value):
-    """What is read: a version's base and the feed records in [start, end), or the files of a push.
-
-    Attributes:
-        broker: Other addresses of the fabric's own brokers, through which alone the log is read.
-        from_replicas: The (partition, sub-partition) pairs whose base is damaged: it is read from replicas instead.
-    """
-
-    version: int | None = None
-    fabric: str | None = None
-    broker: str | None = None
-    topic: str | None = None
-    start: Position = Field(default_factory=PositionMap)
-    end: Position = Field(default_factory=PositionMap)
-    config: Frozen | None = None
-    manifest: ManifestRef | None = None
-    ttl_floor_ms: int = 0
-    tombstone_floor_ms: int = 0
-    input: PushInput | None = None
-    from_replicas: tuple[tuple[int, int], ...] = ()
-
-
-class Target(_Value):
-    """What is made.
-
-    Attributes:
-        version: Its number.
-        fabrics: Where it is made.
-        config: Its frozen configuration.
-        feeds: Ids of the feeds that it applies on top of its base.
-        start: From where it applies them.
-        stop: Up to where, for feeds that are closed already (rule R10).
-        ttl_floor_ms: Its records written after 0 and before it have expired (rule R11).
-        tombstone_floor_ms: Its tombstones from before it are dropped (rule R12).
-        timed: Whether its records can have write times.
-        defer_swap: Whether its swap waits until somebody asks for it.
-        new_dictionary: Whether zstd_dict trains a new dictionary.
-    """
-
-    version: int
-    fabrics: tuple[str, ...]
-    config: Frozen
-    feeds: tuple[str, ...] = ()
-    start: Position = Field(default_factory=PositionMap)
-    stop: Position | None = None
-    ttl_floor_ms: int = 0
-    tombstone_floor_ms: int = 0
-    timed: bool = False
-    defer_swap: bool = False
-    new_dictionary: bool = True
-
-
-class Change(_Value):
+class Change(Value):
     """One setting that the new version changes."""
 
     setting: str
@@ -151,17 +74,7 @@ class Change(_Value):
     wanted: Any
 
 
-class Splits(_Value):
-    """How the input is divided among Spark tasks, and whether the tasks of the log scan combine what they read."""
-
-    base_files: int = 0
-    log: int = 0
-    max_records: int
-    combiner: bool = False
-    ranges: tuple[LogSplit, ...] = ()
-
-
-class Estimate(_Value):
+class Estimate(Value):
     """What the rebuild is expected to cost; seconds is None while nothing of its size has been measured yet."""
 
     records: int
@@ -169,7 +82,7 @@ class Estimate(_Value):
     seconds: float | None = None
 
 
-class Pace(_Value):
+class Pace(Value):
     """How an earlier rebuild got on: how many records it read, and how many in a second, its start included."""
 
     records: int
@@ -199,30 +112,3 @@ def pace_of(past: Iterable[tuple[int, float | None]]) -> Pace | None:
     """
     measured = (Pace(records=records, per_second=speed) for records, speed in past if speed and records)
     return max(islice(measured, _PACE_OF), key=lambda pace: pace.records, default=None)
-
-
-class Fence(_Value):
-    """What must still be so when the plan is run; otherwise it is refused (exit 3)."""
-
-    store_uid: str
-    current: dict[str, int]
-    config_hash: str
-    feeds: tuple[str, ...]
-
-
-class Plan(PlanValue):
-    """The plan of a rebuild of a store."""
-
-    kind: RebuildKind
-    store: str
-    source: Source
-    target: Target
-    changes: tuple[Change, ...] = ()
-    path: Literal["general", "copartitioned"] = "general"
-    why: tuple[str, ...] = ()
-    splits: Splits
-    estimate: Estimate
-    segments: tuple[dict[str, Any], ...] = ()
-    fence: Fence
-    allow_not_serving: bool = False
-    planned_at_ms: int

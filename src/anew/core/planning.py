@@ -10,7 +10,7 @@ from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import NOWHERE, Feed, FeedPartition, PositionMap
 from anew.core.floors import check_undying, live_range_start_ms, present_ttl_floor_ms, tombstone_cut_ms
 from anew.core.moment import utc_text
-from anew.core.plan import Change, Estimate, Fence, LogSplit, Pace, Plan, PushInput, Source, Splits, Target
+from anew.core.plan import Change, Estimate, Pace
 from anew.core.properties import INPUT_FABRIC, INPUT_TOPIC, RepushProperties
 from anew.core.store import (
     SEALED,
@@ -21,6 +21,7 @@ from anew.core.store import (
     parse_version,
     pending_changes,
 )
+from anew.core.stores.plan import Fence, LogSplit, Plan, PushInput, Source, Splits, Target
 from anew.core.suggest import did_you_mean
 
 _BYTES_PER_FEED_RECORD = 200

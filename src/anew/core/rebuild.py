@@ -1,19 +1,20 @@
-"""The record of a rebuild: frozen plan, stage, lease, ledger, outcome."""
+"""The envelope of every rebuild: kind, subject, plan, stage, lease, progress, outcome; it knows no subject.
+
+What a kind of rebuild has beyond it is a subclass, which names its kinds: the catalog finds the class by the kind.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from anew.core.errors import Refused
-from anew.core.ledger import Ledger
+from anew.core.errors import Failed, Refused
 from anew.core.moment import utc_text
-from anew.core.plan import Plan
-from anew.core.store import RebuildKind
+from anew.core.plan import PlanValue
 
 
 class RebuildStatus(StrEnum):
@@ -43,15 +44,6 @@ DRIVEN_STAGES = frozenset({Stage.BEGIN, Stage.BUILD, Stage.SEAL})
 """Stages in which a driver must renew its lease; afterwards nobody is needed but the controller."""
 
 ENDED = frozenset({RebuildStatus.SUCCEEDED, RebuildStatus.PARTLY, RebuildStatus.FAILED, RebuildStatus.KILLED})
-
-
-class Fingerprints(BaseModel):
-    """The sums of row hashes of what was read and merged, and of what the files hold."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    source: int
-    target: int
 
 
 class Progress(BaseModel):
@@ -88,11 +80,27 @@ class DriverTrouble(BaseModel):
     failures: int
 
 
-class RebuildRecord(BaseModel):
-    """What the records of all rebuilds have in common.
+@dataclass(frozen=True, slots=True)
+class SubjectId:
+    """What a rebuild is of.
 
     Attributes:
+        kind: Such as ``store``; by it the face names it, and the engine finds who knows what to do with it.
+        uid: Its identity: another one of the same name has another.
+    """
+
+    kind: str
+    uid: str
+    name: str
+
+
+class Rebuild(BaseModel):
+    """The envelope.
+
+    Attributes:
+        kinds: Of a subclass: the kinds of rebuilds whose records it is.
         id: Unique, never reused.
+        plan: What is done: a value of the subclass' own type, which never changes.
         epoch: Grows when another driver takes over; a driver of an older epoch is turned away (rule R22).
         lease_until_ms: When the driver counts as lost unless it renews.
         timings: Stage → seconds.
@@ -100,8 +108,11 @@ class RebuildRecord(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    kinds: ClassVar[tuple[str, ...]] = ()
 
     id: str
+    kind: str
+    plan: PlanValue
     status: RebuildStatus
     stage: Stage
     epoch: int
@@ -117,6 +128,27 @@ class RebuildRecord(BaseModel):
     error: str | None = None
     troubles: tuple[DriverTrouble, ...] = ()
     revision: int = 0
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Become the class of the records of its kinds."""
+        super().__pydantic_init_subclass__(**options)
+        _CLASSES.update(dict.fromkeys(map(str, cls.kinds), cls))
+
+    @property
+    def subject(self) -> SubjectId:
+        """What it is of."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it is of")
+
+    @property
+    def makes(self) -> str | None:
+        """What it makes, in words; None where that is not one thing."""
+        return None
+
+    @property
+    def driven(self) -> bool:
+        """Whether it needs a driver."""
+        return not self.ended and self.stage in DRIVEN_STAGES
 
     @property
     def ended(self) -> bool:
@@ -155,19 +187,52 @@ def driver_of(name: str) -> Driver:
     return Driver(name, found["actor"], found["host"], int(found["pid"]), found["log"] or "")
 
 
-class Rebuild(RebuildRecord):
-    """One making of a version."""
-
-    kind: RebuildKind
-    store: str
-    store_uid: str
-    version: int
-    plan: Plan
-    ledger: Ledger | None = None
-    fingerprint: Fingerprints | None = None
+_CLASSES: dict[str, type[Rebuild]] = {}
+_Record = TypeVar("_Record", bound=Rebuild)
 
 
-_Record = TypeVar("_Record", bound=RebuildRecord)
+def parse_plan(text: str) -> PlanValue:
+    """A plan of any kind.
+
+    Raises:
+        Failed: ``unknown_kind``.
+        ValueError: It is no plan.
+    """
+    read = _PlanOfAnyKind.model_validate_json(text)
+    return plan_class_of(read.kind).model_validate_json(text)
+
+
+class _PlanOfAnyKind(BaseModel):
+    kind: str
+
+
+def plan_class_of(kind: str) -> type[PlanValue]:
+    """The class of the plans of a kind of rebuild.
+
+    Raises:
+        Failed: ``unknown_kind``.
+    """
+    found: Any = class_of(kind).model_fields["plan"].annotation
+    plan_class: type[PlanValue] = found
+    return plan_class
+
+
+def class_of(kind: str) -> type[Rebuild]:
+    """The class of the records of a kind of rebuild.
+
+    Raises:
+        Failed: ``unknown_kind``: a later release made it.
+    """
+    found = _CLASSES.get(kind)
+    if found is None:
+        raise Failed(
+            "unknown_kind",
+            "nothing here knows rebuilds of this kind",
+            found=kind,
+            expected=", ".join(sorted(_CLASSES)),
+            hint="is this an older release than the one that made it?",
+        )
+    return found
 
 
 def advance(rebuild: _Record, stage: Stage, now_ms: int) -> _Record:

@@ -9,7 +9,7 @@ import structlog
 from anew.codec.compression import Compressor, compressor, train_dictionary
 from anew.core.errors import Failed
 from anew.core.feed import Feed
-from anew.core.plan import LogSplit
+from anew.core.stores.plan import LogSplit
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import topic_partition
 from anew.segments.base import BaseReader

@@ -9,7 +9,7 @@ from typing import Any
 from anew.api.http import ControllerClient
 from anew.api.models import EndRebuild
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
-from anew.core.rebuild import Progress, RebuildRecord, Stage
+from anew.core.rebuild import Progress, Rebuild, Stage
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 
@@ -27,7 +27,7 @@ def is_turned_away(error: BaseException, lease: Lease) -> bool:
     return isinstance(error, AnewError) and (lease.lost or error.code in _TURNED_AWAY)
 
 
-def give_up(controller: ControllerClient, rebuild: RebuildRecord, lease: Lease, error: BaseException) -> None:
+def give_up(controller: ControllerClient, rebuild: Rebuild, lease: Lease, error: BaseException) -> None:
     """End a rebuild at once because of an error, unless it has ended."""
     if lease.lost:
         return
@@ -41,7 +41,7 @@ def give_up(controller: ControllerClient, rebuild: RebuildRecord, lease: Lease, 
         return
 
 
-def raise_as_failed(error: BaseException, rebuild: RebuildRecord) -> None:
+def raise_as_failed(error: BaseException, rebuild: Rebuild) -> None:
     """Raise an error that promises that nothing was changed as a failure: a rebuild was begun, and it has failed.
 
     Raises:

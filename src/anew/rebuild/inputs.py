@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anew.core.errors import InvalidRequest, NotFound
-from anew.core.plan import PushInput
+from anew.core.stores.plan import PushInput
 from anew.spark.inputfiles import check_options
 
 _FORMATS = {

@@ -6,9 +6,8 @@ from typing import Any, Protocol
 
 import structlog
 
-from anew.core.plan import Plan
-from anew.core.rebuild import Progress, Stage
-from anew.core.tables.plan import TablePlan
+from anew.core.plan import PlanValue
+from anew.core.rebuild import Progress, Rebuild, Stage
 
 _LOG = structlog.get_logger("anew.rebuild")
 
@@ -16,11 +15,11 @@ _LOG = structlog.get_logger("anew.rebuild")
 class Observer(Protocol):
     """Told of each step as it happens, from one thread at a time; must return at once and never raise."""
 
-    def planned(self, plan: Plan | TablePlan) -> None:
+    def planned(self, plan: PlanValue) -> None:
         """The plan that is about to run."""
 
-    def began(self, rebuild_id: str, version: int | None) -> None:
-        """The rebuild was created, and with it a store's version."""
+    def began(self, rebuild: Rebuild) -> None:
+        """The rebuild was created."""
 
     def stage(self, stage: Stage) -> None:
         """A stage begins."""
@@ -35,16 +34,13 @@ class Observer(Protocol):
 class LogObserver:
     """Structured events."""
 
-    def planned(self, plan: Plan | TablePlan) -> None:
+    def planned(self, plan: PlanValue) -> None:
         """See `Observer.planned`."""
-        if isinstance(plan, Plan):
-            _LOG.info("planned", plan=plan.id, kind=plan.kind.value, store=plan.store, version=plan.target.version)
-        else:
-            _LOG.info("planned", plan=plan.id, kind=plan.kind.value, table=plan.table, segments=len(plan.segments))
+        _LOG.info("planned", plan=plan.id, kind=str(plan.kind), of=plan.subject_name)
 
-    def began(self, rebuild_id: str, version: int | None) -> None:
+    def began(self, rebuild: Rebuild) -> None:
         """See `Observer.began`."""
-        _LOG.info("began", rebuild=rebuild_id, version=version)
+        _LOG.info("began", rebuild=rebuild.id, of=rebuild.subject.name)
 
     def stage(self, stage: Stage) -> None:
         """See `Observer.stage`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +24,14 @@ from anew.client.store import Store
 from anew.client.tables import Answered, TableClient
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Verification
 from anew.core.errors import Refused
-from anew.core.plan import Plan
+from anew.core.plan import PlanValue
 from anew.core.planning import NO_OPTIONS, PushOptions, RepushRequest
 from anew.core.properties import parse_properties
+from anew.core.rebuild import Rebuild, class_of
+from anew.core.stores.plan import Plan
+from anew.core.stores.rebuild import StoreRebuild
 from anew.core.tables.plan import TablePlan
+from anew.core.tables.rebuild import TableRebuild
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log
 from anew.log.open import open_log
@@ -39,10 +43,10 @@ from anew.runtime.settings import ProcessSettings, resolve
 
 if TYPE_CHECKING:
     from anew.client.verify import Round, Sources
-    from anew.rebuild.damage import BaseDamage, DamagedPart, Restored
-    from anew.rebuild.executor import Run
+    from anew.rebuild.driving import Job, Run
     from anew.rebuild.inputs import PushRequest
     from anew.rebuild.observer import Observer
+    from anew.rebuild.stores.damage import BaseDamage, DamagedPart, Restored
     from anew.rebuild.tables.driving import TableRun
     from anew.spark.session import DataFrame, SparkSession
 
@@ -153,7 +157,7 @@ class Cluster:
             Failed: ``manifest_damaged``.
             Unreachable: Log or deep store does not answer.
         """
-        from anew.rebuild.damage import find_damage
+        from anew.rebuild.stores.damage import find_damage
         from anew.segments.base import BaseReader
 
         with self._sources(name) as sources:
@@ -167,7 +171,7 @@ class Cluster:
             Failed: ``dictionary_lost``.
             Refused: ``plan_outdated``: another version serves by now.
         """
-        from anew.rebuild.damage import restore
+        from anew.rebuild.stores.damage import restore
 
         with self._sources(name) as sources, self._standing(name, damage.manifest.version) as exports:
             return restore(damage, sources.deep_store, exports, new_id())
@@ -178,7 +182,7 @@ class Cluster:
         Raises:
             InvalidRequest, Refused: As `plan_repush`.
         """
-        from anew.rebuild.planner import make_checked_repush_plan
+        from anew.rebuild.stores.planner import make_checked_repush_plan
 
         request = RepushRequest(from_replicas=tuple(damaged.place for damaged in left))
         return make_checked_repush_plan(self.controller, name, request)
@@ -197,7 +201,7 @@ class Cluster:
         Raises:
             InvalidRequest, Refused: As the command line does.
         """
-        from anew.rebuild.planner import make_checked_repush_plan
+        from anew.rebuild.stores.planner import make_checked_repush_plan
 
         parsed = parse_properties({} if properties is None else properties)
         request = RepushRequest(parsed, allow_not_serving, target_fabrics, defer_swap)
@@ -212,7 +216,7 @@ class Cluster:
         options: PushOptions = NO_OPTIONS,
     ) -> Plan:
         """The plan of a full push; nothing is made."""
-        from anew.rebuild.planner import make_push_plan
+        from anew.rebuild.stores.planner import make_push_plan
 
         parsed = parse_properties({} if properties is None else properties)
         return make_push_plan(self.controller, store, request, parsed, options)
@@ -238,7 +242,7 @@ class Cluster:
             NotFound: ``unknown_store``.
             Refused: ``nothing_to_repush``: there is no version yet.
         """
-        from anew.rebuild.reading import read_store
+        from anew.rebuild.stores.reading import read_store
 
         return read_store(self.controller, spark, name)
 
@@ -257,12 +261,17 @@ class Cluster:
         return read_segments(session_for_queries(spark), source)
 
     def run_plan(
-        self, plan: Plan, spark: SparkChoice, observer: Observer | None, request_id: str | None
+        self, plan: PlanValue, spark: SparkChoice, observer: Observer | None, request_id: str | None
     ) -> dict[str, Any]:
-        """Like `run`, with the choice of Spark and a request id; returns the ``rebuild`` shape."""
-        from anew.rebuild.executor import run_plan
+        """Run a plan of any kind to its end, with the choice of Spark and a request id; returns the ``rebuild`` shape.
 
-        return run_plan(plan, self._run_with(spark, observer, request_id))
+        Raises:
+            Refused: What the plan was made from has moved; nothing was changed.
+            Failed: It ran and failed as a whole.
+        """
+        from anew.rebuild.driving import run_plan
+
+        return run_plan(plan, *self._job_of(str(plan.kind), spark, observer, request_id))
 
     def begun_before(self, request_id: str | None, asked: str) -> dict[str, Any] | None:
         """What the same request began before, see `anew.rebuild.asking.begun_before`.
@@ -305,20 +314,6 @@ class Cluster:
 
         return plan_load(self.controller.table_snapshot(table, segments=prefix is not None), request, prefix)
 
-    def run_table_plan(
-        self, plan: TablePlan, spark: SparkChoice, observer: Observer | None, request_id: str | None
-    ) -> dict[str, Any]:
-        """Run the plan of a refresh or of a load to its end; returns the ``rebuild`` shape.
-
-        Raises:
-            Refused: What the plan was made from has moved; nothing was changed.
-            Failed: It ran and failed as a whole.
-        """
-        from anew.rebuild.tables.builds import BUILDS
-        from anew.rebuild.tables.driving import run_table_plan
-
-        return run_table_plan(plan, self._run_table_with(spark, observer, request_id), BUILDS[plan.kind])
-
     def query(self, sql: str, node: str | None = None) -> Answered:
         """Run one SELECT, or EXPLAIN of one, over tables, on a node.
 
@@ -337,7 +332,7 @@ class Cluster:
         """
         from anew.rebuild.tables.importing import import_files
 
-        run = self._run_table_with(SparkChoice(), None, request_id, needs_spark=False)
+        run = self._table_run(SparkChoice(), None, request_id, needs_spark=False)
         return import_files(self.controller.table_snapshot(table), files, run)
 
     def plan_repair(self, table: str, segments: Collection[str] = ()) -> TablePlan:
@@ -359,27 +354,8 @@ class Cluster:
         """
         from anew.rebuild.tables.repairing import repair
 
-        run = self._run_table_with(SparkChoice(), None, request_id, needs_spark=False)
+        run = self._table_run(SparkChoice(), None, request_id, needs_spark=False)
         return repair(self.controller.table_snapshot(plan.table, segments=True), plan, self._nodes, run)
-
-    def _run_table_with(
-        self, spark: SparkChoice, observer: Observer | None, request_id: str | None, *, needs_spark: bool = True
-    ) -> TableRun:
-        from anew.rebuild.observer import LogObserver
-        from anew.rebuild.tables.driving import TableRun
-
-        if spark.session is None and needs_spark:
-            check_java()
-        return TableRun(
-            controller=self.controller,
-            session=lambda: _spark(spark),
-            observer=LogObserver() if observer is None else observer,
-            request_id=new_id() if request_id is None else request_id,
-            driver=_driver_name(self.driver_log),
-            clock=now_ms,
-            patience_seconds=self._controller_wait_seconds,
-            executor_wait_seconds=self._executor_wait_seconds,
-        )
 
     def resume(self, rebuild_id: str, spark: SparkChoice, observer: Observer | None) -> dict[str, Any]:
         """Take up a rebuild whose driver is gone, and bring it to its end; returns the ``rebuild`` shape.
@@ -388,32 +364,60 @@ class Cluster:
             Refused: ``driver_alive``, ``rebuild_ended``; nothing was changed.
             Failed: As `run`.
         """
-        if "table" in self.controller.rebuild(rebuild_id):
-            from anew.rebuild.tables.builds import BUILDS
-            from anew.rebuild.tables.driving import resume_table_rebuild
+        from anew.rebuild.driving import resume_rebuild
 
-            return resume_table_rebuild(rebuild_id, self._run_table_with(spark, observer, None), BUILDS)
-        from anew.rebuild.executor import resume_rebuild
+        kind = str(self.controller.rebuild(rebuild_id)["kind"])
+        return resume_rebuild(rebuild_id, *self._job_of(kind, spark, observer, None))
 
-        return resume_rebuild(rebuild_id, self._run_with(spark, observer, None))
+    def _job_of(
+        self, kind: str, spark: SparkChoice, observer: Observer | None, request_id: str | None
+    ) -> tuple[Run, Job[Any]]:
+        """How rebuilds of a kind are driven here."""
+        of = class_of(kind)
+        return _JOBS[of](self, spark, observer, request_id)
 
-    def _run_with(self, spark: SparkChoice, observer: Observer | None, request_id: str | None) -> Run:
-        from anew.rebuild.build import on_spark
-        from anew.rebuild.executor import Run
-        from anew.rebuild.observer import LogObserver
+    def _making(self, spark: SparkChoice, observer: Observer | None, request_id: str | None) -> tuple[Run, Job[Any]]:
+        from anew.rebuild.stores.build import on_spark
+        from anew.rebuild.stores.making import StoreRun, making
 
         if spark.session is None:
             check_java()
-        return Run(
-            controller=self.controller,
-            build=on_spark(lambda: _spark(spark), self._executor_wait_seconds),
-            observer=LogObserver() if observer is None else observer,
-            request_id=new_id() if request_id is None else request_id,
-            driver=_driver_name(self.driver_log),
-            clock=now_ms,
-            patience_seconds=self._controller_wait_seconds,
-            replicas=self._standing,
+        build = on_spark(lambda: _spark(spark), self._executor_wait_seconds)
+        run = StoreRun(build=build, replicas=self._standing, **self._said(observer, request_id))
+        return run, making(run)
+
+    def _refreshing(
+        self, spark: SparkChoice, observer: Observer | None, request_id: str | None
+    ) -> tuple[Run, Job[Any]]:
+        from anew.rebuild.tables.builds import refreshing
+
+        run = self._table_run(spark, observer, request_id)
+        return run, refreshing(run)
+
+    def _table_run(
+        self, spark: SparkChoice, observer: Observer | None, request_id: str | None, *, needs_spark: bool = True
+    ) -> TableRun:
+        from anew.rebuild.tables.driving import TableRun
+
+        if spark.session is None and needs_spark:
+            check_java()
+        wait_seconds = self._executor_wait_seconds
+        return TableRun(
+            session=lambda: _spark(spark), executor_wait_seconds=wait_seconds, **self._said(observer, request_id)
         )
+
+    def _said(self, observer: Observer | None, request_id: str | None) -> dict[str, Any]:
+        """What runs of every kind need."""
+        from anew.rebuild.observer import LogObserver
+
+        return {
+            "controller": self.controller,
+            "observer": LogObserver() if observer is None else observer,
+            "request_id": new_id() if request_id is None else request_id,
+            "driver": _driver_name(self.driver_log),
+            "clock": now_ms,
+            "patience_seconds": self._controller_wait_seconds,
+        }
 
     def close(self) -> None:
         """Let go of connections."""
@@ -436,6 +440,13 @@ class Cluster:
         """A log as this process reaches it."""
         own = self._kafka_properties_file
         return location if own is None else location.model_copy(update={"properties_file": own})
+
+
+_JOBS: dict[type[Rebuild], Callable[..., tuple[Run, Job[Any]]]] = {
+    StoreRebuild: Cluster._making,
+    TableRebuild: Cluster._refreshing,
+}
+"""Class of records → how its rebuilds are driven."""
 
 
 def connect(*, url: str | None = None, home: str | None = None) -> Cluster:

@@ -9,15 +9,16 @@ from typing import Any
 
 from anew.api.models import RestoreCatalog
 from anew.catalog.database import DatabaseCatalog
-from anew.controller.context import Context, Fabric, Limits
-from anew.controller.restoring import restore
+from anew.controller.engine.context import Context, Fabric, Limits
+from anew.controller.restore.restore import restore
+from anew.controller.subjects import SUBJECTS
 from anew.core.errors import Unreachable
 from anew.log.open import open_log
 from anew.loops.guarded import Loops
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.outside import SHARE_OF_REQUEST, cluster_deep_store, log_location, schema_registry
-from anew.runtime.scheduled import REFRESH, REPUSH, launcher
+from anew.runtime.scheduled import launcher
 from anew.runtime.security import tokens_file
 from anew.runtime.settings import ProcessSettings
 
@@ -53,7 +54,7 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
     )
     registry = schema_registry(settings)
     token_file = None if tokens_file(settings) is None else home.cluster_token
-    repushes, refreshes = (launcher(cluster.url, home.path / "logs", token_file, what) for what in (REPUSH, REFRESH))
+    launch = launcher(cluster.url, home.path / "logs", token_file)
     try:
         yield Context(
             catalog,
@@ -62,8 +63,8 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
             new_id,
             limits,
             version("anew"),
-            repushes,
-            refreshes,
+            launch,
+            SUBJECTS,
             registry=registry,
             loops=Loops(now_ms),
         )

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from anew.core.errors import AnewError, Failed
-from anew.core.plan import Plan
-from anew.core.tables.plan import TablePlan
+from anew.core.plan import PlanValue
+from anew.core.rebuild import parse_plan
 from anew.runtime.connect import Cluster, SparkChoice, connect_with
 from anew.runtime.logs import log_to_file
 from anew.runtime.security import keep_files_private, write_private
@@ -44,7 +44,7 @@ class Order:
 
 
 def start_driver(
-    cluster: Cluster, plan: Plan | TablePlan, spark: SparkChoice, request_id: str, folder: Path
+    cluster: Cluster, plan: PlanValue, spark: SparkChoice, request_id: str, folder: Path
 ) -> dict[str, Any]:
     """Start a driver for a plan and wait until its rebuild exists; returns the ``rebuild`` shape.
 
@@ -69,7 +69,7 @@ def start_driver(
         )
     deadline, pause = time.monotonic() + _BEGIN_SECONDS, threading.Event()
     while time.monotonic() < deadline:
-        found = [r for r in _rebuilds_of(cluster, plan) if r["plan"]["id"] == plan.id]
+        found = cluster.controller.begun_by(request_id)
         if found:
             return found[0]
         if driver.poll() is not None:
@@ -85,12 +85,6 @@ def start_driver(
     )
 
 
-def _rebuilds_of(cluster: Cluster, plan: Plan | TablePlan) -> list[dict[str, Any]]:
-    if isinstance(plan, TablePlan):
-        return cluster.controller.rebuilds(table=plan.table)
-    return cluster.controller.rebuilds(plan.store)
-
-
 def main(path: str) -> int:
     """Run the order in a file; returns the exit code of the face."""
     keep_files_private()
@@ -103,10 +97,7 @@ def main(path: str) -> int:
     try:
         with connect_with(settings) as cluster:
             cluster.driver_log = order.log
-            if "table" in json.loads(order.plan):
-                cluster.run_table_plan(TablePlan.model_validate_json(order.plan), choice, None, order.request_id)
-            else:
-                cluster.run_plan(Plan.model_validate_json(order.plan), choice, None, order.request_id)
+            cluster.run_plan(parse_plan(order.plan), choice, None, order.request_id)
     except AnewError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

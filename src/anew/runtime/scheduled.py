@@ -15,34 +15,40 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anew.core.errors import AnewError
-from anew.runtime.connect import SparkChoice, connect_with
+from anew.core.plan import PlanValue
+from anew.core.stores.rebuild import STORE
+from anew.core.tables.rebuild import TABLE
+from anew.runtime.connect import Cluster, SparkChoice, connect_with
 from anew.runtime.logs import log_to_file
 from anew.runtime.security import keep_files_private
 from anew.runtime.settings import resolve
 
-REPUSH, REFRESH = "repush", "refresh"
+_PLANNED: dict[str, Callable[[Cluster, str], PlanValue]] = {
+    STORE: lambda cluster, name: cluster.plan_repush(name),
+    TABLE: lambda cluster, name: cluster.plan_refresh(name),
+}
+"""What a schedule's time has come for, by the kind of the subject."""
 
 
-def launcher(url: str, logs: Path, token_file: Path | None, what: str) -> Callable[[str, str], None]:
-    """What starts a driver for a store, or a table, under a request id.
+def launcher(url: str, logs: Path, token_file: Path | None) -> Callable[[str, str, str], None]:
+    """What starts a driver for a subject, by its kind and name, under a request id.
 
     Args:
         url: The controller's.
         logs: Where drivers write.
         token_file: Where the token is that they show; None: none is asked for.
-        what: ``repush`` or ``refresh``.
     """
     shown = {} if token_file is None else {"ANEW_TOKEN_FILE": str(token_file)}
     children: list[subprocess.Popen[bytes]] = []
 
-    def launch(name: str, request_id: str) -> None:
+    def launch(kind: str, name: str, request_id: str) -> None:
         # Those that ended are collected here; nobody waits for one.
         children[:] = [child for child in children if child.poll() is None]
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = logs / f"{request_id}.log"
         with log.with_suffix(".out").open("wb") as printed:
             child = subprocess.Popen(
-                [sys.executable, "-m", "anew.runtime.scheduled", url, what, name, request_id, str(log)],
+                [sys.executable, "-m", "anew.runtime.scheduled", url, kind, name, request_id, str(log)],
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=printed,
@@ -54,7 +60,7 @@ def launcher(url: str, logs: Path, token_file: Path | None, what: str) -> Callab
     return launch
 
 
-def main(url: str, what: str, name: str, request_id: str, log: str) -> int:
+def main(url: str, kind: str, name: str, request_id: str, log: str) -> int:
     """Plan and run; returns the exit code of the face."""
     keep_files_private()
     settings = resolve({"url": url})
@@ -62,10 +68,7 @@ def main(url: str, what: str, name: str, request_id: str, log: str) -> int:
     try:
         with connect_with(settings) as cluster:
             cluster.driver_log = log
-            if what == REFRESH:
-                cluster.run_table_plan(cluster.plan_refresh(name), SparkChoice(), None, request_id)
-            else:
-                cluster.run_plan(cluster.plan_repush(name), SparkChoice(), None, request_id)
+            cluster.run_plan(_PLANNED[kind](cluster, name), SparkChoice(), None, request_id)
     except AnewError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

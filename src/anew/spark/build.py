@@ -15,7 +15,7 @@ from anew.core.dropping import DropFloors
 from anew.core.errors import AnewError, Failed
 from anew.core.feed import Feeds
 from anew.core.ledger import Entry, Ledger, total_ledger
-from anew.core.plan import Plan
+from anew.core.stores.plan import Plan
 from anew.segments.dictionary import StoredDictionary
 from anew.segments.manifest import BasePart, Manifest, SubPartition
 from anew.spark.account import check_scans

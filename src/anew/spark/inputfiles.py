@@ -26,7 +26,7 @@ from anew.codec.options import checked_options, flag_option
 from anew.codec.schema import AvroSchema
 from anew.codec.textfile import TextPart
 from anew.core.errors import InvalidRequest
-from anew.core.plan import PushInput
+from anew.core.stores.plan import PushInput
 from anew.core.suggest import did_you_mean
 from anew.segments.inputfile import RowGroups, parquet_names, read_parquet, row_groups
 

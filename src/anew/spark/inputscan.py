@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anew.codec.filerows import FileRows
 from anew.core.errors import AnewError
-from anew.core.plan import PushInput
+from anew.core.stores.plan import PushInput
 from anew.spark.failures import TaskFailed
 from anew.spark.inputfiles import Piece, Wanted, plan_pieces, read_piece
 from anew.spark.worker import begin_task, required_build

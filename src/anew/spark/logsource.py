@@ -16,7 +16,7 @@ from anew.core.errors import Failed
 from anew.core.feed import FeedPartition, Feeds
 from anew.core.hashing import total
 from anew.core.ledger import MODULUS, Entry
-from anew.core.plan import LogSplit
+from anew.core.stores.plan import LogSplit
 from anew.log.interface import Log, topic_partition
 from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
 from anew.log.through import read_through

@@ -27,12 +27,12 @@ from anew.core.dropping import DropFloors, drop
 from anew.core.errors import Failed
 from anew.core.hashing import row_hashes, total
 from anew.core.ledger import Entry, Ledger
-from anew.core.plan import LogSplit
 from anew.core.reduce import ReduceCounts, WinnerReducer, run_starts
 from anew.core.rows import ROWS
 from anew.core.sortedruns import RunMerger
 from anew.core.spilling import sort_spilling
 from anew.core.store import Frozen
+from anew.core.stores.plan import LogSplit
 from anew.log.open import BUILD_TIMEOUT_SECONDS
 from anew.segments.base import BaseReader, open_base
 from anew.segments.content import check_content

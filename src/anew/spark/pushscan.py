@@ -20,9 +20,9 @@ from anew.codec.vector import Cast, Misfit, cast_columns, encode_table
 from anew.core.admission import with_hashes
 from anew.core.blocks import BLOCKS
 from anew.core.hashing import total
-from anew.core.plan import PushInput
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH
+from anew.core.stores.plan import PushInput
 from anew.spark.failures import reason_of
 from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
 from anew.spark.inputfiles import Wanted, json_types

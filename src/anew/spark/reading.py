@@ -18,9 +18,9 @@ from anew.core.arrow import bytes_list, take
 from anew.core.blocks import merge_blocks
 from anew.core.dropping import DropFloors, drop
 from anew.core.feed import Feeds
-from anew.core.plan import Plan
 from anew.core.reduce import WinnerReducer
 from anew.core.store import newest_schema_id
+from anew.core.stores.plan import Plan
 from anew.segments.manifest import Manifest
 from anew.spark.build import Place, repush_blocks
 from anew.spark.frames import Kind, with_held

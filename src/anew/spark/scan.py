@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from anew.api.models import LogLocation
 from anew.core.blocks import BLOCKS
 from anew.core.feed import FeedPartition, Feeds
-from anew.core.plan import LogSplit, Plan
+from anew.core.stores.plan import LogSplit, Plan
 from anew.log.open import BUILD_TIMEOUT_SECONDS
 from anew.segments.base import open_base
 from anew.segments.manifest import Manifest

@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from anew.core.feed import NOWHERE, Feed, PositionMap
 from anew.core.merge import Cell
-from anew.core.plan import Estimate, Fence, Plan, Source, Splits, Target
-from anew.core.rebuild import Rebuild, RebuildStatus, Stage
+from anew.core.plan import Estimate
+from anew.core.rebuild import RebuildStatus, Stage
 from anew.core.settings import defaults, parse_settings
 from anew.core.stamp import Stamp, fabric_origin
 from anew.core.store import RebuildKind, Store, StoreConfig, Version, VersionStatus
+from anew.core.stores.plan import Fence, Plan, Source, Splits, Target
+from anew.core.stores.rebuild import StoreRebuild
 from anew.log.interface import APPEND_RECORDS
 from anew.testing.clock import NOON_MS
 
@@ -95,9 +97,9 @@ def a_plan(store: Store, version: int = 1, start: PositionMap = NOWHERE, **chang
     return plan.model_copy(update=changes).sealed()
 
 
-def a_rebuild(store: Store, rebuild_id: str = "rebuild-1", **changes: Any) -> Rebuild:
+def a_rebuild(store: Store, rebuild_id: str = "rebuild-1", **changes: Any) -> StoreRebuild:
     """A rebuild that has just begun."""
-    rebuild = Rebuild(
+    rebuild = StoreRebuild(
         id=rebuild_id,
         kind=RebuildKind.FULL_PUSH,
         store=store.name,

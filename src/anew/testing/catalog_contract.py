@@ -32,6 +32,7 @@ from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import RebuildStatus
 from anew.testing.builders import a_feed, a_rebuild, a_store, a_version
 from anew.testing.clock import NOON_MS
+from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
 
 
 def a_change(operation_id: str, *puts: Put, subject: str = "flights") -> Change:
@@ -214,24 +215,26 @@ class CatalogContract(ABC):
     # -- rebuilds ----------------------------------------------------------------------------------------------------
 
     def test_rebuilds_are_found_newest_first(self, catalog: Catalog) -> None:
-        """Rebuilds come back whole, by id, by store, and only the running ones when asked for."""
-        flights, other = a_store(), a_store("other")
+        """Rebuilds of all kinds come back whole with their plans, by id, by subject, and only the running ones."""
+        flights, trips = a_store(), a_table()
         rebuilds = [
             a_rebuild(flights, "a", created_at_ms=1, status=RebuildStatus.SUCCEEDED, ended_at_ms=2),
             a_rebuild(flights, "b", created_at_ms=2),
-            a_rebuild(other, "c", created_at_ms=3),
+            a_table_rebuild(trips, "c", a_segment(), created_at_ms=3),
         ]
         catalog.commit(a_change("op-1", *(PutRebuild(rebuild, None) for rebuild in rebuilds)))
-        assert catalog.rebuild("b") == rebuilds[1].model_copy(update={"revision": 1})
+        for rebuild in rebuilds:
+            assert catalog.rebuild(rebuild.id) == rebuild.model_copy(update={"revision": 1})
         assert catalog.rebuild("d") is None
 
-        def ids(store_uid: str | None, *, running_only: bool) -> list[str]:
-            return [found.id for found in catalog.rebuilds(store_uid=store_uid, running_only=running_only)]
+        def ids(uid: str | None, *, running_only: bool) -> list[str]:
+            return [found.id for found in catalog.rebuilds(subject_uid=uid, running_only=running_only)]
 
         assert ids(None, running_only=False) == ["c", "b", "a"]
         assert ids(None, running_only=True) == ["c", "b"]
         assert ids(flights.uid, running_only=False) == ["b", "a"]
         assert ids(flights.uid, running_only=True) == ["b"]
+        assert ids(trips.uid, running_only=True) == ["c"]
 
     @pytest.mark.case("rules:R22")
     def test_a_rebuild_changes_by_compare_and_swap(self, catalog: Catalog) -> None:
@@ -244,10 +247,15 @@ class CatalogContract(ABC):
         with pytest.raises(Refused) as caught:
             catalog.put_rebuild(loaded, loaded.revision)
         assert caught.value.code == "revision_conflict"
-        with pytest.raises(Refused):
-            catalog.commit(a_change("op-2", PutRebuild(loaded, loaded.revision)))
+        for put in (PutRebuild(loaded, loaded.revision), PutRebuild(loaded, None)):
+            with pytest.raises(Refused):
+                catalog.commit(a_change("op-2", put))
         assert catalog.rebuild("rebuild-1") == newer.model_copy(update={"revision": 2})
         assert [operation.id for operation in catalog.history(None, 10)] == ["op-1"]
+        ended = newer.model_copy(update={"status": RebuildStatus.FAILED, "error": "x"})
+        catalog.commit(a_change("op-3", PutRebuild(ended, 2)))
+        assert catalog.rebuilds(subject_uid=None, running_only=True) == []
+        assert catalog.rebuild("rebuild-1") == ended.model_copy(update={"revision": 3})
 
     # -- nodes, reclaims, dead letters -------------------------------------------------------------------------------
 

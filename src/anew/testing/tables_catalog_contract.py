@@ -15,14 +15,13 @@ from anew.catalog.change import (
     PutConfig,
     PutDone,
     PutFlag,
+    PutRebuild,
     PutSegment,
     PutTable,
-    PutTableRebuild,
     TableSize,
 )
 from anew.catalog.interface import Catalog
 from anew.core.errors import Refused
-from anew.core.rebuild import RebuildStatus
 from anew.core.tables.rebuild import Done, SegmentOutcome
 from anew.core.tables.segment import Failure, stale_segment
 from anew.testing.catalog_contract import a_change
@@ -164,7 +163,7 @@ class TablesCatalogContract(ABC):
         puts: tuple[Put, ...] = (
             PutTable(a_table(sort="id"), 1),
             PutConfig(config),
-            PutTableRebuild(rebuild, None),
+            PutRebuild(rebuild, None),
             PutDone(rebuild.id, done),
             PutFlag("paused", "on"),
             PutSegment(a_segment("new"), None),
@@ -174,7 +173,7 @@ class TablesCatalogContract(ABC):
         _refused("revision_conflict", lambda: catalog.commit(a_change("op-2", *puts)))
         assert catalog.tables() == [table.model_copy(update={"revision": 1})]
         assert catalog.segments(_UID) == [segment.model_copy(update={"revision": 1})]
-        assert (catalog.table_config(config.hash), catalog.table_rebuild(rebuild.id)) == (None, None)
+        assert (catalog.table_config(config.hash), catalog.rebuild(rebuild.id)) == (None, None)
         assert (catalog.segments_done(rebuild.id), catalog.flags(), catalog.revision()) == ([], {}, revision)
         assert catalog.commit(a_change("op-2", *puts[:-1]))
 
@@ -285,54 +284,15 @@ class TablesCatalogContract(ABC):
 
     # -- rebuilds ----------------------------------------------------------------------------------------------------
 
-    def test_rebuilds_are_found_newest_first(self, catalog: Catalog) -> None:
-        """Rebuilds come back whole with their plans, by id, by table, and only the running ones when asked for."""
-        trips, cabs = a_table(), a_table("cabs")
-        rebuilds = [
-            a_table_rebuild(trips, "a", a_segment(), created_at_ms=1, status=RebuildStatus.SUCCEEDED, ended_at_ms=2),
-            a_table_rebuild(trips, "b", created_at_ms=2),
-            a_table_rebuild(cabs, "c", created_at_ms=3),
-        ]
-        catalog.commit(a_change("op-1", *(PutTableRebuild(rebuild, None) for rebuild in rebuilds)))
-        assert catalog.table_rebuild("a") == rebuilds[0].model_copy(update={"revision": 1})
-        assert (catalog.table_rebuild("d"), catalog.rebuilds(store_uid=None, running_only=False)) == (None, [])
-
-        def ids(table_uid: str | None, *, running_only: bool) -> list[str]:
-            return [found.id for found in catalog.table_rebuilds(table_uid=table_uid, running_only=running_only)]
-
-        assert ids(None, running_only=False) == ["c", "b", "a"]
-        assert ids(None, running_only=True) == ["c", "b"]
-        assert ids(trips.uid, running_only=False) == ["b", "a"]
-        assert ids(trips.uid, running_only=True) == ["b"]
-
-    @pytest.mark.case("rules:R22")
-    def test_a_rebuild_changes_by_compare_and_swap(self, catalog: Catalog) -> None:
-        """A sign of life on an older revision is turned away, by either way of writing; it leaves no history."""
-        table = a_table()
-        catalog.commit(a_change("op-1", PutTableRebuild(a_table_rebuild(table), None)))
-        loaded = catalog.table_rebuild("rebuild-1")
-        assert loaded is not None
-        newer = loaded.model_copy(update={"lease_until_ms": 7})
-        catalog.put_table_rebuild(newer, loaded.revision)
-        _refused("revision_conflict", lambda: catalog.put_table_rebuild(loaded, loaded.revision))
-        for put in (PutTableRebuild(loaded, loaded.revision), PutTableRebuild(loaded, None)):
-            _conflicts(catalog, put)
-        assert catalog.table_rebuild("rebuild-1") == newer.model_copy(update={"revision": 2})
-        assert [operation.id for operation in catalog.history(None, 10)] == ["op-1"]
-        ended = newer.model_copy(update={"status": RebuildStatus.FAILED, "error": "x"})
-        catalog.commit(a_change("op-3", PutTableRebuild(ended, 2)))
-        assert catalog.table_rebuilds(table_uid=table.uid, running_only=True) == []
-        assert catalog.table_rebuild("rebuild-1") == ended.model_copy(update={"revision": 3})
-
     @pytest.mark.case("tables:C7")
     def test_a_plan_stays_what_it_was(self, catalog: Catalog) -> None:
         """Whatever replaces the record, its plan is the one that was begun."""
         begun = a_table_rebuild(a_table(), "rebuild-1", a_segment())
-        catalog.commit(a_change("op-1", PutTableRebuild(begun, None)))
+        catalog.commit(a_change("op-1", PutRebuild(begun, None)))
         other = begun.model_copy(update={"plan": a_table_plan(a_table(sort="id")), "driver": "second"})
-        catalog.put_table_rebuild(other, 1)
-        catalog.commit(a_change("op-2", PutTableRebuild(other, 2)))
-        found = catalog.table_rebuild("rebuild-1")
+        catalog.put_rebuild(other, 1)
+        catalog.commit(a_change("op-2", PutRebuild(other, 2)))
+        found = catalog.rebuild("rebuild-1")
         assert found is not None
         assert (found.plan, found.driver, found.revision) == (begun.plan, "second", 3)
 

@@ -36,16 +36,16 @@ from anew.api.models import (
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.catalog.database import DatabaseCatalog
 from anew.codec.compression import compressor
-from anew.controller.context import Context, Fabric, Limits
+from anew.controller.engine.context import Context, Fabric, Limits
+from anew.controller.engine.watch import Watch
 from anew.controller.reconcile import Reconciler
-from anew.controller.watch import Watch
+from anew.controller.subjects import SUBJECTS
 from anew.core.errors import AnewError
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.feedreads import feed_partitions_applied, stop_of
 from anew.core.hashing import total
 from anew.core.ledger import Entry, Ledger
 from anew.core.partition import XxHash64Partitioner
-from anew.core.plan import Plan, PushInput
 from anew.core.planning import (
     NO_OPTIONS,
     PushOptions,
@@ -55,8 +55,10 @@ from anew.core.planning import (
     plan_repush,
     push_start_ms,
 )
-from anew.core.rebuild import Fingerprints, Rebuild, Stage
+from anew.core.rebuild import Stage
 from anew.core.store import ManifestRef, RebuildKind, Store, Version
+from anew.core.stores.plan import Plan, PushInput
+from anew.core.stores.rebuild import Fingerprints, StoreRebuild
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
@@ -172,16 +174,16 @@ class Cluster:
         snapshot = _snapshot(view)
         return plan_repush(snapshot, RepushRequest() if request is None else request)
 
-    def begin(self, plan: Plan, request_id: str | None = None) -> Rebuild:
+    def begin(self, plan: Plan, request_id: str | None = None) -> StoreRebuild:
         """Begin a plan."""
         chosen = f"request-{next(self._requests)}" if request_id is None else request_id
-        return self.client.begin_rebuild(BeginRebuild(plan=plan, request_id=chosen, driver="test"))
+        return self.client.begin_rebuild(BeginRebuild(plan=plan, request_id=chosen, driver="test"), StoreRebuild)
 
-    def beat(self, rebuild: Rebuild, stage: Stage = Stage.BUILD) -> bool:
+    def beat(self, rebuild: StoreRebuild, stage: Stage = Stage.BUILD) -> bool:
         """A sign of life of the rebuild's driver; whether it is told to stop."""
         return self.client.heartbeat(rebuild.id, Heartbeat(epoch=rebuild.epoch, stage=stage)).kill_asked
 
-    def _file(self, rebuild: Rebuild, directory: str) -> BaseFile:
+    def _file(self, rebuild: StoreRebuild, directory: str) -> BaseFile:
         """A base file; nobody here reads what is in it."""
         content = f"rows of {rebuild.id}".encode()
         path = attempt_path(directory, 0, 0, "attempt-0")
@@ -197,7 +199,7 @@ class Cluster:
             fingerprint=_ROW_HASH,
         )
 
-    def _range(self, rebuild: Rebuild, directory: str) -> BaseRange:
+    def _range(self, rebuild: StoreRebuild, directory: str) -> BaseRange:
         """A row in the version topic."""
         topic, attempt = self.version(rebuild.version).topics[FABRIC], attempt_name(directory, "attempt-0")
         start = start_of_push(rebuild.plan.target.config, None, attempt)
@@ -208,7 +210,7 @@ class Cluster:
         assert part is not None
         return part
 
-    def manifest_of(self, rebuild: Rebuild) -> ManifestRef:
+    def manifest_of(self, rebuild: StoreRebuild) -> ManifestRef:
         """Write a base of one row and the manifest that names it, as a driver does."""
         store = self.store(rebuild.store)
         directory = version_path(store.uid, rebuild.version, rebuild.id, rebuild.epoch)
@@ -234,7 +236,7 @@ class Cluster:
         self.deep.put(target, manifest.to_bytes())
         return manifest.ref(target)
 
-    def seal_of(self, rebuild: Rebuild, **changes: Any) -> Seal:
+    def seal_of(self, rebuild: StoreRebuild, **changes: Any) -> Seal:
         """A seal that balances; ``changes`` replace its fields."""
         seal = Seal(
             epoch=rebuild.epoch,
@@ -245,7 +247,7 @@ class Cluster:
         )
         return seal.model_copy(update=changes)
 
-    def seal(self, rebuild: Rebuild) -> dict[str, Any]:
+    def seal(self, rebuild: StoreRebuild) -> dict[str, Any]:
         """Build and seal."""
         return self.client.seal(rebuild.id, self.seal_of(rebuild))
 
@@ -410,15 +412,15 @@ def opened_cluster(
         lambda: f"id-{next(ids):04d}",
         limits,
         "0.1",
-        lambda store, request_id: launched.append((store, request_id)),
+        lambda _kind, store, request_id: launched.append((store, request_id)),
+        SUBJECTS,
         registry=registry,
     )
-    watch = Watch(catalog.revision)
-    with served(context, watch, security) as app:
+    with served(context, security) as app:
         own = NOBODY if security.tokens is None else Credentials(security.tokens.cluster)
         client = ControllerClient("http://localhost", actor="tester", transport=AppTransport(app), credentials=own)
         cluster = Cluster(
-            context, clock, client, app, watch, Reconciler(context, clock.seconds), log, deep, launched=launched
+            context, clock, client, app, context.watch, Reconciler(context, clock.seconds), log, deep, launched=launched
         )
         for node in cluster.nodes:
             client.report(node_report(node))

@@ -18,8 +18,7 @@ from fastapi import FastAPI
 
 from anew.api.security import OPEN_SERVER, ServerSecurity
 from anew.controller.app import make_app
-from anew.controller.context import Context
-from anew.controller.watch import Watch
+from anew.controller.engine.context import Context
 
 _ANSWER_SECONDS = 60.0
 
@@ -39,7 +38,6 @@ class _Served:
     """An application over whatever its stands stand for."""
 
     context: _Stand
-    watch: _Stand
     app: FastAPI
 
 
@@ -47,21 +45,21 @@ _idle: list[_Served] = []
 
 
 @contextmanager
-def served(context: Context, watch: Watch, security: ServerSecurity) -> Iterator[FastAPI]:
+def served(context: Context, security: ServerSecurity) -> Iterator[FastAPI]:
     """The application over a controller's collaborators, for as long as the block lasts."""
     if security is not OPEN_SERVER:
         # Who is let in, and until when, is part of an application.
-        yield make_app(context, watch, security)
+        yield make_app(context, security)
         return
-    one = _idle.pop() if _idle else _made(context, watch)
-    one.context.target, one.watch.target = context, watch
+    one = _idle.pop() if _idle else _made(context)
+    one.context.target = context
     yield one.app
     _idle.append(one)
 
 
-def _made(context: Context, watch: Watch) -> _Served:
-    stands = _Stand(context), _Stand(watch)
-    return _Served(*stands, make_app(cast(Context, stands[0]), cast(Watch, stands[1])))
+def _made(context: Context) -> _Served:
+    stand = _Stand(context)
+    return _Served(stand, make_app(cast(Context, stand)))
 
 
 class AppTransport(httpx.BaseTransport):

@@ -12,11 +12,11 @@ from tests.component.controller.harness import Cluster, node_report
 
 _WEEK_SECONDS = 7 * 86_400
 _STEPS = {
-    "a store": "anew.controller.reconcile.step_schedule",
-    "a reclaim": "anew.controller.reclaim._delete_tree",
-    "dead letters": "anew.controller.deadletters._copy",
+    "a store": "anew.controller.stores.step.step_schedule",
+    "a reclaim": "anew.controller.upkeep.reclaim._remove",
+    "dead letters": "anew.controller.stores.deadletters._copy",
     "low water": "anew.controller.reconcile.move_low_water",
-    "records": "anew.controller.remembering.record_path",
+    "records": "anew.controller.restore.records.record_path",
 }
 
 
@@ -175,7 +175,7 @@ def test_a_catalog_that_goes_away_ends_the_round(cluster: Cluster, monkeypatch: 
         asked.append(store.name)
         raise Unreachable("catalog_unreachable", "the database does not answer")
 
-    monkeypatch.setattr("anew.controller.reconcile.collect", away)
+    monkeypatch.setattr("anew.controller.stores.step.collect", away)
     with pytest.raises(Unreachable, match="does not answer"):
         cluster.round()
     assert len(asked) == 3

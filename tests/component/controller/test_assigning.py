@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from anew.api.models import NodeReport, ReplicaReport, ReplicaState
-from anew.controller.reconcile import next_assignment
+from anew.controller.stores.placing import next_assignment
 from anew.testing.builders import FABRIC, a_config, a_store, a_version
 from tests.component.controller.harness import node_report
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from anew.api.models import BeginRebuild
-from anew.controller.attention import Attention
-from anew.controller.rebuilds import begin
+from anew.controller.engine.attention import Attention
+from anew.controller.engine.begin import begin
 from anew.controller.reconcile import Reconciler
 from anew.core.errors import Unreachable
+from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import Cluster
 
 
@@ -80,6 +81,7 @@ def test_a_controller_that_was_just_started_places_nothing_before_it_has_heard_o
     for node in cluster.nodes:
         cluster.report(node)
     rebuild = begin(cluster.context, BeginRebuild(plan=plan, request_id="r", driver="d"), "somebody")
+    assert isinstance(rebuild, StoreRebuild)
     held = cluster.version(rebuild.version).assignment["dc-0"]
     assert {node for nodes in held.values() for node in nodes} == set(cluster.nodes)
 

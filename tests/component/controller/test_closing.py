@@ -12,8 +12,8 @@ from anew.api.models import ReplicaReport
 from anew.catalog.change import Change
 from anew.core.errors import Refused, Unreachable
 from anew.core.feed import FeedPartition, PositionMap
-from anew.core.plan import Plan
-from anew.core.rebuild import Rebuild
+from anew.core.stores.plan import Plan
+from anew.core.stores.rebuild import StoreRebuild
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import TopicSpec
 from tests.component.controller.harness import Cluster, refused
@@ -29,7 +29,7 @@ def _to_batch(cluster: Cluster) -> None:
     cluster.update(hybrid=False)
 
 
-def _sealed(cluster: Cluster, plan: Plan) -> Rebuild:
+def _sealed(cluster: Cluster, plan: Plan) -> StoreRebuild:
     rebuild = cluster.begin(plan)
     cluster.seal(rebuild)
     return rebuild

@@ -14,6 +14,7 @@ from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.core.errors import NotFound, Refused
 from anew.core.moment import utc_text
 from anew.core.planning import RepushRequest
+from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, refused
 
 _WEEK_SECONDS = 7 * 86_400
@@ -141,7 +142,7 @@ def test_what_a_resumed_rebuild_left_is_found(cluster: Cluster) -> None:
     rebuild = cluster.begin(cluster.push_plan())
     cluster.manifest_of(rebuild)
     cluster.pass_seconds(10)
-    taken = cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver="second"))
+    taken = cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver="second"), StoreRebuild)
     cluster.manifest_of(taken)
     told = _rows(_gc(cluster, dry_run=True), "files")
     old, new = cluster.version(1).path.replace("-e2", "-e1"), cluster.version(1).path

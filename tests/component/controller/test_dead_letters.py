@@ -9,8 +9,8 @@ import pytest
 
 from anew.api.models import DeadLetter
 from anew.catalog.change import Change, PutSetAside
-from anew.controller.apart import Apart
-from anew.controller.deadletters import set_aside
+from anew.controller.engine.apart import Apart
+from anew.controller.stores.deadletters import set_aside
 from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.store import Store
 from anew.log.interface import TopicPartition, TopicSpec, topic_partition

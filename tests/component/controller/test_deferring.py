@@ -8,14 +8,14 @@ from anew.api.models import ReplicaReport, RollBack
 from anew.core.errors import NotFound, Refused
 from anew.core.planning import PushOptions, RepushRequest
 from anew.core.properties import RepushProperties
-from anew.core.rebuild import Rebuild
+from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.conftest import Told
 from tests.component.controller.harness import Cluster, refused
 
 _DEFER = RepushRequest(defer_swap=True)
 
 
-def _deferred(cluster: Cluster) -> Rebuild:
+def _deferred(cluster: Cluster) -> StoreRebuild:
     """Version 1 serves, version 2 is ready and waits."""
     cluster.create()
     cluster.serve(cluster.push_plan())

@@ -8,7 +8,7 @@ from anew.api.models import EndRebuild
 from anew.core.errors import Refused
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
-from anew.core.rebuild import Rebuild
+from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import Cluster, refused
 
 _PLAIN = RepushRequest()
@@ -17,7 +17,7 @@ _UPKEEP = pytest.mark.parametrize("upkeep", [_PLAIN, _TTL], ids=["repush", "ttl_
 _STAGE = pytest.mark.parametrize("stage", ["building", "loading", "ready"])
 
 
-def _begun(cluster: Cluster, upkeep: RepushRequest, stage: str) -> Rebuild:
+def _begun(cluster: Cluster, upkeep: RepushRequest, stage: str) -> StoreRebuild:
     """A running repush of a store that serves, at a stage."""
     cluster.create()
     cluster.serve(cluster.push_plan())
@@ -26,7 +26,7 @@ def _begun(cluster: Cluster, upkeep: RepushRequest, stage: str) -> Rebuild:
     return rebuild
 
 
-def _bring(cluster: Cluster, rebuild: Rebuild, stage: str) -> None:
+def _bring(cluster: Cluster, rebuild: StoreRebuild, stage: str) -> None:
     if stage != "building":
         cluster.seal(rebuild)
         cluster.until(lambda: cluster.status(rebuild.version) == stage)
@@ -89,7 +89,7 @@ def test_upkeep_never_ends_anything(cluster: Cluster, running: str, upkeep: Repu
     assert (error.code, error.hint) == ("rebuild_running", f"wait for it, or: anew rebuild kill {rebuild.id}")
     assert running in str(error.found)
     assert (cluster.store(), cluster.context.catalog.revision()) == (before, revision)
-    assert [row["id"] for row in cluster.client.rebuilds("flights", running=True)] == [rebuild.id]
+    assert [row["id"] for row in cluster.client.rebuilds(store="flights", running=True)] == [rebuild.id]
     if stage == "building":
         assert not cluster.beat(rebuild)
 

@@ -8,7 +8,8 @@ import pytest
 
 from anew.api.models import EndRebuild
 from anew.core.errors import NotFound
-from anew.core.rebuild import Rebuild, Stage, driver_of
+from anew.core.rebuild import Stage, driver_of
+from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import Cluster, refused
 from tests.component.controller.tables.tables_harness import opened_tables
 
@@ -19,7 +20,7 @@ def _problems(cluster: Cluster) -> list[str]:
     return [problem.what for problem in cluster.client.status().problems]
 
 
-def _failed(cluster: Cluster, error: str = "the input has no column key") -> Rebuild:
+def _failed(cluster: Cluster, error: str = "the input has no column key") -> StoreRebuild:
     rebuild = cluster.begin(cluster.push_plan())
     cluster.client.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=f"{error}\nTraceback"))
     return rebuild

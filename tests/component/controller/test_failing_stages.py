@@ -11,48 +11,48 @@ from anew.api.models import EndRebuild, ReplicaReport, ReplicaState, Seal
 from anew.catalog.change import Change
 from anew.core.errors import AnewError, Failed, Refused, Unreachable
 from anew.core.ledger import Entry, Ledger
-from anew.core.rebuild import Fingerprints, Rebuild
+from anew.core.stores.rebuild import Fingerprints, StoreRebuild
 from tests.component.controller.harness import Cluster, refused
 
 _Answer = TypeVar("_Answer")
-Failure = Callable[[Cluster, Rebuild], str]
+Failure = Callable[[Cluster, StoreRebuild], str]
 """Lets a rebuild fail in a way of its own; gives what its record must say."""
 
 
-def _build(cluster: Cluster, rebuild: Rebuild) -> str:
+def _build(cluster: Cluster, rebuild: StoreRebuild) -> str:
     cluster.beat(rebuild)
     cluster.client.fail_rebuild(rebuild.id, EndRebuild(epoch=1, error="bad_input: line 7 has no key"))
     return "bad_input: line 7 has no key"
 
 
-def _silence(cluster: Cluster, rebuild: Rebuild) -> str:
+def _silence(cluster: Cluster, rebuild: StoreRebuild) -> str:
     cluster.beat(rebuild)
     cluster.pass_seconds(20.001)
     return "the driver gave no sign of life"
 
 
-def _kill(cluster: Cluster, rebuild: Rebuild) -> str:
+def _kill(cluster: Cluster, rebuild: StoreRebuild) -> str:
     cluster.client.kill_rebuild(rebuild.id)
     return "killed by tester"
 
 
-def _refused_seal(cluster: Cluster, rebuild: Rebuild, seal: Seal) -> str:
+def _refused_seal(cluster: Cluster, rebuild: StoreRebuild, seal: Seal) -> str:
     """What a driver does whose seal is refused: it reports the refusal."""
     error = refused(Failed, lambda: cluster.client.seal(rebuild.id, seal))
     cluster.client.fail_rebuild(rebuild.id, EndRebuild(epoch=1, error=f"{error.code}: {error}"))
     return error.code
 
 
-def _ledger(cluster: Cluster, rebuild: Rebuild) -> str:
+def _ledger(cluster: Cluster, rebuild: StoreRebuild) -> str:
     lost = Ledger(read=Entry(count=2, hash=77), written=Entry(count=1, hash=77))
     return _refused_seal(cluster, rebuild, cluster.seal_of(rebuild, ledger=lost))
 
 
-def _fingerprint(cluster: Cluster, rebuild: Rebuild) -> str:
+def _fingerprint(cluster: Cluster, rebuild: StoreRebuild) -> str:
     return _refused_seal(cluster, rebuild, cluster.seal_of(rebuild, fingerprint=Fingerprints(source=1, target=2)))
 
 
-def _quota(cluster: Cluster, rebuild: Rebuild) -> str:
+def _quota(cluster: Cluster, rebuild: StoreRebuild) -> str:
     seal = cluster.seal_of(rebuild)
     cluster.update(quota_bytes=1)
     try:
@@ -61,13 +61,13 @@ def _quota(cluster: Cluster, rebuild: Rebuild) -> str:
         cluster.update(quota_bytes=0)
 
 
-def _manifest(cluster: Cluster, rebuild: Rebuild) -> str:
+def _manifest(cluster: Cluster, rebuild: StoreRebuild) -> str:
     seal = cluster.seal_of(rebuild)
     cluster.deep.delete(seal.manifest.path)
     return _refused_seal(cluster, rebuild, seal)
 
 
-def _load(cluster: Cluster, rebuild: Rebuild) -> str:
+def _load(cluster: Cluster, rebuild: StoreRebuild) -> str:
     cluster.seal(rebuild)
 
     def broken(replica: ReplicaReport) -> ReplicaReport:
@@ -82,7 +82,7 @@ def _load(cluster: Cluster, rebuild: Rebuild) -> str:
     return "checksum_mismatch: p1"
 
 
-def _deadline(cluster: Cluster, rebuild: Rebuild) -> str:
+def _deadline(cluster: Cluster, rebuild: StoreRebuild) -> str:
     cluster.seal(rebuild)
     cluster.clock.advance(300_001)
     for node in cluster.nodes:

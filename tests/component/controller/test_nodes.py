@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from anew.api.models import DeadLetter, NodeFault, ReplicaReport, ReplicaState, UpdateStore
-from anew.controller.context import Context
-from anew.controller.versiontopics import make_version_topics
+from anew.controller.engine.context import Context
+from anew.controller.stores.versiontopics import make_version_topics
 from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.feed import PositionMap
-from anew.core.rebuild import Rebuild
 from anew.core.store import Store
+from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import Cluster, node_report, refused
 
 Change = Callable[[ReplicaReport], ReplicaReport | None]
@@ -28,7 +28,7 @@ def _report_all(cluster: Cluster, change: Change | None = None) -> None:
         cluster.report(node, change)
 
 
-def _sealed(cluster: Cluster, **settings: Any) -> Rebuild:
+def _sealed(cluster: Cluster, **settings: Any) -> StoreRebuild:
     cluster.create(**settings)
     rebuild = cluster.begin(cluster.push_plan())
     cluster.seal(rebuild)
@@ -395,7 +395,7 @@ def test_a_crash_in_one_store_does_not_hold_up_the_others(cluster: Cluster, monk
             raise ZeroDivisionError("of a")
         make_version_topics(context, store)
 
-    monkeypatch.setattr("anew.controller.reconcile.make_version_topics", crashing)
+    monkeypatch.setattr("anew.controller.stores.step.make_version_topics", crashing)
     for _ in range(5):
         _report_all(cluster)
         with pytest.raises(ExceptionGroup, match="steps crashed") as crashed:

@@ -11,7 +11,6 @@ from anew.api import models, tables
 from tests.component.controller.harness import Cluster
 
 _MADE_BY_DRIVERS_AND_NODES = {"BeginRebuild", "Seal", "NodeReport"} | {
-    "BeginTableRebuild",
     "CommitSegment",
     "CommitLoad",
 }
@@ -32,7 +31,6 @@ _NAME_A_STORE = {"POST /v1/stores", "POST /v1/rebuilds", "GET /v1/rebuilds", "GE
     "POST /v1/unpause",
     "POST /v1/gc",
     "POST /v1/tables",
-    "POST /v1/table-rebuilds",
 }
 """Operations that may name a store that is not there, though not in their path."""
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from anew.core.errors import AnewError, Failed, OutcomeUnknown, Unreachable
+from anew.core.stores.plan import Plan
 from anew.deepstore.arrow import ArrowDeepStore
-from anew.rebuild.executor import Run, run_plan
+from anew.rebuild.driving import run_plan
 from anew.rebuild.observer import LogObserver
+from anew.rebuild.stores.making import StoreRun, making
 from tests.component.controller.harness import Cluster
 
 _ASKED = ("begin_rebuild", "seal", "rebuild")
@@ -39,7 +41,7 @@ class _Away:
         return lost
 
 
-def a_run(cluster: Cluster, controller: Any, request_id: str = "r-1") -> Run:
+def a_run(cluster: Cluster, controller: Any, request_id: str = "r-1") -> StoreRun:
     """A driver on virtual time, in whose pauses nodes report and the controller goes on."""
     seconds = [0.0]
 
@@ -47,7 +49,7 @@ def a_run(cluster: Cluster, controller: Any, request_id: str = "r-1") -> Run:
         seconds[0] += for_seconds
         cluster.settle(1)
 
-    return Run(
+    return StoreRun(
         controller=controller,
         build=lambda *_: pytest.fail("an empty push builds nothing"),
         observer=LogObserver(),
@@ -61,6 +63,11 @@ def a_run(cluster: Cluster, controller: Any, request_id: str = "r-1") -> Run:
     )
 
 
+def run_to_end(plan: Plan, run: StoreRun) -> dict[str, Any]:
+    """Run a plan to its end; its view."""
+    return run_plan(plan, run, making(run))
+
+
 class _NoLease:
     lost = False
 
@@ -71,7 +78,7 @@ def test_what_was_not_answered_is_asked_again_and_done_once(cluster: Cluster, me
     """One version is made, however often the driver had to ask."""
     cluster.create()
     plan = cluster.empty_push_plan()
-    view = run_plan(plan, a_run(cluster, _Away(cluster.client, method, 3, done=done)))
+    view = run_to_end(plan, a_run(cluster, _Away(cluster.client, method, 3, done=done)))
     assert (view["status"], cluster.status(1)) == ("succeeded", "current")
     assert [operation["what"] for operation in cluster.client.history("flights")].count("begin full_push") == 1
 
@@ -82,7 +89,7 @@ def test_a_driver_waits_only_so_long(cluster: Cluster, method: str) -> None:
     cluster.create()
     plan = cluster.empty_push_plan()
     with pytest.raises(AnewError) as caught:
-        run_plan(plan, a_run(cluster, _Away(cluster.client, method, 1_000, done=method == "seal")))
+        run_to_end(plan, a_run(cluster, _Away(cluster.client, method, 1_000, done=method == "seal")))
     assert caught.value.code == {"seal": "seal_unknown"}.get(method, "controller_unreachable")
     if method == "begin_rebuild":
         assert cluster.store().versions == ()
@@ -109,7 +116,7 @@ def test_a_driver_that_slept_past_its_lease_says_why_its_rebuild_ended(cluster: 
     cluster.create()
     plan = cluster.empty_push_plan()
     with pytest.raises(Failed) as caught:
-        run_plan(plan, a_run(cluster, _Asleep(cluster)))
+        run_to_end(plan, a_run(cluster, _Asleep(cluster)))
     assert (caught.value.code, "lease" in str(caught.value.found)) == ("rebuild_failed", True)
     assert cluster.status(1) == "reclaimed"
 
@@ -126,10 +133,10 @@ def test_a_manifest_that_may_be_there_is_written_again(cluster: Cluster, monkeyp
             raise OutcomeUnknown("deep_store_outcome_unknown", "the deep store did not say")
 
     monkeypatch.setattr(ArrowDeepStore, "put", lost)
-    assert run_plan(plan, a_run(cluster, cluster.client))["status"] == "succeeded"
+    assert run_to_end(plan, a_run(cluster, cluster.client))["status"] == "succeeded"
     left[0], plan_again = 1_000, cluster.empty_push_plan()
     with pytest.raises((OutcomeUnknown, Failed)):
-        run_plan(plan_again, replace(a_run(cluster, cluster.client), request_id="r-2"))
+        run_to_end(plan_again, replace(a_run(cluster, cluster.client), request_id="r-2"))
     assert cluster.status(2) == "failed"
 
 
@@ -146,7 +153,7 @@ def test_a_repeated_request_follows_the_driver_that_is_at_work(cluster: Cluster)
             cluster.seal(begun)
         cluster.settle(1)
 
-    view = run_plan(plan, replace(a_run(cluster, cluster.client), driver="another", pause=pause))
+    view = run_to_end(plan, replace(a_run(cluster, cluster.client), driver="another", pause=pause))
     assert (view["id"], view["status"], view["epoch"], cluster.status(1)) == (begun.id, "succeeded", 1, "current")
 
 
@@ -162,5 +169,5 @@ def test_a_repeated_request_hears_that_the_driver_is_gone(cluster: Cluster) -> N
         cluster.settle(1)
 
     with pytest.raises(Failed) as caught:
-        run_plan(plan, replace(a_run(cluster, cluster.client), driver="another", pause=pause))
+        run_to_end(plan, replace(a_run(cluster, cluster.client), driver="another", pause=pause))
     assert (caught.value.code, "no sign of life" in str(caught.value.found)) == ("rebuild_failed", True)

@@ -62,7 +62,7 @@ def test_a_partitioner_comes_with_its_source(cluster: Cluster) -> None:
     assert desired.stores[0].versions[0].config.partitioner_source == _SOURCE
     shown = cluster.client.store("flights")["fabrics"]["dc-0"]["versions"][0]["config"]
     assert shown["partitioner_source"] == _digest(_SOURCE)
-    plan = cluster.client.rebuilds("flights")[0]["plan"]
+    plan = cluster.client.rebuilds(store="flights")[0]["plan"]
     assert plan["target"]["config"]["partitioner_source"] == _digest(_SOURCE)
 
 
@@ -80,7 +80,7 @@ def test_another_source_is_a_pending_change(cluster: Cluster) -> None:
     cluster.serve(plan)
     assert [v.config.partitioner_source for v in cluster.store().versions] == [_SOURCE, _OTHER]
     assert cluster.client.store("flights")["pending"] == []
-    shown = cluster.client.rebuilds("flights")[0]["plan"]
+    shown = cluster.client.rebuilds(store="flights")[0]["plan"]
     assert shown["source"]["config"]["partitioner_source"] == _digest(_SOURCE)
     assert shown["changes"] == [{"setting": "partitioner_source", "now": _digest(_SOURCE), "wanted": _digest(_OTHER)}]
 
@@ -208,7 +208,7 @@ def test_one_part_in_error_fails_the_version(cluster: Cluster) -> None:
     for node in cluster.nodes:
         cluster.report(node, broken)
     cluster.round()
-    view = cluster.client.rebuilds("flights")[0]
+    view = cluster.client.rebuilds(store="flights")[0]
     assert (view["status"], "sub-partition 1: a damaged base" in view["error"]) == ("failed", True)
 
 

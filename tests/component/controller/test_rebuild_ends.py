@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from anew.api.models import BeginRebuild, EndRebuild, Heartbeat, HeartbeatAnswer
-from anew.controller.rebuilds import rebuild_of
+from anew.controller.engine.records import find
 from anew.core.errors import Failed, InvalidRequest, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.ledger import Entry, Ledger
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
-from anew.core.rebuild import Fingerprints, Progress, Rebuild, Stage
+from anew.core.rebuild import Progress, Stage
+from anew.core.stores.rebuild import Fingerprints, StoreRebuild
 from anew.rebuild.lease import Lease
 from tests.cluster.commands import wait_until
 from tests.component.controller.harness import Cluster, node_report, refused
@@ -25,7 +26,7 @@ _PATIENCE_SECONDS = 30.0
 # -- driving ---------------------------------------------------------------------------------------------------------
 
 
-def _beat(cluster: Cluster, rebuild: Rebuild, stage: Stage = Stage.BUILD, **changes: Any) -> bool:
+def _beat(cluster: Cluster, rebuild: StoreRebuild, stage: Stage = Stage.BUILD, **changes: Any) -> bool:
     beat = Heartbeat(**{"epoch": rebuild.epoch, "stage": stage, "progress": Progress(done=3, total=9), **changes})
     return cluster.client.heartbeat(rebuild.id, beat).kill_asked
 
@@ -54,7 +55,7 @@ def test_a_driver_whose_spark_does_not_answer_is_alive(cluster: Cluster) -> None
         return Progress(done=5, total=9, unit="tasks")
 
     def renewed(at_ms: int) -> bool:
-        return rebuild_of(cluster.context, rebuild.id).lease_until_ms > at_ms + 15_000
+        return find(cluster.context, rebuild.id).lease_until_ms > at_ms + 15_000
 
     with Lease(cluster.client, rebuild.id, rebuild.epoch, interval_seconds=0.01) as lease:
         lease.enter(Stage.BUILD, measure, lambda: None)
@@ -94,7 +95,7 @@ def test_one_sign_of_life_that_goes_wrong_stops_no_driver(
     monkeypatch.setattr(cluster.client, "heartbeat", heartbeat)
     with Lease(cluster.client, rebuild.id, rebuild.epoch, interval_seconds=0.01) as lease:
         until_ms = cluster.clock() + 15_000
-        wait_until(lambda: rebuild_of(cluster.context, rebuild.id).lease_until_ms > until_ms, "the lease to be renewed")
+        wait_until(lambda: find(cluster.context, rebuild.id).lease_until_ms > until_ms, "the lease to be renewed")
         assert not lease.lost
 
 
@@ -136,7 +137,7 @@ def test_a_sign_of_life_at_the_last_moment_counts(cluster: Cluster, monkeypatch:
     rebuild = cluster.begin(cluster.push_plan())
     cluster.pass_seconds(21)
     catalog = cluster.context.catalog
-    listed = catalog.rebuilds(store_uid=None, running_only=True)
+    listed = catalog.rebuilds(subject_uid=None, running_only=True)
     assert not _beat(cluster, rebuild)
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "rebuilds", lambda **_: listed)
@@ -337,6 +338,6 @@ def test_a_begin_request_names_its_node_reports(cluster: Cluster) -> None:
     cluster.create(partitions=4)
     cluster.clock.advance(7_000)
     cluster.client.report(node_report("node-2"))
-    cluster.client.begin_rebuild(BeginRebuild(plan=cluster.push_plan(), request_id="r"))
+    cluster.client.begin_rebuild(BeginRebuild(plan=cluster.push_plan(), request_id="r"), StoreRebuild)
     assert cluster.version(1).assignment == {"dc-0": dict.fromkeys(range(4), ("node-2",))}
     assert cluster.version(1).start == PositionMap(dict.fromkeys(cluster.store().feeds[0].feed_partitions(), 0))

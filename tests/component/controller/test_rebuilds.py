@@ -11,10 +11,11 @@ from anew.api.models import Heartbeat, ReplicaReport, UpdateStore
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.feed import PositionMap
-from anew.core.plan import Plan
 from anew.core.planning import RepushRequest
-from anew.core.rebuild import Progress, Rebuild, Stage
+from anew.core.rebuild import Progress, Stage
 from anew.core.store import Store
+from anew.core.stores.plan import Plan
+from anew.core.stores.rebuild import StoreRebuild
 from anew.log.interface import Offsets, TopicPartition, TopicSpec
 from tests.cluster.commands import wait_until
 from tests.component.controller.harness import Cluster, refused
@@ -32,7 +33,7 @@ def test_a_rebuild_goes_from_plan_to_serving(cluster: Cluster) -> None:
     cluster.serve(cluster.push_plan())
     cluster.pass_seconds(1)
     rebuild = cluster.begin(cluster.repush_plan())
-    assert [row["version"] for row in cluster.client.rebuilds("flights")] == [2, 1]
+    assert [row["version"] for row in cluster.client.rebuilds(store="flights")] == [2, 1]
     assert (cluster.status(2), cluster.version(2).source_version) == ("building", 1)
     cluster.seal(rebuild)
     assert (cluster.status(2), cluster.client.rebuild(rebuild.id)["stage"]) == ("loading", "load")
@@ -57,7 +58,7 @@ def test_a_load_is_measured_in_replicas(cluster: Cluster) -> None:
     assert _progress(cluster, rebuild) == (0, 4, "replicas loaded")
     cluster.report("node-1", _behind)
     assert _progress(cluster, rebuild) == (2, 4, "replicas loaded")
-    assert cluster.client.rebuilds("flights")[0]["progress"]["done"] == 2
+    assert cluster.client.rebuilds(store="flights")[0]["progress"]["done"] == 2
     cluster.write(store.feeds[0], 20)
     cluster.report("node-2", _behind)
     cluster.round()
@@ -75,7 +76,7 @@ def _behind(replica: ReplicaReport) -> ReplicaReport:
     return replica.model_copy(update={"position": PositionMap(dict.fromkeys(replica.position, 0))})
 
 
-def _progress(cluster: Cluster, rebuild: Rebuild) -> tuple[int, int, str]:
+def _progress(cluster: Cluster, rebuild: StoreRebuild) -> tuple[int, int, str]:
     found = cluster.client.rebuild(rebuild.id)["progress"]
     return found["done"], found["total"], found["unit"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from anew.api.models import HoldVersion, RollBack
 from anew.catalog.change import Change, PutReclaim, Reclaim
-from anew.controller.reclaim import collect
+from anew.controller.stores.reclaim import collect
 from anew.core.errors import Refused, Unreachable
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties

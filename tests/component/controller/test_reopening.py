@@ -8,18 +8,18 @@ import pytest
 
 from anew.api.models import ReplicaReport, ReplicaState, RollBack
 from anew.catalog.change import Change
-from anew.controller.feeds import open_and_close
+from anew.controller.stores.feeds import open_and_close
 from anew.core.errors import Refused, Unreachable
 from anew.core.feed import FeedPartition
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
-from anew.core.rebuild import Rebuild
 from anew.core.store import Version
+from anew.core.stores.rebuild import StoreRebuild
 from anew.log.interface import TopicSpec
 from tests.component.controller.harness import Cluster, refused
 
 
-def _closing(cluster: Cluster) -> Rebuild:
+def _closing(cluster: Cluster) -> StoreRebuild:
     """Version 1 is hybrid and serves; version 2 is batch and about to close writes."""
     store = cluster.create()
     cluster.serve(cluster.push_plan())
@@ -28,7 +28,7 @@ def _closing(cluster: Cluster) -> Rebuild:
     return _sealed(cluster)
 
 
-def _sealed(cluster: Cluster) -> Rebuild:
+def _sealed(cluster: Cluster) -> StoreRebuild:
     rebuild = cluster.begin(cluster.repush_plan())
     cluster.seal(rebuild)
     return rebuild
@@ -50,11 +50,11 @@ def _lost(version: Version, acknowledged: list[tuple[FeedPartition, int]]) -> li
     return [] if stop is None else [(at, offset) for at, offset in acknowledged if offset >= stop[at]]
 
 
-def _kill(cluster: Cluster, rebuild: Rebuild) -> None:
+def _kill(cluster: Cluster, rebuild: StoreRebuild) -> None:
     cluster.client.kill_rebuild(rebuild.id)
 
 
-def _fail(cluster: Cluster, _rebuild: Rebuild) -> None:
+def _fail(cluster: Cluster, _rebuild: StoreRebuild) -> None:
     def broken(replica: ReplicaReport) -> ReplicaReport:
         failed = {"state": ReplicaState.ERROR, "error": "a damaged base", "error_code": "checksum_mismatch"}
         return replica if replica.version == 1 else replica.model_copy(update=failed)
@@ -64,7 +64,7 @@ def _fail(cluster: Cluster, _rebuild: Rebuild) -> None:
     cluster.round()
 
 
-def _push(cluster: Cluster, _rebuild: Rebuild) -> None:
+def _push(cluster: Cluster, _rebuild: StoreRebuild) -> None:
     cluster.begin(cluster.push_plan())
 
 
@@ -72,7 +72,7 @@ def _push(cluster: Cluster, _rebuild: Rebuild) -> None:
 @pytest.mark.parametrize("ending", [_kill, _fail, _push], ids=["killed", "failed", "displaced"])
 @pytest.mark.parametrize("moment", ["announced", "closed", "frozen"])
 def test_a_version_that_ends_badly_gives_writes_back(
-    cluster: Cluster, ending: Callable[[Cluster, Rebuild], None], moment: str
+    cluster: Cluster, ending: Callable[[Cluster, StoreRebuild], None], moment: str
 ) -> None:
     """However it ends and however far the closing was, writes are open again, and what serves applies them."""
     rebuild = _closing(cluster)
@@ -294,7 +294,7 @@ def test_a_repush_of_an_earlier_end_goes_on_to_the_later_one(cluster: Cluster) -
     assert all(version.start[at] <= offset for at, offset in acknowledged)
 
 
-def _becoming_hybrid(cluster: Cluster) -> Rebuild:
+def _becoming_hybrid(cluster: Cluster) -> StoreRebuild:
     """Version 1 is batch and serves; version 2 takes nearline writes and is about to load."""
     cluster.create(hybrid=False)
     cluster.serve(cluster.push_plan())

@@ -12,7 +12,7 @@ import pytest
 
 from anew.api.models import RestoreCatalog, RollBack
 from anew.catalog.database import DatabaseCatalog
-from anew.controller.rebuilt import ERA
+from anew.controller.restore.stores import ERA
 from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.planning import RepushRequest
 from anew.core.store import Store

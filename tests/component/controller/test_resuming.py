@@ -9,18 +9,19 @@ import pytest
 from anew.api.models import EndRebuild, ResumeRebuild
 from anew.catalog.change import Change
 from anew.core.errors import Failed, NotFound, Refused
-from anew.core.rebuild import Rebuild, Stage
+from anew.core.rebuild import Stage
+from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import Cluster, refused
 
 _SILENT_SECONDS = 10
 """Half of the harness's lease: from then on a driver may be replaced."""
 
 
-def _resume(cluster: Cluster, rebuild: Rebuild, driver: str = "second") -> Rebuild:
-    return cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver=driver))
+def _resume(cluster: Cluster, rebuild: StoreRebuild, driver: str = "second") -> StoreRebuild:
+    return cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver=driver), StoreRebuild)
 
 
-def _building(cluster: Cluster) -> Rebuild:
+def _building(cluster: Cluster) -> StoreRebuild:
     """Version 1 serves; the driver of version 2 builds."""
     cluster.create()
     cluster.serve(cluster.push_plan())
@@ -92,7 +93,7 @@ def test_a_failure_that_crosses_a_take_over_fails_nothing(cluster: Cluster, monk
     """The old driver gives up at the very moment in which another one takes over: the rebuild goes on."""
     rebuild = _building(cluster)
     cluster.pass_seconds(_SILENT_SECONDS)
-    catalog, taken = cluster.context.catalog, list[Rebuild]()
+    catalog, taken = cluster.context.catalog, list[StoreRebuild]()
     commit = catalog.commit
 
     def crossed(change: Change) -> bool:
@@ -144,7 +145,7 @@ def test_an_ended_rebuild_is_not_resumed(cluster: Cluster, end: str) -> None:
     assert (error.code, str(error.found).startswith(end)) == ("rebuild_ended", True)
     assert error.hint == "start a new one for flights"
     assert cluster.store() == before
-    unknown = refused(NotFound, lambda: cluster.client.resume_rebuild("nope", ResumeRebuild()))
+    unknown = refused(NotFound, lambda: cluster.client.resume_rebuild("nope", ResumeRebuild(), StoreRebuild))
     assert unknown.code == "unknown_rebuild"
 
 
@@ -185,7 +186,7 @@ def test_a_take_over_that_crosses_another_is_refused(cluster: Cluster, monkeypat
     """The second resumer looked while the driver was silent still, and commits after the first: it is turned away."""
     rebuild = _building(cluster)
     cluster.pass_seconds(_SILENT_SECONDS)
-    catalog, first = cluster.context.catalog, list[Rebuild]()
+    catalog, first = cluster.context.catalog, list[StoreRebuild]()
     commit = catalog.commit
 
     def crossed(change: Change) -> bool:

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from anew.api.models import EndRebuild, NodeReport, ReplicaReport, ReplicaState, RollBack
+from anew.controller.engine.schedules import step
 from anew.controller.reconcile import Reconciler
-from anew.controller.scheduling import facts_of, step
+from anew.controller.stores.schedule import RepushSchedule, facts_of
 from anew.core.errors import Failed
 from anew.core.feed import PositionMap
 from anew.core.moment import utc_text
 from anew.core.planning import RepushRequest
-from anew.core.rebuild import Rebuild
 from anew.core.schedule import request_id_of
+from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import LIMITS, Cluster, node_report, opened_cluster
 
 _EVERY = "*/10 * * * *"
@@ -43,7 +44,7 @@ def _scheduled(cluster: Cluster, name: str = "flights", **settings: str) -> None
     cluster.settle(1)
 
 
-def _begin(cluster: Cluster, name: str = "flights") -> Rebuild:
+def _begin(cluster: Cluster, name: str = "flights") -> StoreRebuild:
     """What the launched driver does first."""
     request_id = next(request_id for store, request_id in reversed(cluster.launched) if store == name)
     return cluster.begin(cluster.repush_plan(name), request_id)
@@ -82,7 +83,7 @@ def test_two_controllers_launch_once(cluster: Cluster) -> None:
     _wait_until_due(cluster)
     seen = cluster.store()
     for _ in range(2):
-        step(cluster.context, seen, [])
+        step(cluster.context, RepushSchedule(cluster.context, seen, []))
     assert len(cluster.launched) == 1
     cluster.start_over()
     cluster.settle(2)
@@ -233,7 +234,7 @@ def test_a_failure_is_tried_again_later(cluster: Cluster, end: str) -> None:
     assert (view["failures"], view["under_way"], view["next_ms"]) == (0, None, _due_ms(cluster))
 
 
-def _end_badly(cluster: Cluster, rebuild: Rebuild, end: str) -> None:
+def _end_badly(cluster: Cluster, rebuild: StoreRebuild, end: str) -> None:
     if end == "killed":
         cluster.client.kill_rebuild(rebuild.id)
     elif end == "expired":
@@ -262,7 +263,7 @@ def test_a_launch_that_never_begins_has_failed(cluster: Cluster) -> None:
 def test_a_launch_that_fails_does_not_hold_up_others(cluster: Cluster, error: Exception) -> None:
     """An error of the launcher is logged; other stores' rounds go on, and the start counts as failed after a while."""
 
-    def failing(_store: str, _request_id: str) -> None:
+    def failing(_kind: str, _store: str, _request_id: str) -> None:
         raise error
 
     cluster.reconciler = Reconciler(replace(cluster.context, launch=failing), cluster.clock.seconds)

@@ -9,7 +9,7 @@ from anew.core.errors import Failed, Refused
 from anew.core.feed import PositionMap
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
-from anew.core.rebuild import Rebuild
+from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import Cluster, refused
 
 _TTL = RepushRequest(RepushProperties(ttl=True, ttl_seconds=100))
@@ -60,12 +60,12 @@ def test_a_repush_is_not_judged_by_the_quota(cluster: Cluster, upkeep: RepushReq
 # -- from where ------------------------------------------------------------------------------------------------------
 
 
-def _moved(rebuild: Rebuild, by: int, partitions: int = 4) -> PositionMap:
+def _moved(rebuild: StoreRebuild, by: int, partitions: int = 4) -> PositionMap:
     start = rebuild.plan.target.start
     return PositionMap({at: start[at] + by if at.partition < partitions else start[at] for at in start})
 
 
-def _pushed(cluster: Cluster, rewind_from: str) -> Rebuild:
+def _pushed(cluster: Cluster, rewind_from: str) -> StoreRebuild:
     """A push into a hybrid store that serves, some time after some writes."""
     cluster.create(rewind_seconds=0, rewind_from=rewind_from)
     cluster.serve(cluster.push_plan())

@@ -11,9 +11,8 @@ import pytest
 from anew.core.errors import AnewError, Failed, Refused, Unreachable
 from anew.core.store import VersionTopic
 from anew.log.interface import TopicSpec
-from anew.rebuild.executor import run_plan
 from tests.component.controller.harness import Cluster, refused
-from tests.component.controller.test_patience import a_run
+from tests.component.controller.test_patience import a_run, run_to_end
 
 _WEEK_SECONDS = 7 * 86_400
 
@@ -137,7 +136,7 @@ def test_a_driver_waits_for_its_topic(cluster: Cluster, monkeypatch: pytest.Monk
     cluster.create(transport="log")
     plan = cluster.empty_push_plan()
     with _log_refuses(cluster, monkeypatch, _away()), pytest.raises(Failed) as caught:
-        run_plan(plan, a_run(cluster, cluster.client, "r-1"))
+        run_to_end(plan, a_run(cluster, cluster.client, "r-1"))
     assert caught.value.code == "topic_not_made"
     assert cluster.status(1) in ("failed", "retired")
-    assert run_plan(cluster.empty_push_plan(), a_run(cluster, cluster.client, "r-2"))["status"] == "succeeded"
+    assert run_to_end(cluster.empty_push_plan(), a_run(cluster, cluster.client, "r-2"))["status"] == "succeeded"

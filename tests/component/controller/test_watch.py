@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from anew.api.models import DesiredState
-from anew.controller.watch import Watch
+from anew.controller.engine.watch import Watch
 from anew.core.errors import Unreachable
 from anew.testing.builders import FABRIC
 from tests.component.controller.harness import Cluster

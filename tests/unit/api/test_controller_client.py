@@ -24,8 +24,9 @@ from anew.api.models import (
 )
 from anew.core.errors import AnewError, Failed, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.ledger import Ledger
-from anew.core.rebuild import Fingerprints, Stage
+from anew.core.rebuild import Stage
 from anew.core.store import ManifestRef
+from anew.core.stores.rebuild import Fingerprints, StoreRebuild
 from anew.testing.builders import a_feed, a_plan, a_rebuild, a_store, a_version
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -67,7 +68,7 @@ _ROUTES: list[tuple[Call, str, Any]] = [
     (lambda c: c.roll_back("flights", RollBack()), "POST /v1/stores/flights/rollback", {}),
     (lambda c: c.begun_by("r-1"), "GET /v1/rebuilds?request_id=r-1", []),
     (lambda c: c.rebuilds(), "GET /v1/rebuilds?running=false", []),
-    (lambda c: c.rebuilds("flights", running=True), "GET /v1/rebuilds?store=flights&running=true", []),
+    (lambda c: c.rebuilds(store="flights", running=True), "GET /v1/rebuilds?store=flights&running=true", []),
     (lambda c: c.rebuild("r-1"), "GET /v1/rebuilds/r-1", {}),
     (
         lambda c: c.rebuild("r-1", after=Stage.LOAD, wait_seconds=2.5),
@@ -119,7 +120,9 @@ def test_models_come_back_whole() -> None:
     sent = json.loads(snapshot.model_dump_json())
     assert _client(_answering(sent)).snapshot("flights", 3) == snapshot
     rebuild = a_rebuild(store)
-    assert _client(_answering(json.loads(rebuild.model_dump_json()), 201)).begin_rebuild(_BEGIN) == rebuild
+    assert (
+        _client(_answering(json.loads(rebuild.model_dump_json()), 201)).begin_rebuild(_BEGIN, StoreRebuild) == rebuild
+    )
     answer = {"kill_asked": False, "lease_until_ms": 7, "of a later release": 1}
     beat = _client(_answering(answer)).heartbeat("r-1", Heartbeat(epoch=1, stage=Stage.BUILD))
     assert (beat.kill_asked, beat.lease_until_ms) == (False, 7)
@@ -177,7 +180,7 @@ _CHANGES: list[tuple[Call, str]] = [
     (lambda c: c.delete_store("flights"), "anew store list"),
     (lambda c: c.swap("flights", Swap(version=1)), "anew store show flights"),
     (lambda c: c.roll_back("flights", RollBack()), "anew store show flights"),
-    (lambda c: c.begin_rebuild(_BEGIN), "anew rebuild list"),
+    (lambda c: c.begin_rebuild(_BEGIN, StoreRebuild), "anew rebuild list"),
     (lambda c: c.seal("r-1", _SEAL), "anew rebuild show r-1"),
     (lambda c: c.fail_rebuild("r-1", EndRebuild()), "anew rebuild show r-1"),
     (lambda c: c.kill_rebuild("r-1"), "anew rebuild show r-1"),

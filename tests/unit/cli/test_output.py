@@ -13,9 +13,10 @@ from anew.cli.making import print_plan
 from anew.cli.output import print_error, print_json, print_line, print_table
 from anew.cli.running import print_table_outcome
 from anew.core.errors import Refused
-from anew.core.plan import Change, Estimate, PushInput, Source
+from anew.core.plan import Change, Estimate
 from anew.core.rebuild import Progress, Stage
-from anew.testing.builders import a_plan, a_store
+from anew.core.stores.plan import PushInput, Source
+from anew.testing.builders import a_plan, a_rebuild, a_store
 from anew.testing.clock import NOON_MS
 
 _ERROR = Refused(
@@ -127,7 +128,7 @@ def test_elsewhere_there_is_one_line_per_change() -> None:
     """Without a terminal each stage and each new measure is one line without control characters; repeats are none."""
     written, observer = _elsewhere()
     with observer:
-        observer.began("r-1", 8)
+        observer.began(a_rebuild(a_store(), "r-1", version=8))
         observer.stage(Stage.BUILD)
         for done in (1, 1, 2, 2, 2):
             observer.progress(Stage.BUILD, Progress(done=done, total=4))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from anew.cli.session import comma_list, datum, json_value, lines_of, misfits, pairs, schema_text
 from anew.codec.avro import parse_schema
 from anew.core.errors import InvalidRequest, NotFound
-from anew.core.plan import Plan
+from anew.core.stores.plan import Plan
 
 
 def test_pairs_are_split_at_the_first_equals_sign() -> None:

@@ -22,8 +22,9 @@ from anew.core.errors import (
 from anew.core.feed import NOWHERE, FeedPartition, PositionMap
 from anew.core.ledger import MODULUS, Entry, Ledger, total_ledger
 from anew.core.merge import Cell
-from anew.core.rebuild import Rebuild, RebuildStatus, Stage, advance, end
+from anew.core.rebuild import RebuildStatus, Stage, advance, end
 from anew.core.stamp import BATCH, Stamp, fabric_origin
+from anew.core.stores.rebuild import StoreRebuild
 from anew.testing.builders import a_rebuild, a_store
 from anew.testing.clock import NOON_MS
 
@@ -187,7 +188,7 @@ def test_records_refuse_fields_that_they_do_not_know() -> None:
     """A document of a later format is not read as if it were this one."""
     document = a_rebuild(a_store()).model_dump()
     with pytest.raises(ValidationError):
-        Rebuild.model_validate({**document, "of_a_later_release": 1})
+        StoreRebuild.model_validate({**document, "of_a_later_release": 1})
 
 
 # -- cells -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anew.core.plan import PushInput
+from anew.core.stores.plan import PushInput
 from anew.core.tables.columns import parse_columns
 from anew.core.tables.config import segment_config
 from anew.core.tables.settings import TableSettings

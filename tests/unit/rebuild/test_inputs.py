@@ -12,12 +12,12 @@ import pytest
 
 from anew.api.http import ControllerClient
 from anew.core.errors import AnewError, InvalidRequest, NotFound, Unreachable
-from anew.core.plan import PushInput
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
+from anew.core.stores.plan import PushInput
 from anew.rebuild.columns import encode_task
 from anew.rebuild.inputs import PushRequest, find_input
-from anew.rebuild.planner import make_push_plan, make_repush_plan
+from anew.rebuild.stores.planner import make_push_plan, make_repush_plan
 from anew.spark.pushscan import EncodeTask
 from anew.testing.builders import a_store
 

@@ -15,7 +15,7 @@ from anew.core.errors import AnewError, InvalidRequest, Refused
 from anew.core.grants import Right
 from anew.runtime.detached import planned_cluster
 from anew.runtime.home import ClusterFile, Home
-from anew.runtime.scheduled import REPUSH, launcher
+from anew.runtime.scheduled import launcher
 from anew.runtime.security import (
     check_server,
     cluster_credentials,
@@ -212,7 +212,7 @@ def test_scheduled_drivers_show_the_clusters_token(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr("anew.runtime.scheduled.subprocess.Popen", _Child)
     file = _private(tmp_path / "cluster.token", SECRET)
-    launcher("http://127.0.0.1:1", tmp_path / "logs", file, REPUSH)("people", "r1")
+    launcher("http://127.0.0.1:1", tmp_path / "logs", file)("store", "people", "r1")
     command, environment = started[0]
     assert environment["ANEW_TOKEN_FILE"] == str(file)
     assert SECRET not in " ".join(command)

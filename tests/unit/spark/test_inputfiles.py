@@ -11,7 +11,7 @@ import pytest
 
 from anew.codec.avro import parse_schema
 from anew.core.errors import InvalidRequest
-from anew.core.plan import PushInput
+from anew.core.stores.plan import PushInput
 from anew.spark import inputfiles
 from anew.spark.inputfiles import (
     Wanted,

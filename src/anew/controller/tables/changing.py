@@ -8,8 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from anew.api.tables import CreateTable, DropSegments, UpdateTable
-from anew.catalog.change import Change, DropSegment, Put, PutConfig, PutReclaim, PutRequest, PutTable, Reclaim
-from anew.controller.context import Context, made_before
+from anew.catalog.change import DropSegment, Put, PutConfig, PutReclaim, PutRequest, PutTable, Reclaim
+from anew.controller.engine.commit import commit
+from anew.controller.engine.context import Context
+from anew.controller.engine.records import rebuilds_of
+from anew.controller.engine.requests import made_before
 from anew.controller.tables.records import change_table, table_named
 from anew.core.confighash import value_hash
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
@@ -17,6 +20,7 @@ from anew.core.suggest import did_you_mean
 from anew.core.tables.casts import cast_column
 from anew.core.tables.columns import Column, parse_columns
 from anew.core.tables.config import SegmentConfig, segment_config
+from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Segment
 from anew.core.tables.settings import TableSettings, parse_table_settings
 from anew.core.tables.table import Table, asked_to_reload, changed, check_table_name
@@ -54,7 +58,7 @@ def create_table(context: Context, request: CreateTable, actor: str) -> Table:
     known = () if request.request_id is None else (PutRequest(request.request_id, body_hash, table.uid),)
     operation = context.operation("create table", request.name, actor, config=table.config_hash)
     try:
-        context.catalog.commit(Change(operation, (PutTable(table, None), PutConfig(config), *known)))
+        commit(context, operation, PutTable(table, None), PutConfig(config), *known)
     except (Refused, InvalidRequest):
         # The same request may have been under way twice, and the other one was faster.
         made = _made_before(context, request.request_id, body_hash)
@@ -179,7 +183,7 @@ def delete_table(context: Context, name: str, actor: str) -> Table:
     table = table_named(context, name)
 
     def change(present: Table) -> tuple[Table, tuple[Put, ...]]:
-        running = context.catalog.table_rebuilds(table_uid=present.uid, running_only=True)
+        running = rebuilds_of(context, present.uid, TableRebuild, running_only=True)
         if running:
             raise Refused(
                 "rebuild_running",
@@ -216,7 +220,7 @@ def _configs_of_rows(context: Context, table: Table) -> list[SegmentConfig]:
     The wanted one is among them only where a segment was made with it, or a rebuild that runs makes some: each commit
     of a segment, and each beginning, changes the table's revision. Segments without a hash follow if they can.
     """
-    running = context.catalog.table_rebuilds(table_uid=table.uid, running_only=True)
+    running = rebuilds_of(context, table.uid, TableRebuild, running_only=True)
     stale = Counter(segment.config_hash for segment in context.catalog.stale_segments(table.uid, table.config_hash))
     fresh = context.catalog.table_size(table.uid).segments - stale.total()
     known = (context.catalog.table_config(each) for each in sorted(each for each in stale if each is not None))

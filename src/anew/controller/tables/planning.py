@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from anew.api.models import NodeReport
 from anew.api.segments import SegmentState
 from anew.api.tables import PlanRefresh
-from anew.controller.context import Context
-from anew.controller.nodes import live_reports
+from anew.controller.engine.context import Context
+from anew.controller.engine.nodes import live_reports
+from anew.controller.engine.records import rebuilds_of
 from anew.core.plan import Change, Estimate, pace_of
 from anew.core.tables.choosing import Asked, Serving, choose, mode_of
 from anew.core.tables.config import Reason, SegmentConfig, differences
@@ -116,7 +117,7 @@ def served_hashes(table: Table, reports: Iterable[NodeReport]) -> dict[str, dict
 
 def segments_in_work(context: Context, table_uid: str) -> dict[str, str]:
     """The segments that running refreshes have yet to do, and which refresh (case B9)."""
-    running = context.catalog.table_rebuilds(table_uid=table_uid, running_only=True)
+    running = rebuilds_of(context, table_uid, TableRebuild, running_only=True)
     return {segment: rebuild.id for rebuild in running for segment in _waiting(context, rebuild)}
 
 
@@ -136,6 +137,6 @@ def _reasons(table: Table, segments: list[StaleSegment], left: int) -> tuple[str
 
 def _estimate(context: Context, table: Table, segments: list[StaleSegment]) -> Estimate:
     records, size = sum(segment.rows for segment in segments), sum(segment.bytes for segment in segments)
-    past = context.catalog.table_rebuilds(table_uid=table.uid, running_only=False)
+    past = rebuilds_of(context, table.uid, TableRebuild, running_only=False)
     pace = pace_of((rebuild.read, rebuild.records_per_s) for rebuild in past)
     return Estimate(records=records, bytes=size, seconds=None if pace is None else pace.seconds_for(records))

@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import FastAPI, Header
+from fastapi import FastAPI
 
 from anew.api.tables import (
-    BeginTableRebuild,
     CommitLoad,
     CommitSegment,
     CreateTable,
     DropSegments,
-    FinishRebuild,
     PlanRefresh,
     ReadSegments,
     ReloadTable,
     TableSnapshot,
     UpdateTable,
 )
-from anew.controller.context import Context
-from anew.controller.tables import changing, rebuilds, views
+from anew.controller.engine.context import Context
+from anew.controller.engine.listing import rebuild_view
+from anew.controller.engine.parameters import Actor
+from anew.controller.tables import changing, commits, views
 from anew.controller.tables.planning import plan_refresh
 from anew.controller.tables.records import config_named, table_named
-from anew.controller.watch import Watch
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.plan import TablePlan
-from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment
 
-Actor = Annotated[str, Header(alias="anew-actor")]
 
-
-def add_tables(app: FastAPI, context: Context, watch: Watch) -> None:
+def add_tables(app: FastAPI, context: Context) -> None:
     """Tables themselves."""
 
     @app.post("/v1/tables", status_code=201, tags=["tables"])
     def create(request: CreateTable, actor: Actor = "anonymous") -> dict[str, Any]:
         """Make a table."""
         table = changing.create_table(context, request, actor)
-        watch.notify()
         return views.table_view(context, table)
 
     @app.get("/v1/tables", tags=["tables"])
@@ -56,14 +52,12 @@ def add_tables(app: FastAPI, context: Context, watch: Watch) -> None:
     def update(name: str, request: UpdateTable, actor: Actor = "anonymous") -> dict[str, Any]:
         """Change columns or settings."""
         table = changing.update_table(context, name, request, actor)
-        watch.notify()
         return views.table_view(context, table)
 
     @app.delete("/v1/tables/{name}", tags=["tables"])
     def delete(name: str, actor: Actor = "anonymous") -> dict[str, Any]:
         """Delete a table; its files go after the grace."""
         changing.delete_table(context, name, actor)
-        watch.notify()
         return {"deleted": name}
 
     @app.get("/v1/tables/{name}/segments", tags=["tables"])
@@ -75,7 +69,6 @@ def add_tables(app: FastAPI, context: Context, watch: Watch) -> None:
     def drop(name: str, request: DropSegments, actor: Actor = "anonymous") -> dict[str, Any]:
         """Take segments out of a table; their files go after the grace."""
         table = changing.drop_segments(context, name, request, actor)
-        watch.notify()
         return views.table_view(context, table)
 
     @app.get("/v1/tables/{name}/snapshot", tags=["tables"])
@@ -90,7 +83,6 @@ def add_tables(app: FastAPI, context: Context, watch: Watch) -> None:
     def reload(name: str, request: ReloadTable, actor: Actor = "anonymous") -> dict[str, Any]:
         """Let nodes make their copies again with the newest configuration; the deep store stays as it is."""
         table = changing.reload_table(context, name, request.segment, actor)
-        watch.notify()
         return views.table_view(context, table)
 
     @app.get("/v1/table-configs/{config_hash}", tags=["tables"])
@@ -103,35 +95,24 @@ def add_tables(app: FastAPI, context: Context, watch: Watch) -> None:
         """What a refresh would do now, and why."""
         return plan_refresh(context, table_named(context, name), request)
 
+    _add_commits(app, context)
 
-def add_table_rebuilds(app: FastAPI, context: Context, watch: Watch) -> None:
-    """Refreshes and loads."""
 
-    @app.post("/v1/table-rebuilds", status_code=201, tags=["rebuilds"])
-    def begin(request: BeginTableRebuild, actor: Actor = "anonymous") -> TableRebuild:
-        """Begin what a plan of a table says."""
-        return rebuilds.begin(context, request, actor)
+def _add_commits(app: FastAPI, context: Context) -> None:
+    """What drivers of refreshes and loads commit."""
 
     @app.post("/v1/rebuilds/{rebuild_id}/segments:read", tags=["rebuilds"])
     def read(rebuild_id: str, request: ReadSegments) -> list[Segment]:
         """What is there now of some segments of the rebuild's table."""
-        return rebuilds.read_segments(context, rebuild_id, request)
+        return commits.read_segments(context, rebuild_id, request)
 
     @app.post("/v1/rebuilds/{rebuild_id}/segments:commit", tags=["rebuilds"])
     def commit(rebuild_id: str, request: CommitSegment) -> Done:
         """Put a build in the place of the one that was read, or note why not."""
-        done = rebuilds.commit_segment(context, rebuild_id, request)
-        watch.notify()
-        return done
+        return commits.commit_segment(context, rebuild_id, request)
 
     @app.post("/v1/rebuilds/{rebuild_id}/load", tags=["rebuilds"])
     def load(rebuild_id: str, request: CommitLoad) -> dict[str, Any]:
         """Make all segments of a load visible."""
-        loaded = rebuilds.commit_load(context, rebuild_id, request)
-        watch.notify()
-        return views.table_rebuild_view(context, loaded)
-
-    @app.post("/v1/rebuilds/{rebuild_id}/finish", tags=["rebuilds"])
-    def finish(rebuild_id: str, request: FinishRebuild) -> dict[str, Any]:
-        """End a refresh that is done with its segments."""
-        return views.table_rebuild_view(context, rebuilds.finish(context, rebuild_id, request))
+        loaded = commits.commit_load(context, rebuild_id, request)
+        return rebuild_view(context, loaded)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from anew.api.models import NodeReport
 from anew.api.segments import DesiredSegment, DesiredTable, SegmentState
-from anew.controller.context import Context
+from anew.controller.engine.context import Context
 from anew.controller.tables.records import change_table
 from anew.core.assignment import assign
 from anew.core.tables.segment import Segment

@@ -6,11 +6,9 @@ from typing import Any
 
 from anew.api.models import NodeReport, Problem
 from anew.api.segments import SegmentReport, SegmentState
-from anew.controller.context import Context
-from anew.controller.drivers import driver_view
-from anew.controller.nodes import live_reports
+from anew.controller.engine.context import Context
+from anew.controller.engine.nodes import live_reports
 from anew.controller.tables.planning import Explainer
-from anew.core.tables.rebuild import TableRebuild, refresh_view
 from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table
 
@@ -61,34 +59,6 @@ def segment_views(context: Context, table: Table, *, stale_only: bool) -> list[d
         for segment in context.catalog.segments(table.uid)
         if not stale_only or segment.build.config_hash != table.config_hash
     ]
-
-
-def table_rebuild_view(context: Context, rebuild: TableRebuild) -> dict[str, Any]:
-    """The ``rebuild`` shape of a refresh or a load, with the ``refresh`` shape in it."""
-    return {
-        "id": rebuild.id,
-        "kind": rebuild.kind.value,
-        "table": rebuild.table,
-        "status": rebuild.status.value,
-        "stage": rebuild.stage.value,
-        "plan": rebuild.plan.shown(),
-        "ledger": {
-            "read": rebuild.read,
-            "filtered": rebuild.filtered,
-            "skipped": rebuild.skipped,
-            "written": rebuild.written,
-        },
-        "fingerprint": None,
-        "timings": rebuild.timings,
-        "records_per_s": rebuild.records_per_s,
-        "error": rebuild.error,
-        "epoch": rebuild.epoch,
-        "driver": driver_view(context, rebuild),
-        "progress": rebuild.progress.model_dump(),
-        "created_at_ms": rebuild.created_at_ms,
-        "ended_at_ms": rebuild.ended_at_ms,
-        "refresh": refresh_view(rebuild, context.catalog.segments_done(rebuild.id)),
-    }
 
 
 def table_problems(context: Context, table: Table, reports: list[NodeReport]) -> list[Problem]:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from anew.core.plan import Change, Estimate, PlanValue
+from anew.core.plan import Change, Estimate, PlanValue, Value
 from anew.core.tables.choosing import Mode
 from anew.core.tables.config import SegmentConfig
-
-
-class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class TableRebuildKind(StrEnum):
@@ -27,14 +22,14 @@ class TableRebuildKind(StrEnum):
     TABLE_REPAIR = "table_repair"
 
 
-class TableFence(_Value):
+class TableFence(Value):
     """What must still be so when the plan is run; otherwise it is refused (exit 3)."""
 
     table_uid: str
     config_hash: str
 
 
-class TableTarget(_Value):
+class TableTarget(Value):
     """With what configuration segments are made: the one that was read when the plan was made (case C7)."""
 
     config: SegmentConfig
@@ -42,7 +37,7 @@ class TableTarget(_Value):
     fabric: str
 
 
-class PlannedSegment(_Value):
+class PlannedSegment(Value):
     """A segment that a refresh or a repair takes.
 
     Attributes:
@@ -58,7 +53,7 @@ class PlannedSegment(_Value):
     rows: int
 
 
-class TableInput(_Value):
+class TableInput(Value):
     """What a load reads, and how.
 
     Attributes:
@@ -72,7 +67,7 @@ class TableInput(_Value):
 
     paths: tuple[str, ...]
     format: str
-    options: dict[str, str] = {}
+    options: dict[str, str] = Field(default_factory=dict)
     prefix: str
     bad_rows_to: str | None = None
     bucket: str | None = None
@@ -106,6 +101,12 @@ class TablePlan(PlanValue):
     fence: TableFence
     planned_at_ms: int
 
-    def shown(self) -> dict[str, Any]:
-        """The plan as it is printed."""
-        return self.model_dump(mode="json")
+    def told(self) -> tuple[str, ...]:
+        """See `PlanValue.told`."""
+        size = f"{len(self.segments)} segments, {self.estimate.records} rows, " if self.source is None else ""
+        return f"{self.kind.value} of {self.table}, {size}{self.estimate.bytes} bytes", *self.why
+
+    @property
+    def subject_name(self) -> str:
+        """The table's."""
+        return self.table

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from anew.core.rebuild import RebuildRecord, RebuildStatus
+from anew.core.rebuild import Rebuild, RebuildStatus, SubjectId
 from anew.core.tables.plan import PlannedSegment, TablePlan, TableRebuildKind
+
+TABLE = "table"
+"""What the face calls the subject of these rebuilds."""
 
 
 class SegmentOutcome(StrEnum):
@@ -43,13 +46,15 @@ class Done(BaseModel):
     why: str | None = None
 
 
-class TableRebuild(RebuildRecord):
+class TableRebuild(Rebuild):
     """One refresh of a table, or one load into it; what became of its segments is kept beside it, one by one.
 
     Attributes:
         read: Rows read in the segments that are done: those written, filtered and skipped.
         skipped: Rows that did not fit and were put aside.
     """
+
+    kinds: ClassVar = tuple(TableRebuildKind)
 
     kind: TableRebuildKind
     table: str
@@ -59,6 +64,11 @@ class TableRebuild(RebuildRecord):
     filtered: int = 0
     skipped: int = 0
     written: int = 0
+
+    @property
+    def subject(self) -> SubjectId:
+        """The table."""
+        return SubjectId(TABLE, self.table_uid, self.table)
 
 
 def waiting(rebuild: TableRebuild, done: Sequence[Done]) -> list[PlannedSegment]:

@@ -22,8 +22,9 @@ from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Build, Contents, check_segment_name
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.asking import asked_for, begun_before, follow
+from anew.rebuild.driving import run_plan
 from anew.rebuild.lease import Lease
-from anew.rebuild.tables.driving import TableRun, run_work
+from anew.rebuild.tables.driving import TableRun, working
 from anew.rebuild.tables.readalike import check_read_alike
 from anew.segments.layout import build_path, builds_path
 from anew.segments.tables.foreign import examine
@@ -57,7 +58,7 @@ def import_files(snapshot: TableSnapshot, files: Sequence[Path], run: TableRun) 
         commit = CommitLoad(epoch=rebuild.epoch, segments=made, read=read)
         return run.patiently(lambda: run.controller.commit_load(rebuild.id, commit))
 
-    return run_work(plan, run, work)
+    return run_plan(plan, run, working(run, work))
 
 
 def _named(files: Sequence[Path]) -> dict[str, Path]:

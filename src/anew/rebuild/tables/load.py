@@ -8,8 +8,9 @@ from typing import Any
 
 from anew.api.tables import CommitLoad, LoadedSegment, TableSnapshot
 from anew.core.errors import Failed, InvalidRequest
-from anew.core.plan import Estimate, PushInput
+from anew.core.plan import Estimate
 from anew.core.rebuild import Progress, Stage
+from anew.core.stores.plan import PushInput
 from anew.core.tables.choosing import MAX_NAMED
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.dealing import check_prefix, deal

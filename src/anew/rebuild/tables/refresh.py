@@ -10,8 +10,8 @@ from typing import Any
 
 import structlog
 
-from anew.api.models import ClusterInfo
-from anew.api.tables import CommitSegment, FinishRebuild, ReadSegments
+from anew.api.models import ClusterInfo, FinishRebuild
+from anew.api.tables import CommitSegment, ReadSegments
 from anew.core.errors import Failed, Unreachable
 from anew.core.rebuild import Progress, Stage
 from anew.core.tables.config import SegmentConfig

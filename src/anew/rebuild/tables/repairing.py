@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from anew.api.copy_wire import SegmentCopy
+from anew.api.models import FinishRebuild
 from anew.api.node_http import NodeClient
-from anew.api.tables import CommitSegment, FinishRebuild, TableSnapshot
+from anew.api.tables import CommitSegment, TableSnapshot
 from anew.core.errors import AnewError, Failed, NotFound, Unreachable
 from anew.core.plan import Estimate
 from anew.core.tables.plan import PlannedSegment, TableFence, TablePlan, TableRebuildKind, TableTarget
@@ -25,8 +26,9 @@ from anew.core.tables.rebuild import Done, SegmentOutcome, TableRebuild
 from anew.core.tables.segment import Build, Segment
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
+from anew.rebuild.driving import run_plan
 from anew.rebuild.lease import Lease
-from anew.rebuild.tables.driving import TableRun, run_work
+from anew.rebuild.tables.driving import TableRun, working
 from anew.segments.layout import build_path, builds_path
 
 _BLOCK_BYTES = 4 * 1024 * 1024
@@ -101,7 +103,7 @@ def repair(snapshot: TableSnapshot, plan: TablePlan, nodes: NodeClient, run: Tab
         request = FinishRebuild(epoch=rebuild.epoch, records_per_s=None)
         return run.patiently(lambda: run.controller.finish_rebuild(rebuild.id, request))
 
-    return run_work(plan, run, work)
+    return run_plan(plan, run, working(run, work))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from anew.catalog.change import (
     PutSetAside,
     PutStore,
     PutTable,
-    PutTableRebuild,
     Reclaim,
     SwapFlag,
     TableSize,
@@ -39,7 +38,7 @@ from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store
 from anew.core.tables.config import SegmentConfig
-from anew.core.tables.rebuild import Done, TableRebuild
+from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment, stale_segment
 from anew.core.tables.table import Table
 from anew.segments.record import SegmentList
@@ -60,7 +59,6 @@ class Tables:
     configs: dict[str, SegmentConfig] = field(default_factory=dict)
     segments: dict[tuple[str, str], Segment] = field(default_factory=dict)
     slots: dict[tuple[str, int], int] = field(default_factory=dict)
-    table_rebuilds: dict[str, TableRebuild] = field(default_factory=dict)
     done: dict[tuple[str, str], Done] = field(default_factory=dict)
 
     def copy(self) -> Tables:
@@ -151,12 +149,12 @@ class MemoryCatalog:
         """See `Catalog.rebuild`."""
         return self._database.tables.rebuilds.get(rebuild_id)
 
-    def rebuilds(self, *, store_uid: str | None, running_only: bool) -> list[Rebuild]:
+    def rebuilds(self, *, subject_uid: str | None, running_only: bool) -> list[Rebuild]:
         """See `Catalog.rebuilds`."""
         found = [
             rebuild
             for rebuild in self._database.tables.rebuilds.values()
-            if store_uid in (None, rebuild.store_uid) and not (running_only and rebuild.ended)
+            if subject_uid in (None, rebuild.subject.uid) and not (running_only and rebuild.ended)
         ]
         return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
 
@@ -207,13 +205,6 @@ class MemoryCatalog:
         """See `Catalog.history`."""
         newest_first = reversed(self._database.history)
         return [operation for operation in newest_first if subject in (None, operation.subject)][:limit]
-
-    def put_table_rebuild(self, rebuild: TableRebuild, fence: int) -> None:
-        """See `Catalog.put_table_rebuild`."""
-        with self._database.lock:
-            after = self._database.tables.copy()
-            _apply(after, PutTableRebuild(rebuild, fence))
-            self._database.tables = after
 
     def table(self, name: str) -> Table | None:
         """See `Catalog.table`."""
@@ -272,19 +263,6 @@ class MemoryCatalog:
         found = self.segments(table_uid)
         return TableSize(len(found), sum(s.build.contents.rows for s in found), sum(s.build.bytes for s in found))
 
-    def table_rebuild(self, rebuild_id: str) -> TableRebuild | None:
-        """See `Catalog.table_rebuild`."""
-        return self._database.tables.table_rebuilds.get(rebuild_id)
-
-    def table_rebuilds(self, *, table_uid: str | None, running_only: bool) -> list[TableRebuild]:
-        """See `Catalog.table_rebuilds`."""
-        found = [
-            rebuild
-            for rebuild in self._database.tables.table_rebuilds.values()
-            if table_uid in (None, rebuild.table_uid) and not (running_only and rebuild.ended)
-        ]
-        return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
-
     def segments_done(self, rebuild_id: str, names: Collection[str] | None = None) -> list[Done]:
         """See `Catalog.segments_done`."""
         found = (done for (rebuild, _), done in sorted(self._database.tables.done.items()) if rebuild == rebuild_id)
@@ -309,7 +287,8 @@ def _apply(tables: Tables, put: Put) -> None:
         case PutRebuild(rebuild=rebuild, fence=fence):
             present = tables.rebuilds.get(rebuild.id)
             _check_fence(None if present is None else present.revision, fence, f"the rebuild {rebuild.id}")
-            tables.rebuilds[rebuild.id] = rebuild.model_copy(update={"revision": _next(fence)})
+            plan = rebuild.plan if present is None else present.plan
+            tables.rebuilds[rebuild.id] = rebuild.model_copy(update={"revision": _next(fence), "plan": plan})
         case PutRequest(request_id=request_id, body_hash=body_hash, result=result):
             if request_id in tables.requests:
                 raise InvalidRequest("request_id_reused", "the request id was used before", found=request_id)
@@ -359,11 +338,6 @@ def _apply_to_tables(tables: Tables, put: Put) -> None:
             held = tables.segments.get((uid, name))
             _check_fence(None if held is None else held.revision, fence, f"the segment {name}")
             _mark(tables, tables.segments.pop((uid, name)))
-        case PutTableRebuild(rebuild=rebuild, fence=fence):
-            known = tables.table_rebuilds.get(rebuild.id)
-            _check_fence(None if known is None else known.revision, fence, f"the rebuild {rebuild.id}")
-            plan = rebuild.plan if known is None else known.plan
-            tables.table_rebuilds[rebuild.id] = rebuild.model_copy(update={"revision": _next(fence), "plan": plan})
         case PutDone(rebuild=rebuild_id, done=done):
             tables.done[rebuild_id, done.segment] = done
 

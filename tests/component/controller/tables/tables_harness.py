@@ -9,20 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from anew.api.models import EndRebuild, Heartbeat, NodeReport, ResumeRebuild
+from anew.api.models import BeginRebuild, EndRebuild, FinishRebuild, Heartbeat, NodeReport, ResumeRebuild
 from anew.api.segments import DesiredTable, SegmentReport, SegmentState
-from anew.api.tables import (
-    BeginTableRebuild,
-    CommitLoad,
-    CommitSegment,
-    CreateTable,
-    FinishRebuild,
-    LoadedSegment,
-    PlanRefresh,
-    UpdateTable,
-)
-from anew.controller.attention import Attention
-from anew.controller.context import Limits
+from anew.api.tables import CommitLoad, CommitSegment, CreateTable, LoadedSegment, PlanRefresh, UpdateTable
+from anew.controller.engine.attention import Attention
+from anew.controller.engine.context import Limits
 from anew.controller.reconcile import Reconciler
 from anew.core.rebuild import Stage
 from anew.core.tables.plan import TableInput, TablePlan, TableRebuildKind
@@ -125,7 +116,9 @@ class Tables:
     def begin(self, plan: TablePlan, request_id: str | None = None) -> TableRebuild:
         """Begin a plan."""
         chosen = f"table-request-{next(self._numbers)}" if request_id is None else request_id
-        return self.cluster.client.begin_table_rebuild(BeginTableRebuild(plan=plan, request_id=chosen, driver="test"))
+        return self.cluster.client.begin_rebuild(
+            BeginRebuild(plan=plan, request_id=chosen, driver="test"), TableRebuild
+        )
 
     def refreshed(self, rebuild: TableRebuild, segment: str, **changes: Any) -> CommitSegment:
         """A new build of a planned segment, written, as it is committed."""
@@ -154,7 +147,7 @@ class Tables:
 
     def resume(self, rebuild: TableRebuild, driver: str = "second") -> TableRebuild:
         """Another driver takes over."""
-        return self.cluster.client.resume_table_rebuild(rebuild.id, ResumeRebuild(driver=driver))
+        return self.cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver=driver), TableRebuild)
 
     def refresh(self, name: str = "trips", **asked: Any) -> dict[str, Any]:
         """A refresh from plan to end, all of whose segments go well; its view."""
@@ -206,12 +199,12 @@ class Tables:
     def start_over(self) -> None:
         """The controller comes (again): whatever it had in memory is gone; refreshes that it launches are noted."""
 
-        def launch(table: str, request_id: str) -> None:
+        def launch(_kind: str, table: str, request_id: str) -> None:
             if table in self.cannot_launch:
                 raise OSError(f"no process for {table}")
             self.launched.append((table, request_id))
 
-        context = replace(self.cluster.context, launch_refresh=launch, attention=Attention())
+        context = replace(self.cluster.context, launch=launch, attention=Attention())
         self.cluster.reconciler = Reconciler(context, self.cluster.clock.seconds)
 
     def round(self) -> None:

@@ -14,8 +14,9 @@ from anew.core.moment import utc_text
 from anew.core.rebuild import Progress, Stage
 from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Segment
+from anew.rebuild.driving import run_plan
 from anew.rebuild.observer import LogObserver
-from anew.rebuild.tables.driving import TableRun, run_work
+from anew.rebuild.tables.driving import TableRun, working
 from anew.testing.builders import FABRIC
 from tests.component.controller.harness import refused
 from tests.component.controller.tables.tables_harness import Tables
@@ -191,10 +192,10 @@ def test_a_repeated_request_follows_the_driver_that_is_at_work(tables: Tables, e
     run = _run(tables, _Meanwhile(other))
     if ends == "failed":
         with pytest.raises(Failed) as caught:
-            run_work(plan, run, lambda *_: pytest.fail("another one is at work"))
+            run_plan(plan, run, working(run, lambda *_: pytest.fail("another one is at work")))
         assert (caught.value.code, caught.value.found) == ("rebuild_failed", "no disk")
         return
-    view = run_work(plan, run, lambda *_: pytest.fail("another one is at work"))
+    view = run_plan(plan, run, working(run, lambda *_: pytest.fail("another one is at work")))
     assert (view["id"], view["status"], view["refresh"]["refreshed"]) == (begun.id, "succeeded", ["a"])
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from anew.api.tables import DropSegments
 from anew.catalog.change import Put, PutSegment, PutStore, PutTable
-from anew.controller.apart import Apart
-from anew.controller.remembering import Memory
-from anew.controller.tables.recorded import RecordFiles
+from anew.controller.engine.apart import Apart
+from anew.controller.restore.records import Memory
+from anew.controller.restore.tablefiles import RecordFiles
 from anew.core.tables.table import SLOTS
 from anew.deepstore.open import open_deep_store
 from anew.segments.layout import CONFIG_RECORDS, table_records_path

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from anew.api.tables import CreateTable, DropSegments, ReloadTable
-from anew.controller.rebuilt import ERA
-from anew.controller.tables.recorded import MARGIN_MS
+from anew.controller.restore.stores import ERA
+from anew.controller.restore.tablefiles import MARGIN_MS
 from anew.core.errors import NotFound, Refused
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import TableRebuild

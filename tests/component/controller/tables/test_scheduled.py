@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anew.controller.tables.stepping import step_table
+from anew.controller.tables.step import step_table
 from anew.core.errors import Failed
 from anew.core.schedule import request_id_of
 from anew.core.tables.rebuild import TableRebuild
@@ -159,7 +159,7 @@ def test_two_controllers_launch_once(tables: Tables) -> None:
     _wait_until_due(tables)
     seen, reconciler = tables.table(), tables.cluster.reconciler
     for _ in range(2):
-        step_table(reconciler.context, seen, [], [], [])
+        step_table(reconciler.context, seen, [], [])
     assert len(tables.launched) == 1
     tables.start_over()
     tables.settle(2)

@@ -12,16 +12,17 @@ import pytest
 
 from anew.core.errors import Failed, OutcomeUnknown, Unreachable
 from anew.core.tables.plan import TablePlan
+from anew.rebuild.driving import run_plan
 from anew.rebuild.observer import LogObserver
 from anew.rebuild.tables import load as loading
 from anew.rebuild.tables import refresh as refreshing
-from anew.rebuild.tables.builds import BUILDS
-from anew.rebuild.tables.driving import TableRun, run_table_plan
+from anew.rebuild.tables.builds import refreshing as refreshing_job
+from anew.rebuild.tables.driving import TableRun
 from anew.spark.segmenttask import SegmentAnswer, SegmentTask
 from tests.component.controller.tables.tables_harness import Tables
 
 _ASKED = (
-    "begin_table_rebuild",
+    "begin_rebuild",
     "cluster",
     "rebuild",
     "read_segments",
@@ -71,6 +72,10 @@ def _run(tables: Tables, controller: Any, patience_seconds: float = 15.0) -> Tab
     )
 
 
+def _run_plan(plan: TablePlan, run: TableRun) -> dict[str, Any]:
+    return run_plan(plan, run, refreshing_job(run))
+
+
 def _as_it_is(_spark: Any, task: SegmentTask) -> SegmentAnswer:
     """A task that finds a file right as it is."""
     made = task.source
@@ -99,7 +104,7 @@ def plan(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> TablePlan:
 def test_a_refresh_waits_for_the_controller_wherever_it_asks(tables: Tables, plan: TablePlan, done: bool) -> None:  # noqa: FBT001 - a parameter
     """Each of its questions is asked again until it is answered, and all segments are done, once."""
     away = _Away(tables, 2, done=done)
-    view = run_table_plan(plan, _run(tables, away), BUILDS[plan.kind])
+    view = _run_plan(plan, _run(tables, away))
     assert (view["status"], view["refresh"]["stamped"], tables.stale()) == ("succeeded", ["a"], [])
     assert set(away.asked) == set(_ASKED)
     begun = [line for line in tables.cluster.client.history("trips") if line["what"] == "begin refresh"]
@@ -113,7 +118,7 @@ def test_a_refresh_that_has_waited_long_enough_says_who_did_not_answer(
     """It ends as unreachable, and names the rebuild, whose end nobody has heard of yet."""
     run = _run(tables, _Away(tables, 1_000, (method,)), patience_seconds=0.2)
     with pytest.raises(Unreachable) as caught:
-        run_table_plan(plan, run, BUILDS[plan.kind])
+        _run_plan(plan, run)
     (begun,) = (view["id"] for view in tables.cluster.client.rebuilds(table="trips") if view["kind"] == "refresh")
     assert (caught.value.code, caught.value.exit_code) == ("controller_unreachable", 4)
     assert f"anew rebuild show {begun}" in str(caught.value.hint)
@@ -131,5 +136,5 @@ def test_a_load_waits_for_the_controller_before_it_reads(tables: Tables, monkeyp
     plan = tables.load_plan(prefix="p")
     away = _Away(tables, 3)
     with pytest.raises(Failed) as caught:
-        run_table_plan(plan, _run(tables, away), BUILDS[plan.kind])
+        _run_plan(plan, _run(tables, away))
     assert (caught.value.code, away.asked["cluster"]) == ("job_begins", 4)

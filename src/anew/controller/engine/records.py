@@ -1,0 +1,113 @@
+"""Records of rebuilds: finding one, who may work on it, and the one way to change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from anew.catalog.change import Operation, PutRebuild
+from anew.controller.engine.commit import again_on_conflict, commit
+from anew.controller.engine.context import Context
+from anew.controller.engine.subjects import Step
+from anew.core.errors import InvalidRequest, NotFound, Refused
+from anew.core.rebuild import DRIVEN_STAGES, Rebuild, Stage
+
+R = TypeVar("R", bound=Rebuild)
+
+
+def find(context: Context, rebuild_id: str) -> Rebuild:
+    """The rebuild of that id, whatever it is of.
+
+    Raises:
+        NotFound: ``unknown_rebuild``.
+    """
+    return find_of(context, rebuild_id, Rebuild)
+
+
+def find_of(context: Context, rebuild_id: str, of: type[R]) -> R:
+    """The rebuild of that id, which is one of a class.
+
+    Raises:
+        NotFound: ``unknown_rebuild``.
+    """
+    rebuild = context.catalog.rebuild(rebuild_id)
+    if not isinstance(rebuild, of):
+        raise NotFound(
+            "unknown_rebuild", f"there is no rebuild {rebuild_id}", found=rebuild_id, hint="anew rebuild list"
+        )
+    return rebuild
+
+
+def rebuilds_of(context: Context, uid: str, of: type[R], *, running_only: bool) -> list[R]:
+    """A subject's rebuilds, newest first."""
+    found = context.catalog.rebuilds(subject_uid=uid, running_only=running_only)
+    return [rebuild for rebuild in found if isinstance(rebuild, of)]
+
+
+def change_rebuild(context: Context, rebuild: R, operation: Operation, step: Callable[[R], Step[R] | None]) -> R:
+    """Load the newest record, step, commit by compare-and-swap; again when somebody else was faster.
+
+    ``step`` returns the next record and what is committed with it, None where there is nothing to do.
+
+    Raises:
+        Refused, NotFound: What ``step`` raises; ``revision_conflict``, ``unknown_rebuild``.
+    """
+
+    def attempt() -> R:
+        newest = find_of(context, rebuild.id, type(rebuild))
+        stepped = step(newest)
+        if stepped is None:
+            return newest
+        after, puts = stepped
+        commit(context, operation, PutRebuild(after, newest.revision), *puts)
+        return after.model_copy(update={"revision": newest.revision + 1})
+
+    return again_on_conflict(attempt)
+
+
+def check_driver(rebuild: Rebuild, epoch: int) -> None:
+    """Raise unless a driver of that epoch may still work on it.
+
+    Raises:
+        Refused: ``rebuild_ended``, ``epoch_outdated``.
+    """
+    if not rebuild.driven:
+        raise rebuild_ended(rebuild, hint=f"anew rebuild show {rebuild.id}")
+    check_epoch(rebuild, epoch)
+
+
+def check_epoch(rebuild: Rebuild, epoch: int) -> None:
+    """Raise unless no other driver took over.
+
+    Raises:
+        Refused: ``epoch_outdated``.
+    """
+    if rebuild.epoch != epoch:
+        raise Refused(
+            "epoch_outdated",
+            f"another driver took over the rebuild {rebuild.id}",
+            found=f"epoch {epoch}",
+            expected=f"epoch {rebuild.epoch}",
+        )
+
+
+def check_driven(stage: Stage) -> None:
+    """Raise unless a driver works on a stage.
+
+    Raises:
+        InvalidRequest: ``bad_stage``.
+    """
+    if stage not in DRIVEN_STAGES:
+        expected = ", ".join(sorted(DRIVEN_STAGES))
+        raise InvalidRequest("bad_stage", "a driver does not work on this stage", found=stage.value, expected=expected)
+
+
+def rebuild_ended(rebuild: Rebuild, hint: str) -> Refused:
+    """The refusal of what only a rebuild that runs allows."""
+    return Refused(
+        "rebuild_ended",
+        f"the rebuild {rebuild.id} has ended",
+        found=f"{rebuild.status.value}: {rebuild.error}",
+        expected="a rebuild that runs",
+        hint=hint,
+    )

@@ -1,0 +1,1 @@
+"""Records in the deep stores, and a lost catalog made again from them."""

@@ -1,0 +1,87 @@
+"""The controller's routes for stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from anew.api.models import CreateStore, HoldVersion, RollBack, Routing, Seal, SnapshotView, Swap, UpdateStore
+from anew.controller.engine.context import Context
+from anew.controller.engine.fabrics import fabric_named
+from anew.controller.engine.listing import rebuild_view
+from anew.controller.engine.parameters import Actor
+from anew.controller.stores import changing, swaps, views
+from anew.controller.stores import routing as routing_of
+from anew.controller.stores.records import store_named
+from anew.controller.stores.replicas import reached_position
+from anew.controller.stores.seal import seal as seal_version
+
+
+def add_stores(app: FastAPI, context: Context) -> None:
+    """Stores themselves."""
+
+    @app.post("/v1/stores", status_code=201, tags=["stores"])
+    def create(request: CreateStore, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Make a store."""
+        store = changing.create_store(context, request, actor)
+        return views.store_view(context, store, None)
+
+    @app.get("/v1/stores", tags=["stores"])
+    def list_stores() -> list[dict[str, Any]]:
+        """All stores."""
+        return views.store_views(context)
+
+    @app.get("/v1/stores/{name}", tags=["stores"])
+    def show(name: str, version: int | None = None) -> dict[str, Any]:
+        """One store: configuration, versions per fabric, pending changes, lag."""
+        return views.store_view(context, store_named(context, name), version)
+
+    @app.patch("/v1/stores/{name}", tags=["stores"])
+    def update(name: str, request: UpdateStore, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Change settings or add a value schema."""
+        store = changing.update_store(context, name, request, actor)
+        return views.store_view(context, store, None)
+
+    @app.delete("/v1/stores/{name}", tags=["stores"])
+    def delete(name: str, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Delete a store; its files and topics go after the grace."""
+        changing.delete_store(context, name, actor)
+        return {"deleted": name}
+
+    @app.get("/v1/stores/{name}/snapshot", tags=["stores"])
+    def snapshot(name: str, at_ms: int | None = None) -> SnapshotView:
+        """What a planner needs."""
+        return routing_of.snapshot(context, name, at_ms)
+
+    @app.get("/v1/stores/{name}/routing", tags=["stores"])
+    def routing(name: str, fabric: str | None = None) -> Routing:
+        """What a client needs."""
+        return routing_of.routing(context, name, fabric)
+
+    @app.get("/v1/stores/{name}/position", tags=["stores"])
+    def position(name: str, fabric: str | None = None) -> dict[str, dict[str, int]]:
+        """Up to where every replica of the current version has applied each feed partition."""
+        chosen = fabric_named(context, fabric)
+        return reached_position(context, store_named(context, name), chosen.name).to_json()
+
+    @app.post("/v1/stores/{name}/hold", status_code=204, tags=["stores"])
+    def hold(name: str, request: HoldVersion, actor: Actor = "anonymous") -> None:
+        """Keep a version while a long read goes through it."""
+        changing.hold_version(context, name, request, actor)
+
+    @app.post("/v1/stores/{name}/swap", tags=["stores"])
+    def swap(name: str, request: Swap, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Make a version current."""
+        return swaps.swap(context, name, request, actor)
+
+    @app.post("/v1/stores/{name}/rollback", tags=["stores"])
+    def roll_back(name: str, request: RollBack, actor: Actor = "anonymous") -> dict[str, Any]:
+        """Go back to a version."""
+        return swaps.roll_back(context, name, request, actor)
+
+    @app.post("/v1/rebuilds/{rebuild_id}/seal", tags=["rebuilds"])
+    def seal(rebuild_id: str, request: Seal) -> dict[str, Any]:
+        """Commit the base of a version."""
+        sealed = seal_version(context, rebuild_id, request)
+        return rebuild_view(context, sealed)

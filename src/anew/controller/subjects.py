@@ -1,0 +1,9 @@
+"""What this release rebuilds. A wing is added here, and nowhere else."""
+
+from __future__ import annotations
+
+from anew.controller.engine.subjects import Subjects
+from anew.controller.stores.subject import StoreSubject
+from anew.controller.tables.subject import TableSubject
+
+SUBJECTS = Subjects((StoreSubject(), TableSubject()))

@@ -1,0 +1,1 @@
+"""Upkeep: what goes after its grace, and what somebody on call pauses or collects."""

@@ -1,0 +1,1 @@
+"""What only stores have: their plans and the records of their rebuilds."""

@@ -1,0 +1,1 @@
+"""Drivers of pushes and repushes: planning, building and sealing a version."""
