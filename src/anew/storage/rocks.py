@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anew.core.compiled import load_compiled
+from anew.core.compiled import check_version, load_compiled
 from anew.core.errors import Failed
 from anew.storage.library import library_path
 
@@ -27,6 +27,8 @@ _META_NAME = b"meta"
 LZ4 = 4
 """RocksDB's number of a compression type."""
 _TAKEN_AT_ONCE = 256
+_LEAST, _BELOW = (9, 8, 0), (9, 9, 0)
+"""The versions of RocksDB whose functions `rocks.c` and this module declare: its C interface changes in minor ones."""
 
 
 class RocksError(Exception):
@@ -303,7 +305,27 @@ def _argument(given: int | float | Handle) -> Any:
 
 @functools.cache
 def _rocksdb() -> ctypes.CDLL:
-    return ctypes.CDLL(str(library_path()))
+    """RocksDB's library.
+
+    Raises:
+        Failed: ``no_rocksdb``, ``unknown_library_version``.
+    """
+    library = ctypes.CDLL(str(library_path()))
+    # The function behind `RocksDB.rocksdbVersion()` of the jar: it uses neither of its arguments. Old jars lack it.
+    version: Callable[..., int] = getattr(library, "Java_org_rocksdb_RocksDB_version", lambda *_: 0)
+    _check_rocksdb(version(None, None))
+    return library
+
+
+def _check_rocksdb(number: int) -> None:
+    """Refuse a version that `rocks.c` does not know, given as RocksDB's Java binding tells it: a byte each.
+
+    Raises:
+        Failed: ``unknown_library_version``.
+    """
+    found = number >> 16 & 0xFF, number >> 8 & 0xFF, number & 0xFF
+    hint = "install the version of pyspark that anew asks for"
+    check_version("RocksDB", found, least=_LEAST, below=_BELOW, hint=hint)
 
 
 @functools.cache
@@ -311,8 +333,9 @@ def _native() -> ctypes.PyDLL:
     """What `rocks.c` was compiled to, bound to RocksDB's library.
 
     Raises:
-        Failed: ``not_compiled``, ``no_rocksdb``.
+        Failed: ``not_compiled``, ``no_rocksdb``, ``unknown_library_version``.
     """
+    _rocksdb()
     native = load_compiled("anew.storage", "_rocks.so", ctypes.PyDLL)
     pointer, number, text, thing = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.py_object
     signatures: dict[str, tuple[Any, list[Any]]] = {

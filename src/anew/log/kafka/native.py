@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anew.core.compiled import load_compiled
+from anew.core.compiled import check_version, load_compiled
 from anew.log.interface import LOG_RECORDS
 from anew.log.packing import NO_RECORDS
 
@@ -27,6 +27,8 @@ WIRE_HEADER_BYTES = 5
 """A magic byte and a schema id before each key and value."""
 APPEND_HEADER = "anew-append"
 """The header of an append's last record that holds the append's id."""
+_LEAST, _BELOW = (2, 16, 0), (3, 0, 0)
+"""The versions of librdkafka whose structs `kafka.c` declares: it keeps its binary interface within a major one."""
 
 
 class KafkaError(Exception):
@@ -249,11 +251,14 @@ def _native() -> ctypes.PyDLL:
     """`kafka.c`, bound to librdkafka.
 
     Raises:
-        Failed: ``not_compiled``.
+        Failed: ``not_compiled``, ``unknown_library_version``.
     """
     # Loads librdkafka, from wherever this installation has it.
     from confluent_kafka import cimpl
 
+    # The names that a library depends on are found through it.
+    library = str(cimpl.__file__)
+    _check_librdkafka(ctypes.CDLL(library).rd_kafka_version())
     native = load_compiled("anew.log.kafka", "_kafka.so", ctypes.PyDLL)
     pointer, number, text, thing = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.py_object
     long, short = ctypes.c_int64, ctypes.c_int32
@@ -272,6 +277,16 @@ def _native() -> ctypes.PyDLL:
     for name, (result, arguments) in signatures.items():
         function: Callable[..., Any] = getattr(native, f"kafka_{name}")
         function.restype, function.argtypes = result, arguments  # type: ignore[attr-defined]  # a foreign function
-    # The names that a library depends on are found through it.
-    native.kafka_bind(str(cimpl.__file__).encode(), KafkaError)
+    native.kafka_bind(library.encode(), KafkaError)
     return native
+
+
+def _check_librdkafka(number: int) -> None:
+    """Refuse a version that `kafka.c` does not know, given as librdkafka tells it: a byte each, and one more.
+
+    Raises:
+        Failed: ``unknown_library_version``.
+    """
+    found = number >> 24 & 0xFF, number >> 16 & 0xFF, number >> 8 & 0xFF
+    hint = 'pip install "confluent-kafka>=2.16,<3"'
+    check_version("librdkafka", found, least=_LEAST, below=_BELOW, hint=hint)
