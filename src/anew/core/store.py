@@ -252,7 +252,8 @@ class Store(BaseModel):
         uid: Identifies the store where names come back (rule R16).
         revision: Grows with every change; the compare-and-swap's fence.
         key_schema_id: The key schema's number among all schemas of the catalog, for logs with wire headers.
-        schemas: Value schema id → Avro schema text; the greatest id is the newest.
+        schemas: Value schema id → Avro schema text, in the order in which the store got them: the last is the newest
+            (`newest_schema_id`), whatever its id. Every JSON of it keeps that order.
         current: Fabric → number of the version that it serves; 0 before the first.
         next_version: The number that the next version gets.
         read_until_ms: Version → until when some long read holds it (rule R15); it is not retired before.

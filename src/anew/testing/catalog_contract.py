@@ -30,7 +30,7 @@ from anew.catalog.interface import Catalog
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import RebuildStatus
-from anew.testing.builders import a_feed, a_rebuild, a_store, a_version
+from anew.testing.builders import VALUE_SCHEMA, a_feed, a_rebuild, a_store, a_version
 from anew.testing.clock import NOON_MS
 from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
 
@@ -67,6 +67,18 @@ class CatalogContract(ABC):
             assert handle.store_by_uid(store.uid) == expected
             assert handle.stores() == [expected]
         assert (catalog.store("other"), catalog.store_by_uid("other")) == (None, None)
+        other.close()
+
+    def test_schemas_keep_their_order(self, catalog: Catalog, tmp_path: Path) -> None:
+        """The schema that a store got last is the newest, also under a smaller id, and whoever reads the store."""
+        store = a_store(schemas={7: VALUE_SCHEMA, 3: VALUE_SCHEMA})
+        catalog.commit(a_change("op-1", PutStore(store, None)))
+        other = self.open_catalog(tmp_path)
+        for handle in (catalog, other):
+            found = handle.store("flights")
+            assert found is not None
+            assert (list(found.schemas), found.newest_schema_id) == ([7, 3], 3)
+            assert [list(each.schemas) for each in handle.stores()] == [[7, 3]]
         other.close()
 
     def test_stores_are_listed_by_name(self, catalog: Catalog) -> None:

@@ -87,7 +87,7 @@ def _store_view(
         "value_schema": store.schemas[store.newest_schema_id],
         "key_schema_id": store.key_schema_id,
         "value_schema_id": store.newest_schema_id,
-        "value_schemas": {str(number): schema for number, schema in sorted(store.schemas.items())},
+        "value_schemas": {str(number): schema for number, schema in store.schemas.items()},
         "config": _shown_config(store.config),
         "pending": pending,
         "stale": bool(pending),
