@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 
 from tests.tidy.source import CODE_FOLDERS, ROOT, Function, Module, modules, text_files
@@ -156,3 +157,22 @@ def test_layers_hold() -> None:
     code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True, no_logo=True))"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_names_in_texts_point_down_too() -> None:
+    """A module that names another as text, such as for a process to import, is not below it."""
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    rank = {name.strip(): height for height, row in enumerate(reversed(layers)) for name in row.split("|")}
+    upwards = [
+        f"{module.at(node)}: {node.value}"
+        for module in modules("src/anew")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_module(node.value)
+        if rank.get(node.value.split(".")[1], 0) > rank.get(module.path.parts[2], len(rank))
+    ]
+    assert upwards == []
+
+
+def _is_module(text: str) -> bool:
+    path = (ROOT / "src").joinpath(*text.split("."))
+    return text.startswith("anew.") and text.count(".") > 1 and path.with_suffix(".py").exists()

@@ -1,1 +1,1 @@
-"""Loops that a process runs for as long as it lives: none ends by an error, and each says when it does not get on."""
+"""What runs for as long as a process lives: loops, which say when they do not get on, and processes at its side."""

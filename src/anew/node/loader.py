@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from anew.core.errors import AnewError, Failed, Unreachable
-from anew.core.processes import processes_at_side
 from anew.loops.guarded import Loops
+from anew.loops.processes import processes_at_side
 from anew.node.faults import fault_of
 
+AT_SIDE = ("anew.node.loadjob", __name__, "anew.node.tables.fetchjob", "anew.sql.sandbox")
+"""What the processes at a node's side run: they are forked from one helper that has imported it."""
 ATTEMPTS = 3
 NICENESS = 10
 _STOP_SECONDS = 3.0
@@ -169,7 +171,7 @@ class Loader:
             if self._stopped.is_set():
                 raise EOFError
             if self._connection is None:
-                context = processes_at_side()
+                context = processes_at_side(*AT_SIDE)
                 ours, theirs = context.Pipe()
                 self._process = context.Process(target=serve_jobs, args=(theirs,), name="anew-loader", daemon=True)
                 self._process.start()

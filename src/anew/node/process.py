@@ -21,13 +21,14 @@ from anew.api.models import DesiredState, LogLocation, LoopTrouble, NodeReport
 from anew.api.reach import Reach, name_in
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.core.errors import AnewError, Refused
-from anew.core.processes import REMOVED
 from anew.log.interface import Log
 from anew.log.open import open_log
 from anew.loops.guarded import Loops, Trouble
+from anew.loops.processes import import_beforehand
 from anew.node.engine import Engine, NodeIdentity, Workshop
+from anew.node.exits import REMOVED
 from anew.node.keeping import read_desired, save_desired
-from anew.node.loader import Loader
+from anew.node.loader import AT_SIDE, Loader
 from anew.node.metrics import registry_of
 from anew.node.reads import Reads
 from anew.node.server import Faces, NodeApp, NodeServer
@@ -304,6 +305,8 @@ def run_node(settings: NodeSettings) -> int:
         Failed: ``cannot_listen``, ``file_limit_too_low``.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+    # Queries may come before loads: the helper starts with whichever process is needed first.
+    import_beforehand(*AT_SIDE)
     ended, removed = threading.Event(), threading.Event()
 
     def leave() -> None:

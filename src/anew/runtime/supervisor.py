@@ -17,8 +17,8 @@ from types import FrameType
 import structlog
 
 from anew.core.errors import InvalidRequest, Refused
-from anew.core.processes import REMOVED
 from anew.loops.guarded import Loops
+from anew.node.exits import REMOVED
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.security import check_server, write_cluster_token
 from anew.runtime.settings import ProcessSettings

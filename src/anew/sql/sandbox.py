@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 import pyarrow as pa
 
 from anew.core.errors import AnewError, Failed, Unreachable, error_from_json
-from anew.core.processes import processes_at_side
+from anew.loops.processes import processes_at_side
 from anew.sql.guard import forbid_writing, yield_to_others
 from anew.sql.query import Limits, QueryEngine, timed_out
 from anew.sql.views import TableView
@@ -168,7 +168,7 @@ class QueryProcess:
         if self._connection is not None and self._process is not None and self._process.is_alive():
             return self._connection
         self._end()
-        context = processes_at_side()
+        context = processes_at_side(__name__)
         ours, theirs = context.Pipe()
         arguments = (theirs, self._spill_directory)
         process = context.Process(target=serve_queries, args=arguments, name="anew-query", daemon=True)
