@@ -16,7 +16,7 @@ from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Rec
 from anew.core.admission import Rejection
 from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.rebuild import Rebuild
-from anew.core.store import Store
+from anew.core.store import Store, Version
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
@@ -259,6 +259,10 @@ class FarCatalog:
     def deleted_stores(self) -> list[Store]:
         """See `Catalog.deleted_stores`."""
         return self._read(self._catalog.deleted_stores)
+
+    def past_versions(self, store_uid: str, limit: int, *, number: int | None = None) -> list[Version]:
+        """See `Catalog.past_versions`."""
+        return self._read(lambda: self._catalog.past_versions(store_uid, limit, number=number))
 
     def next_version(self, name: str) -> int:
         """See `Catalog.next_version`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
-from anew.core.store import Store
+from anew.core.store import Store, Version
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment
@@ -34,6 +34,15 @@ class PutStore:
 
     store: Store
     fence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutPastVersions:
+    """Keep versions that have left their store, each as it is then; one that is known stays as it was."""
+
+    store_uid: str
+    versions: tuple[Version, ...]
+    left_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +196,7 @@ class PutDone:
 
 Put = (
     PutStore
+    | PutPastVersions
     | PutRebuild
     | PutRequest
     | PutReclaim

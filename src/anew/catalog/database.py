@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from anew.catalog import deadletterrows, rebuildrows, segmentrows
+from anew.catalog import deadletterrows, rebuildrows, segmentrows, storerows
 from anew.catalog.change import (
     Change,
     CheckEmpty,
@@ -21,6 +21,7 @@ from anew.catalog.change import (
     Operation,
     PutDeadLetters,
     PutFlag,
+    PutPastVersions,
     PutRebuild,
     PutReclaim,
     PutRequest,
@@ -50,7 +51,7 @@ from anew.catalog.tables import (
 from anew.core.admission import Rejection
 from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.core.rebuild import Rebuild
-from anew.core.store import Store
+from anew.core.store import Store, Version
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
@@ -135,6 +136,10 @@ class DatabaseCatalog:
     def deleted_stores(self) -> list[Store]:
         """See `Catalog.deleted_stores`."""
         return self._stores(STORES.c.live_name.is_(None))
+
+    def past_versions(self, store_uid: str, limit: int, *, number: int | None = None) -> list[Version]:
+        """See `Catalog.past_versions`."""
+        return self._database.read(lambda connection: storerows.find_past(connection, store_uid, limit, number))
 
     def next_version(self, name: str) -> int:
         """See `Catalog.next_version`."""
@@ -303,8 +308,8 @@ def _commit(change: Change, connection: sa.Connection) -> bool:
 
 def _apply(connection: sa.Connection, put: object) -> None:
     match put:
-        case PutStore():
-            _put_store(connection, put)
+        case PutStore() | PutRestored() | PutPastVersions():
+            storerows.apply(connection, put)
         case PutRebuild():
             rebuildrows.put_rebuild(connection, put)
         case PutRequest():
@@ -325,8 +330,6 @@ def _apply(connection: sa.Connection, put: object) -> None:
             _swap_flag(connection, put)
         case CheckEmpty():
             _check_empty(connection)
-        case PutRestored(store=store):
-            _insert_store(connection, store)
         case RaiseCounter():
             _raise_counter(connection, put)
         case _:
@@ -343,34 +346,6 @@ def _swap_flag(connection: sa.Connection, put: SwapFlag) -> None:
     check_swapped(unchanged, f"the flag {put.name}", put.expected)
     if put.value is not None:
         connection.execute(sa.insert(FLAGS).values(name=put.name, value=put.value))
-
-
-def _put_store(connection: sa.Connection, put: PutStore) -> None:
-    store = put.store
-    if put.fence is None:
-        taken = sa.select(STORES.c.uid).where(STORES.c.live_name == store.name)
-        if connection.execute(taken).first() is not None:
-            raise Refused("store_exists", f"there is a store {store.name} already", found=store.name)
-        _insert_store(connection, store.model_copy(update={"revision": 1}))
-        return
-    row = _store_row(store.model_copy(update={"revision": put.fence + 1}))
-    update = sa.update(STORES).where(STORES.c.uid == store.uid, STORES.c.revision == put.fence)
-    changed = connection.execute(update.values(**row))
-    check_swapped(changed.rowcount, f"the store {store.name}", put.fence)
-
-
-def _insert_store(connection: sa.Connection, store: Store) -> None:
-    connection.execute(sa.insert(STORES).values(uid=store.uid, **_store_row(store)))
-
-
-def _store_row(store: Store) -> dict[str, Any]:
-    return {
-        "name": store.name,
-        "live_name": None if store.deleted_at_ms is not None else store.name,
-        "next_version": store.next_version,
-        "revision": store.revision,
-        "document": store.model_dump_json(),
-    }
 
 
 def _check_empty(connection: sa.Connection) -> None:

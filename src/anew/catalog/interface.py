@@ -8,7 +8,7 @@ from typing import Protocol
 from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
 from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
-from anew.core.store import Store
+from anew.core.store import Store, Version
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
@@ -57,6 +57,15 @@ class Catalog(Protocol):
 
     def deleted_stores(self) -> list[Store]:
         """Stores that were deleted and still have something to reclaim."""
+
+    def past_versions(self, store_uid: str, limit: int, *, number: int | None = None) -> list[Version]:
+        """Versions that were reclaimed and have left the store of that identity, the greatest numbers first.
+
+        Args:
+            store_uid: The store.
+            limit: How many at most.
+            number: Only this one, unless None.
+        """
 
     def next_version(self, name: str) -> int:
         """The first version number that no store of this name has used (rule R16); 1 for a new name."""

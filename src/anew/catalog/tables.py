@@ -25,6 +25,16 @@ STORES = sa.Table(
     sa.Column("document", sa.Text, nullable=False),
 )
 
+PAST_VERSIONS = sa.Table(
+    "past_versions",
+    METADATA,
+    sa.Column("store_uid", sa.String(64), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("left_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("document", sa.Text, nullable=False),
+)
+"""Versions that were reclaimed and have left their store."""
+
 REBUILDS = sa.Table(
     "rebuilds",
     METADATA,

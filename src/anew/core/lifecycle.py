@@ -125,7 +125,7 @@ def check_fence(store: Store, plan: Plan) -> None:
     if plan.source.version is not None:
         source = store.version(plan.source.version)
         if source is None or source.manifest != plan.source.manifest or not readable(source):
-            found = None if source is None else source.status.value
+            found = store.status_of(plan.source.version)
             raise Refused(
                 "plan_outdated", "the source version is gone", found=found, expected=plan.source.topic, hint=hint
             )
@@ -374,8 +374,18 @@ def existing(store: Store, number: int) -> Version:
 
     Raises:
         NotFound: ``unknown_version``.
+        Refused: ``version_gone``: it was reclaimed and has left.
     """
     version = store.version(number)
+    if version is None and store.has_left(number):
+        kept = ", ".join(str(v.number) for v in store.versions if not v.reclaimed)
+        raise Refused(
+            "version_gone",
+            f"version {number} of {store.name} was reclaimed",
+            found=S.RECLAIMED.value,
+            expected=f"a version that is kept: {kept}" if kept else "a version that is kept, and there is none",
+            hint=f"anew store show {store.name}",
+        )
     if version is None:
         known = ", ".join(str(v.number) for v in store.versions)
         raise NotFound(

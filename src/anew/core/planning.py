@@ -215,7 +215,7 @@ def choose_source(snapshot: Snapshot, request: RepushRequest) -> tuple[Version, 
         raise Refused(
             "not_sealed",
             f"version {number} of {store.name} cannot be read",
-            found="no such version" if version is None else version.status.value,
+            found=store.status_of(number) or "no such version",
             expected="a sealed version that was not reclaimed",
         )
     where = [fabric for fabric, current in serving.items() if current == number and asked in (None, fabric)]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from anew.core.feed import FeedPartition
+from anew.core.leaving import source_in_store
 from anew.core.longreads import last_hold_ms
 from anew.core.moment import utc_text
 from anew.core.store import IN_THE_MAKING, RebuildKind, Store, Version, VersionStatus
@@ -76,8 +77,14 @@ def _longest(terms: Iterable[_Term]) -> _Term:
 
 def _terms(store: Store, now_ms: int, wait_seconds: int) -> dict[int, _Term]:
     """Version → what keeps it the longest; not for versions whose reclaim has begun."""
-    versions = [version for version in store.versions if _GONE.isdisjoint(version.statuses.values())]
-    between = {fabric: _intermediates(store, current) for fabric, current in store.current.items()}
+    by_number = {version.number: version for version in store.versions}
+    versions = [version for version in by_number.values() if _GONE.isdisjoint(version.statuses.values())]
+    between = {fabric: _intermediates(by_number, current) for fabric, current in store.current.items()}
+    sources = {
+        making.source_version: making
+        for making in by_number.values()
+        if not IN_THE_MAKING.isdisjoint(making.statuses.values())
+    }
     by_fabric = {
         version.number: {
             fabric: _term_of_intermediate(store, version, fabric, wait_seconds)
@@ -90,7 +97,9 @@ def _terms(store: Store, now_ms: int, wait_seconds: int) -> dict[int, _Term]:
     for fabric in store.fabrics:
         _keep_one_target(store, versions, fabric, by_fabric, now_ms)
     return {
-        version.number: _longest([*by_fabric[version.number].values(), *_claims(store, version, now_ms)])
+        version.number: _longest(
+            [*by_fabric[version.number].values(), *_claims(store, version, sources.get(version.number), now_ms)]
+        )
         for version in versions
     }
 
@@ -110,17 +119,18 @@ def _keep_one_target(
             return
 
 
-def _intermediates(store: Store, current: int) -> set[int]:
+def _intermediates(by_number: Mapping[int, Version], current: int) -> set[int]:
     """The plain repushes that the current version was made from by plain repushes alone.
 
-    The walk goes on through versions that are gone, as long as the store remembers them, and ends at a full push, at a
-    repush with a time to live, or where the chain is broken.
+    The walk goes on through versions that are gone, and past those that have left, and ends at a full push, at a repush
+    with a time to live, or where the chain is broken.
     """
     passed: set[int] = set()
-    version = store.version(current)
+    version = by_number.get(current)
     while version is not None and version.kind is RebuildKind.REPUSH and version.number not in passed:
         passed.add(version.number)
-        version = None if version.source_version is None else store.version(version.source_version)
+        source = source_in_store(version, by_number)
+        version = None if source is None else by_number[source]
     return {number for number in passed if number < current}
 
 
@@ -153,11 +163,10 @@ def _retention(store: Store, version: Version, fabric: str, why: str) -> _Term:
     return _Term(version.since_ms[fabric] + seconds * 1000, why, f"its retention of {seconds} s has ended")
 
 
-def _claims(store: Store, version: Version, now_ms: int) -> Iterator[_Term]:
-    """What keeps a version now whatever its status is."""
-    for making in store.versions:
-        if making.source_version == version.number and not IN_THE_MAKING.isdisjoint(making.statuses.values()):
-            yield _Term(None, f"the source of version {making.number}, which is in the making")
+def _claims(store: Store, version: Version, making: Version | None, now_ms: int) -> Iterator[_Term]:
+    """What keeps a version now whatever its status is; ``making`` is made from it."""
+    if making is not None:
+        yield _Term(None, f"the source of version {making.number}, which is in the making")
     holds = store.holds.get(version.number, {})
     held_until_ms = max(store.read_until_ms.get(version.number, 0), *holds.values(), 0)
     last_ms = last_hold_ms(version)

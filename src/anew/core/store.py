@@ -200,6 +200,8 @@ class Version(BaseModel):
         defer_swap: Whether its swap waits until somebody asks for it.
         closing: Whether it ends nearline writes: from now on none is accepted, until ``stop`` is known and applied.
         topics: Fabric → the topic that its base goes through; none where it goes to files.
+        plain_source: Where ``source_version`` has left the store: the nearest version behind it that is still there and
+            that plain repushes alone led here from.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -229,6 +231,12 @@ class Version(BaseModel):
     closing: bool = False
     error: str | None = None
     topics: dict[str, VersionTopic] = {}
+    plain_source: int | None = None
+
+    @property
+    def reclaimed(self) -> bool:
+        """Whether its files are gone in every fabric."""
+        return {VersionStatus.RECLAIMED}.issuperset(self.statuses.values())
 
     @property
     def status(self) -> VersionStatus:
@@ -255,6 +263,8 @@ class Store(BaseModel):
         schemas: Value schema id → Avro schema text, in the order in which the store got them: the last is the newest
             (`newest_schema_id`), whatever its id. Every JSON of it keeps that order.
         current: Fabric → number of the version that it serves; 0 before the first.
+        versions: All but those that were reclaimed and have left (`anew.core.leaving`): these are rows of the catalog.
+        past_numbers: The numbers of those that have left, as runs: the first and the last one of each.
         next_version: The number that the next version gets.
         read_until_ms: Version → until when some long read holds it (rule R15); it is not retired before.
         holds: The same for long reads that say when they end: version → hold → until when.
@@ -284,6 +294,7 @@ class Store(BaseModel):
     schedule_held: str | None = None
     schedule: ScheduleState | None = None
     deleted_at_ms: int | None = None
+    past_numbers: tuple[tuple[int, int], ...] = ()
 
     @property
     def newest_schema_id(self) -> int:
@@ -293,6 +304,17 @@ class Store(BaseModel):
     def version(self, number: int) -> Version | None:
         """The version of that number, or None."""
         return next((version for version in self.versions if version.number == number), None)
+
+    def has_left(self, number: int) -> bool:
+        """Whether the version of that number was reclaimed and is a row of the catalog, or was one."""
+        return any(first <= number <= last for first, last in self.past_numbers)
+
+    def status_of(self, number: int) -> str | None:
+        """Where the version of that number stands, also when it has left; None where there never was one."""
+        version = self.version(number)
+        if version is None:
+            return VersionStatus.RECLAIMED.value if self.has_left(number) else None
+        return version.status.value
 
     def feed(self, feed_id: str) -> Feed | None:
         """The feed of that id, or None."""

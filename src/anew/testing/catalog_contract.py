@@ -18,6 +18,7 @@ from anew.catalog.change import (
     Put,
     PutDeadLetters,
     PutFlag,
+    PutPastVersions,
     PutRebuild,
     PutReclaim,
     PutRequest,
@@ -30,6 +31,7 @@ from anew.catalog.interface import Catalog
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import RebuildStatus
+from anew.core.store import VersionStatus
 from anew.testing.builders import VALUE_SCHEMA, a_feed, a_rebuild, a_store, a_version
 from anew.testing.clock import NOON_MS
 from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
@@ -161,6 +163,18 @@ class CatalogContract(ABC):
         assert found is not None
         assert (new.uid, found.deleted_at_ms) == ("uid-2", NOON_MS)
         assert catalog.next_version("flights") == 8
+
+    def test_versions_that_have_left_are_kept_once(self, catalog: Catalog) -> None:
+        """They come back whole, the greatest numbers first, and of each the first word counts; stores are apart."""
+        one, two, three = (a_version(number, VersionStatus.RECLAIMED) for number in (1, 2, 11))
+        catalog.commit(a_change("op-1", PutPastVersions("uid-1", (one, three), NOON_MS)))
+        altered = one.model_copy(update={"error": "again"})
+        catalog.commit(a_change("op-2", PutPastVersions("uid-1", (altered, two), NOON_MS + 1)))
+        catalog.commit(a_change("op-3", PutPastVersions("uid-2", (), NOON_MS), PutPastVersions("uid-3", (two,), 1)))
+        assert catalog.past_versions("uid-1", 9) == [three, two, one]
+        assert catalog.past_versions("uid-1", 2) == [three, two]
+        assert catalog.past_versions("uid-1", 9, number=1) == [one]
+        assert (catalog.past_versions("uid-1", 9, number=3), catalog.past_versions("uid-2", 9)) == ([], [])
 
     # -- operations, requests, numbers -------------------------------------------------------------------------------
 

@@ -119,9 +119,11 @@ class Cluster:
         return store
 
     def version(self, number: int, name: str = "flights") -> Version:
-        """A version of it."""
-        version = self.store(name).version(number)
-        assert version is not None
+        """A version of it, also one that has left."""
+        store = self.store(name)
+        version = store.version(number)
+        if version is None:
+            (version,) = self.context.catalog.past_versions(store.uid, 1, number=number)
         return version
 
     def status(self, number: int, name: str = "flights") -> str:

@@ -45,7 +45,7 @@ def _collected(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _statuses(cluster: Cluster) -> list[str]:
-    return [version.status.value for version in cluster.store().versions]
+    return [cluster.status(number) for number in range(1, cluster.store().next_version)]
 
 
 @pytest.mark.case("stores:H7")

@@ -405,6 +405,24 @@ def test_what_retention_had_let_go_is_reclaimed_all_the_same(cluster: Cluster, t
         assert again.status(1) == "reclaimed"
 
 
+@pytest.mark.case("rules:R16")
+def test_what_has_left_is_not_brought_back(cluster: Cluster, tmp_path: Path) -> None:
+    """Files that a late driver left behind are of a number that has left: nothing is made of them."""
+    cluster.create(backup_retention_seconds=0)
+    cluster.serve(cluster.push_plan())
+    files = {path: cluster.deep.get(path) for path in cluster.files(cluster.version(1).path)}
+    cluster.serve(cluster.push_plan())
+    cluster.settle(2)
+    cluster.pass_seconds(LIMITS.reclaim_grace_seconds + 1)
+    cluster.settle(2)
+    for path, content in files.items():
+        cluster.deep.put(path, content)
+    with _without_catalog(cluster, tmp_path) as again:
+        _restore(again)
+        assert ([version.number for version in again.store().versions], again.store().has_left(1)) == ([2], True)
+        assert again.store().next_version == 3
+
+
 def _topic(cluster: Cluster, partition: int) -> TopicPartition:
     feed = cluster.store().feeds[0]
     return TopicPartition(feed.topic, feed.topic_uid, partition)

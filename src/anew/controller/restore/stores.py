@@ -104,7 +104,8 @@ def _follow_record(made: Rebuilt, found: Found, now_ms: int) -> None:
         versions.append(_as_found(version, named if named else by_number.get(version.number), made, now_ms))
     known = {version.number for version in versions}
     for number, manifest in sorted(by_number.items()):
-        if number not in known:
+        # Of one that has left, only what nobody had sealed can still be there.
+        if number not in known and not store.has_left(number):
             versions.append(_version_of(manifest, VersionStatus.DEFERRED, now_ms, _SEALED))
             made.notes.append(
                 f"version {number} was begun after the record: it is deferred; anew swap {store.name} {number}"

@@ -101,13 +101,10 @@ def _owned(context: Context, directory: str) -> bool:
     """Whether a live store's version lies below a directory that was noted as nobody's (rule R15)."""
     stores = context.catalog.stores()
     return any(
-        f"{version.path}/".startswith(f"{directory}/") and not gone(version) for s in stores for version in s.versions
+        f"{version.path}/".startswith(f"{directory}/") and not version.reclaimed
+        for s in stores
+        for version in s.versions
     )
-
-
-def gone(version: Version) -> bool:
-    """Whether a version's files were reclaimed everywhere."""
-    return {VersionStatus.RECLAIMED}.issuperset(version.statuses.values())
 
 
 def _delete_orphans(context: Context, reclaim: Reclaim) -> None:

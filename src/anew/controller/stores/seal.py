@@ -26,11 +26,12 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> StoreRebuild:
     """
     rebuild = find_of(context, rebuild_id, StoreRebuild)
     check_epoch(rebuild, request.epoch)
-    store = store_of(context, rebuild)
+    store, now_ms = store_of(context, rebuild), context.clock()
+    if store.has_left(rebuild.version):
+        advance(rebuild, Stage.SEAL, now_ms)
     version = lifecycle.existing(store, rebuild.version)
     if version.manifest == request.manifest and rebuild.stage not in DRIVEN_STAGES:
         return rebuild
-    now_ms = context.clock()
     # Before the files are looked at: those of a rebuild that has ended may be gone by now.
     advance(rebuild, Stage.SEAL, now_ms)
     _check_own(version, request.manifest)

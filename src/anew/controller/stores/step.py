@@ -18,6 +18,7 @@ from anew.controller.engine.schedules import step as step_schedule
 from anew.controller.engine.seen import Seen
 from anew.controller.engine.subjects import Step
 from anew.controller.stores.feeds import ends_of, ensure_feeds, open_and_close, to_be_told
+from anew.controller.stores.leaving import let_leave
 from anew.controller.stores.placing import next_assignment
 from anew.controller.stores.readiness import judge
 from anew.controller.stores.reclaim import collect
@@ -58,6 +59,7 @@ class StoreSteps:
         if store.paused is None and not seen.paused:
             with apart.step(f"retention of {name}"):
                 collect(self.context, store)
+                let_leave(self.context, store)
         with apart.step(f"schedule of {name}"):
             reports = [report for found in seen.reports.values() for report in found]
             step_schedule(self.context, RepushSchedule(self.context, store, reports))

@@ -95,7 +95,8 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
 
         def change(present: Store) -> tuple[Store, tuple[()]]:
             nonlocal done
-            done = VersionStatus.DEFERRED in lifecycle.existing(present, rebuild.version).statuses.values()
+            version = present.version(rebuild.version)
+            done = version is not None and VersionStatus.DEFERRED in version.statuses.values()
             if not done:
                 return present, ()
             return lifecycle.end_badly(present, rebuild.version, VersionEvent.KILL, error, now_ms), ()

@@ -12,19 +12,28 @@ from anew.controller.stores.readiness import coverage_of
 from anew.controller.stores.replicas import replicas_of
 from anew.controller.stores.schedule import decision_of
 from anew.core.errors import NotFound
-from anew.core.lifecycle import missing_feeds
+from anew.core.lifecycle import existing, missing_feeds
 from anew.core.partitioners import is_custom
 from anew.core.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest
 
+_MOST_PAST_VERSIONS = 1_000
+"""How many past versions a store is shown with, the youngest."""
+
 
 def store_view(context: Context, store: Store, number: int | None) -> dict[str, Any]:
-    """The ``store`` shape; with a number only that version is listed.
+    """The ``store`` shape, with past versions; with a number only that version is listed.
 
     Raises:
         NotFound: ``unknown_version``.
+        Refused: ``version_gone``: it was reclaimed so long ago that nothing more is kept of it.
     """
     reports = live_reports(context, store.fabrics)
-    view = _store_view(store, reports, context.catalog.dead_letter_counts().get(store.uid, 0), number)
+    past = context.catalog.past_versions(store.uid, _MOST_PAST_VERSIONS, number=number)
+    if number is not None and not past:
+        existing(store, number)
+    versions = {version.number: version for version in (*past, *store.versions)}
+    whole = store.model_copy(update={"versions": tuple(versions[of] for of in sorted(versions))})
+    view = _store_view(whole, reports, context.catalog.dead_letter_counts().get(store.uid, 0), number)
     return view | {"schedule": _schedule_view(context, store, [r for found in reports.values() for r in found])}
 
 
@@ -76,8 +85,6 @@ def _running_config(store: Store) -> Frozen | None:
 def _store_view(
     store: Store, reports: dict[str, list[NodeReport]], dead_letters: int, number: int | None
 ) -> dict[str, Any]:
-    if number is not None and store.version(number) is None:
-        raise NotFound("unknown_version", f"{store.name} has no version {number}", found=number)
     running = store.version(max(store.current.values(), default=0))
     pending = pending_changes(store.config, None if running is None else running.config)
     return {

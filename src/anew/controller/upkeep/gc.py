@@ -11,7 +11,7 @@ from anew.controller.engine.apart import Apart
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.controller.engine.pause import cluster_paused
-from anew.controller.stores.reclaim import collect, gone
+from anew.controller.stores.reclaim import collect
 from anew.controller.stores.records import store_named
 from anew.controller.upkeep.reclaim import reclaim_due
 from anew.core.errors import Refused
@@ -135,7 +135,7 @@ def _attempts(context: Context, store: Store, fabric: str) -> dict[str, tuple[bo
     paths = {"/".join(stored.path.split("/")[:4]) for stored in context.fabrics[fabric].deep_store.list(root)}
     # Read after the files were listed: whatever was listed, its owner is known by now.
     present = context.catalog.store_by_uid(store.uid)
-    kept = set() if present is None else {version.path for version in present.versions if not gone(version)}
+    kept = set() if present is None else {version.path for version in present.versions if not version.reclaimed}
     found: dict[str, tuple[bool, str]] = {}
     for path in sorted(paths - kept):
         matched = _ATTEMPT.fullmatch(path.removeprefix(f"{root}/"))

@@ -20,6 +20,7 @@ from anew.catalog.change import (
     PutDeadLetters,
     PutDone,
     PutFlag,
+    PutPastVersions,
     PutRebuild,
     PutReclaim,
     PutRequest,
@@ -36,7 +37,7 @@ from anew.catalog.conflicts import check_swapped
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import Rebuild
-from anew.core.store import Store
+from anew.core.store import Store, Version
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment, stale_segment
@@ -49,6 +50,7 @@ class Tables:
     """All rows; never changed, but replaced whole by each commit."""
 
     stores: dict[str, Store] = field(default_factory=dict)
+    past_versions: dict[tuple[str, int], tuple[int, Version]] = field(default_factory=dict)
     rebuilds: dict[str, Rebuild] = field(default_factory=dict)
     requests: dict[str, KnownRequest] = field(default_factory=dict)
     reclaims: dict[str, Reclaim] = field(default_factory=dict)
@@ -132,6 +134,12 @@ class MemoryCatalog:
     def deleted_stores(self) -> list[Store]:
         """See `Catalog.deleted_stores`."""
         return self._sorted(deleted=True)
+
+    def past_versions(self, store_uid: str, limit: int, *, number: int | None = None) -> list[Version]:
+        """See `Catalog.past_versions`."""
+        found = sorted(self._database.tables.past_versions.items(), reverse=True)
+        wanted = (v for (uid, of), (_, v) in found if uid == store_uid and number in (None, of))
+        return list(islice(wanted, limit))
 
     def next_version(self, name: str) -> int:
         """See `Catalog.next_version`."""
@@ -284,6 +292,9 @@ def _apply(tables: Tables, put: Put) -> None:
     match put:
         case PutStore():
             _put_store(tables, put)
+        case PutPastVersions(store_uid=uid, versions=versions, left_at_ms=at_ms):
+            for version in versions:
+                tables.past_versions.setdefault((uid, version.number), (at_ms, version))
         case PutRebuild(rebuild=rebuild, fence=fence):
             present = tables.rebuilds.get(rebuild.id)
             _check_fence(None if present is None else present.revision, fence, f"the rebuild {rebuild.id}")

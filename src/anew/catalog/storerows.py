@@ -1,0 +1,86 @@
+"""Stores and their past versions as rows: what `anew.catalog.database` reads and writes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from anew.catalog.change import PutPastVersions, PutRestored, PutStore
+from anew.catalog.conflicts import check_swapped
+from anew.catalog.tables import PAST_VERSIONS, STORES
+from anew.core.errors import Refused
+from anew.core.store import Store, Version
+
+StorePut = PutStore | PutRestored | PutPastVersions
+
+
+def apply(connection: sa.Connection, put: StorePut) -> None:
+    """Carry out one part of a change.
+
+    Raises:
+        Refused: ``revision_conflict``, ``store_exists``.
+    """
+    match put:
+        case PutStore():
+            _put_store(connection, put)
+        case PutRestored(store=store):
+            _insert_store(connection, store)
+        case PutPastVersions():
+            _put_past(connection, put)
+
+
+def find_past(connection: sa.Connection, store_uid: str, limit: int, number: int | None) -> list[Version]:
+    """The past versions of a store, the greatest numbers first; only the one of a number unless None."""
+    row = PAST_VERSIONS.c
+    query = sa.select(row.document).where(row.store_uid == store_uid).order_by(row.number.desc()).limit(limit)
+    if number is not None:
+        query = query.where(row.number == number)
+    return [Version.model_validate_json(document) for document in connection.execute(query).scalars()]
+
+
+def _put_store(connection: sa.Connection, put: PutStore) -> None:
+    store = put.store
+    if put.fence is None:
+        taken = sa.select(STORES.c.uid).where(STORES.c.live_name == store.name)
+        if connection.execute(taken).first() is not None:
+            raise Refused("store_exists", f"there is a store {store.name} already", found=store.name)
+        _insert_store(connection, store.model_copy(update={"revision": 1}))
+        return
+    row = _store_row(store.model_copy(update={"revision": put.fence + 1}))
+    update = sa.update(STORES).where(STORES.c.uid == store.uid, STORES.c.revision == put.fence)
+    changed = connection.execute(update.values(**row))
+    check_swapped(changed.rowcount, f"the store {store.name}", put.fence)
+
+
+def _insert_store(connection: sa.Connection, store: Store) -> None:
+    connection.execute(sa.insert(STORES).values(uid=store.uid, **_store_row(store)))
+
+
+def _store_row(store: Store) -> dict[str, Any]:
+    return {
+        "name": store.name,
+        "live_name": None if store.deleted_at_ms is not None else store.name,
+        "next_version": store.next_version,
+        "revision": store.revision,
+        "document": store.model_dump_json(),
+    }
+
+
+def _put_past(connection: sa.Connection, put: PutPastVersions) -> None:
+    row = PAST_VERSIONS.c
+    numbers = [version.number for version in put.versions]
+    query = sa.select(row.number).where(row.store_uid == put.store_uid, row.number.in_(numbers))
+    known = set(connection.execute(query).scalars())
+    rows = [
+        {
+            "store_uid": put.store_uid,
+            "number": version.number,
+            "left_at_ms": put.left_at_ms,
+            "document": version.model_dump_json(),
+        }
+        for version in put.versions
+        if version.number not in known
+    ]
+    if rows:
+        connection.execute(sa.insert(PAST_VERSIONS), rows)
