@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
+from anew.catalog.forget import Forget
 from anew.core.admission import Rejection
 from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.rebuild import Rebuild
@@ -263,6 +264,10 @@ class FarCatalog:
     def past_versions(self, store_uid: str, limit: int, *, number: int | None = None) -> list[Version]:
         """See `Catalog.past_versions`."""
         return self._read(lambda: self._catalog.past_versions(store_uid, limit, number=number))
+
+    def forgettable(self, forget: Forget) -> int:
+        """See `Catalog.forgettable`."""
+        return self._read(lambda: self._catalog.forgettable(forget))
 
     def next_version(self, name: str) -> int:
         """See `Catalog.next_version`."""

@@ -28,7 +28,7 @@ from anew.segments.dictionary import codec_of
 from anew.segments.layout import version_path
 from anew.segments.manifest import parse_manifest
 from anew.testing.builders import FABRIC, VALUE_SCHEMA
-from anew.testing.memory.catalog import Tables
+from anew.testing.memory.catalogtables import Tables
 from anew.testing.memory.log import MemoryLog
 from tests.simulation.oracle import Account, Oracle
 from tests.simulation.parts import SKEW_LIMIT_MS, Machines, NodePart

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from anew.catalog.forget import DropStore, DropTable, Forget
 from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store, Version
@@ -18,7 +19,7 @@ from anew.segments.record import SegmentList
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Who did what when; kept for ever. ``id`` is unique: the same id twice is the same change (rule R22)."""
+    """Who did what when; kept for its retention. ``id`` is unique: the same id twice is the same change (rule R22)."""
 
     id: str
     at_ms: int
@@ -195,7 +196,10 @@ class PutDone:
 
 
 Put = (
-    PutStore
+    Forget
+    | DropStore
+    | DropTable
+    | PutStore
     | PutPastVersions
     | PutRebuild
     | PutRequest

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from anew.catalog import deadletterrows, rebuildrows, segmentrows, storerows
+from anew.catalog import deadletterrows, forgetrows, rebuildrows, segmentrows, storerows
 from anew.catalog.change import (
     Change,
     CheckEmpty,
@@ -36,6 +36,16 @@ from anew.catalog.change import (
 )
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
+from anew.catalog.forget import (
+    DropStore,
+    DropTable,
+    Forget,
+    ForgetDeadLetters,
+    ForgetHistory,
+    ForgetPastVersions,
+    ForgetRequests,
+    ForgetSegments,
+)
 from anew.catalog.tables import (
     COUNTERS,
     DEAD_LETTERS,
@@ -143,8 +153,11 @@ class DatabaseCatalog:
 
     def next_version(self, name: str) -> int:
         """See `Catalog.next_version`."""
-        query = sa.select(sa.func.max(STORES.c.next_version)).where(STORES.c.name == name)
-        return self._database.read(lambda connection: connection.execute(query).scalar()) or 1
+        return self._database.read(lambda connection: storerows.next_version(connection, name))
+
+    def forgettable(self, forget: Forget) -> int:
+        """See `Catalog.forgettable`."""
+        return self._database.read(lambda connection: forgetrows.count(connection, forget))
 
     def next_number(self, sequence: str) -> int:
         """See `Catalog.next_number`."""
@@ -300,20 +313,20 @@ def _commit(change: Change, connection: sa.Connection) -> bool:
     if _known(connection, change.operation.id):
         return False
     for put in change.puts:
-        _apply(connection, put)
+        _apply(connection, put, change.operation.at_ms)
     _record(connection, change.operation)
     _bump(connection, _REVISION)
     return True
 
 
-def _apply(connection: sa.Connection, put: object) -> None:
+def _apply(connection: sa.Connection, put: object, at_ms: int) -> None:
     match put:
         case PutStore() | PutRestored() | PutPastVersions():
             storerows.apply(connection, put)
         case PutRebuild():
             rebuildrows.put_rebuild(connection, put)
         case PutRequest():
-            _put_request(connection, put)
+            _put_request(connection, put, at_ms)
         case PutReclaim(reclaim=reclaim):
             if connection.execute(sa.select(RECLAIMS.c.id).where(RECLAIMS.c.id == reclaim.id)).first() is None:
                 row = {name: getattr(reclaim, name) for name in RECLAIMS.c.keys()}  # noqa: SIM118 - not a dict
@@ -321,7 +334,7 @@ def _apply(connection: sa.Connection, put: object) -> None:
         case DropReclaim(id=reclaim_id):
             connection.execute(sa.delete(RECLAIMS).where(RECLAIMS.c.id == reclaim_id))
         case PutDeadLetters() | PutSetAside():
-            deadletterrows.apply(connection, put)
+            deadletterrows.apply(connection, put, at_ms)
         case PutFlag(name=name, value=value):
             connection.execute(sa.delete(FLAGS).where(FLAGS.c.name == name))
             if value is not None:
@@ -332,6 +345,16 @@ def _apply(connection: sa.Connection, put: object) -> None:
             _check_empty(connection)
         case RaiseCounter():
             _raise_counter(connection, put)
+        case (
+            ForgetHistory()
+            | ForgetRequests()
+            | ForgetPastVersions()
+            | ForgetDeadLetters()
+            | ForgetSegments()
+            | DropStore()
+            | DropTable()
+        ):
+            forgetrows.apply(connection, put)
         case _:
             segmentrows.apply(connection, put)
 
@@ -381,7 +404,7 @@ def _put_node(node: NodeRecord, connection: sa.Connection) -> None:
         _bump(connection, _REVISION)
 
 
-def _put_request(connection: sa.Connection, put: PutRequest) -> None:
+def _put_request(connection: sa.Connection, put: PutRequest, at_ms: int) -> None:
     known = _request(connection, put.request_id)
     if known is not None:
         raise InvalidRequest(
@@ -390,7 +413,7 @@ def _put_request(connection: sa.Connection, put: PutRequest) -> None:
             found=put.request_id,
             expected="a new id for a new request; the same id only with the same body",
         )
-    row = {"request_id": put.request_id, "body_hash": put.body_hash, "result": put.result}
+    row = {"request_id": put.request_id, "body_hash": put.body_hash, "result": put.result, "at_ms": at_ms}
     connection.execute(sa.insert(REQUESTS).values(**row))
 
 

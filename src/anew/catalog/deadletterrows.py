@@ -9,11 +9,11 @@ from anew.catalog.tables import DEAD_LETTERS
 from anew.core.admission import Rejection
 
 
-def apply(connection: sa.Connection, put: PutDeadLetters | PutSetAside) -> None:
+def apply(connection: sa.Connection, put: PutDeadLetters | PutSetAside, at_ms: int) -> None:
     """Carry out one part of a change."""
     match put:
         case PutDeadLetters():
-            _put(connection, put)
+            _put(connection, put, at_ms)
         case PutSetAside(rejections=rejections):
             for rejection in rejections:
                 update = sa.update(DEAD_LETTERS).where(_is_of(rejection)).values(set_aside=True)
@@ -25,7 +25,7 @@ def _is_of(rejection: Rejection) -> sa.ColumnElement[bool]:
     return (row.feed == rejection.feed) & (row.partition == rejection.partition) & (row.offset == rejection.offset)
 
 
-def _put(connection: sa.Connection, put: PutDeadLetters) -> None:
+def _put(connection: sa.Connection, put: PutDeadLetters, at_ms: int) -> None:
     for rejection in put.rejections:
         if connection.execute(sa.select(DEAD_LETTERS.c.offset).where(_is_of(rejection))).first() is None:
             row = {
@@ -34,5 +34,6 @@ def _put(connection: sa.Connection, put: PutDeadLetters) -> None:
                 "offset": rejection.offset,
                 "store_uid": put.store_uid,
                 "reason": rejection.reason,
+                "at_ms": at_ms,
             }
             connection.execute(sa.insert(DEAD_LETTERS).values(**row))

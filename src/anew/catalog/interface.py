@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
 from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
+from anew.catalog.forget import Forget
 from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
 from anew.core.store import Store, Version
@@ -69,6 +70,9 @@ class Catalog(Protocol):
 
     def next_version(self, name: str) -> int:
         """The first version number that no store of this name has used (rule R16); 1 for a new name."""
+
+    def forgettable(self, forget: Forget) -> int:
+        """How many rows a `Forget` would remove."""
 
     def next_number(self, sequence: str) -> int:
         """A number from a named sequence that is never given again (schema ids, incarnations), from 1."""

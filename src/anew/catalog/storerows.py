@@ -8,7 +8,8 @@ import sqlalchemy as sa
 
 from anew.catalog.change import PutPastVersions, PutRestored, PutStore
 from anew.catalog.conflicts import check_swapped
-from anew.catalog.tables import PAST_VERSIONS, STORES
+from anew.catalog.forgetrows import used_numbers
+from anew.catalog.tables import COUNTERS, PAST_VERSIONS, STORES
 from anew.core.errors import Refused
 from anew.core.store import Store, Version
 
@@ -37,6 +38,13 @@ def find_past(connection: sa.Connection, store_uid: str, limit: int, number: int
     if number is not None:
         query = query.where(row.number == number)
     return [Version.model_validate_json(document) for document in connection.execute(query).scalars()]
+
+
+def next_version(connection: sa.Connection, name: str) -> int:
+    """The first version number that no store of a name has used, also none that is not there any more."""
+    of_stores = connection.execute(sa.select(sa.func.max(STORES.c.next_version)).where(STORES.c.name == name)).scalar()
+    of_dropped = connection.execute(sa.select(COUNTERS.c.value).where(COUNTERS.c.name == used_numbers(name))).scalar()
+    return max(of_stores or 1, of_dropped or 1)
 
 
 def _put_store(connection: sa.Connection, put: PutStore) -> None:

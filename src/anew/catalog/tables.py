@@ -32,6 +32,7 @@ PAST_VERSIONS = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("left_at_ms", sa.BigInteger, nullable=False),
     sa.Column("document", sa.Text, nullable=False),
+    sa.Index("ix_past_versions_left", "left_at_ms"),
 )
 """Versions that were reclaimed and have left their store."""
 
@@ -55,6 +56,8 @@ REQUESTS = sa.Table(
     sa.Column("request_id", sa.String(200), primary_key=True),
     sa.Column("body_hash", sa.String(64), nullable=False),
     sa.Column("result", sa.Text, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    sa.Index("ix_requests_at", "at_ms"),
 )
 
 HISTORY = sa.Table(
@@ -107,6 +110,7 @@ DEAD_LETTERS = sa.Table(
     sa.Column("store_uid", sa.String(64), nullable=False, index=True),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("set_aside", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("at_ms", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     sa.Index("ix_dead_letters_waiting", "set_aside", "store_uid"),
 )
 

@@ -20,6 +20,7 @@ from anew.controller.stores.feeds import look_at_partitions
 from anew.controller.stores.lowwater import move_low_water
 from anew.controller.stores.step import StoreSteps
 from anew.controller.tables.step import step_table
+from anew.controller.upkeep.forgetting import Upkeep
 from anew.controller.upkeep.reclaim import reclaim_due
 from anew.core.stores.rebuild import StoreRebuild
 
@@ -37,10 +38,12 @@ class Reconciler:
     clock_seconds: Callable[[], float] = time.monotonic
     _low_water_at_ms: int = field(default=0)
     _memory: Memory = field(init=False)
+    _upkeep: Upkeep = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing remembered."""
         self._memory = Memory(self.context)
+        self._upkeep = Upkeep(self.context)
         self._listen()
 
     def round(self) -> None:
@@ -76,6 +79,8 @@ class Reconciler:
                     with apart.step(f"low water of {store.name}", needs=logs):
                         move_low_water(self.context, store)
                         look_at_partitions(self.context, store)
+        if not seen.paused:
+            self._upkeep.step(apart)
         self._memory.remember(apart)
         apart.note(self.context.failing, now_ms)
         apart.end()

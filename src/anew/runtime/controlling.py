@@ -13,6 +13,7 @@ from anew.controller.engine.context import Context, Fabric, Limits
 from anew.controller.restore.restore import restore
 from anew.controller.subjects import SUBJECTS
 from anew.core.errors import Unreachable
+from anew.core.rowretention import RowRetention
 from anew.log.open import open_log
 from anew.loops.guarded import Loops
 from anew.runtime.clock import new_id, now_ms
@@ -51,6 +52,13 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
         repush_source_wait_seconds=settings.number("repush_source_wait_seconds"),
         scheduled_rebuilds=settings.number("scheduled_rebuilds"),
         failure_shown_seconds=settings.number("failure_shown_seconds"),
+        row_retention=RowRetention(
+            history=settings.number("history_retention_seconds"),
+            request=settings.number("request_retention_seconds"),
+            past_version=settings.number("past_version_retention_seconds"),
+            dead_letter=settings.number("dead_letter_retention_seconds"),
+            deleted=settings.number("deleted_retention_seconds"),
+        ),
     )
     registry = schema_registry(settings)
     token_file = None if tokens_file(settings) is None else home.cluster_token

@@ -18,11 +18,20 @@ from anew.catalog.interface import Catalog
 from anew.core.errors import Failed, Unreachable
 from anew.testing.builders import a_store
 from anew.testing.catalog_contract import CatalogContract, a_change
+from anew.testing.forget_contract import ForgetContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
 
 
 class TestDatabaseCatalog(CatalogContract):
     """`CatalogContract` over an SQLite file."""
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """A handle on the file in a directory."""
+        return DatabaseCatalog(f"sqlite:///{directory}/catalog.sqlite")
+
+
+class TestForgettingOfDatabaseCatalog(ForgetContract):
+    """`ForgetContract` over an SQLite file."""
 
     def open_catalog(self, directory: Path) -> Catalog:
         """A handle on the file in a directory."""

@@ -11,6 +11,7 @@ from anew.catalog.interface import Catalog
 from anew.log.interface import Log, TopicPartition
 from anew.testing.catalog_contract import CatalogContract
 from anew.testing.clock import ManualClock
+from anew.testing.forget_contract import ForgetContract
 from anew.testing.log_contract import SKEW_LIMIT_MS, ClockedLogContract
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
@@ -55,6 +56,19 @@ class TestMemoryCatalog(CatalogContract):
 
     def open_catalog(self, directory: Path) -> Catalog:
         """See `CatalogContract.open_catalog`."""
+        return MemoryCatalog(self._database)
+
+
+class TestForgettingOfMemoryCatalog(ForgetContract):
+    """What the catalog in memory forgets."""
+
+    @pytest.fixture(autouse=True)
+    def database(self) -> None:
+        """One database for all handles of a test."""
+        self._database = Database()
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """See `ForgetContract.open_catalog`."""
         return MemoryCatalog(self._database)
 
 

@@ -12,14 +12,14 @@ from anew.api.models import DesiredState, DesiredStore, LogLocation, Routing
 from anew.client.store import Store as ClientStore
 from anew.codec.avro import encode_datum, parse_schema
 from anew.codec.compression import compressor
-from anew.controller.findings import Found, FoundManifest
-from anew.controller.nodes import _desired_store
-from anew.controller.rebuilt import rebuilt
-from anew.controller.views import _store_view
+from anew.controller.restore.findings import Found, FoundManifest
+from anew.controller.restore.stores import rebuilt
+from anew.controller.stores.replicas import _desired_store
+from anew.controller.stores.views import _store_view
 from anew.core.dropping import DropFloors
 from anew.core.ledger import Ledger
-from anew.core.plan import PushInput
 from anew.core.store import RebuildKind, Store, newest_schema_id
+from anew.core.stores.plan import PushInput
 from anew.rebuild.columns import encode_task
 from anew.segments.manifest import Manifest, parse_manifest
 from anew.segments.record import StoreRecord, parse_record

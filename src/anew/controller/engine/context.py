@@ -15,6 +15,7 @@ from anew.controller.engine.subjects import NO_SUBJECTS, Subjects
 from anew.controller.engine.watch import Watch
 from anew.core.errors import Failed
 from anew.core.retention import REPUSH_SOURCE_WAIT_SECONDS
+from anew.core.rowretention import RowRetention
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log
 from anew.loops.guarded import Loops
@@ -45,6 +46,7 @@ class Limits:
         repush_source_wait_seconds: How long a version between two plain repushes stays.
         scheduled_rebuilds: How many scheduled repushes may be under way, over all stores.
         scheduled_start_seconds: A scheduled repush that has not begun after so long has failed.
+        row_retention: How long the catalog keeps rows that nothing depends on.
         failure_shown_seconds: For so long a rebuild that failed is told as a problem, unless it was seen.
     """
 
@@ -58,6 +60,7 @@ class Limits:
     scheduled_rebuilds: int = 2
     scheduled_start_seconds: float = 180.0
     failure_shown_seconds: float = 86_400.0
+    row_retention: RowRetention = field(default_factory=RowRetention)
 
     @property
     def takeover_seconds(self) -> float:

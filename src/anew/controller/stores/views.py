@@ -11,7 +11,6 @@ from anew.controller.engine.nodes import live_reports
 from anew.controller.stores.readiness import coverage_of
 from anew.controller.stores.replicas import replicas_of
 from anew.controller.stores.schedule import decision_of
-from anew.core.errors import NotFound
 from anew.core.lifecycle import existing, missing_feeds
 from anew.core.partitioners import is_custom
 from anew.core.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest

@@ -13,6 +13,7 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.pause import cluster_paused
 from anew.controller.stores.reclaim import collect
 from anew.controller.stores.records import store_named
+from anew.controller.upkeep.forgetting import Due, counted, forget_all
 from anew.controller.upkeep.reclaim import reclaim_due
 from anew.core.errors import Refused
 from anew.core.retention import keeping, retirable
@@ -28,11 +29,13 @@ class Item:
 
     Attributes:
         store: Whose it is.
-        what: ``version``, ``files``, ``topic`` or ``log``.
-        name: Which one.
-        act: ``retire`` or ``reclaim`` now, ``wait`` for its time, or ``keep``.
+        what: ``version``, ``files``, ``topic`` or ``log``; or rows of the catalog: ``history``, ``requests``,
+            ``past versions``, ``dead letters``, ``segments``, ``deleted store`` or ``deleted table``.
+        name: Which one; of rows, how many.
+        act: ``retire``, ``reclaim`` or ``forget`` now, ``wait`` for its time, or ``keep``.
         why: The reason.
         not_before_ms: When its grace ends, where it waits for that.
+        count: How many rows, of rows.
     """
 
     store: str
@@ -41,6 +44,7 @@ class Item:
     act: str
     why: str
     not_before_ms: int | None = None
+    count: int | None = None
 
 
 def gc(context: Context, name: str | None, actor: str, *, dry_run: bool) -> dict[str, Any]:
@@ -57,6 +61,8 @@ def gc(context: Context, name: str | None, actor: str, *, dry_run: bool) -> dict
     free = [store for store in stores if store.name not in skipped]
     items = [item for store in stores for item in (*_versions(context, store), *_orphans(context, store))]
     items += _waiting(context, stores, everything=name is None)
+    # What is forgotten is of all stores.
+    items += map(_rows, counted(context)) if name is None else ()
     if not dry_run:
         if skipped and not free:
             running = any(store.in_the_making() is not None for store in stores)
@@ -75,6 +81,8 @@ def gc(context: Context, name: str | None, actor: str, *, dry_run: bool) -> dict
         apart = Apart()
         reclaim_due(context, apart)
         apart.end()
+        if name is None and cluster_paused(context) is None:
+            forget_all(context, actor)
     return {"dry_run": dry_run, "items": [asdict(item) for item in items], "skipped": skipped}
 
 
@@ -93,6 +101,11 @@ def _versions(context: Context, store: Store) -> list[Item]:
         *(Item(store.name, "version", str(number), "retire", why) for number, why in goes.items()),
         *(Item(store.name, "version", str(number), "keep", why) for number, why in stays.items()),
     ]
+
+
+def _rows(due: Due) -> Item:
+    rows = f"{due.count} row" + ("" if due.count == 1 else "s")
+    return Item(due.subject, due.what, rows, "forget" if due.puts else "wait", due.why, count=due.count)
 
 
 def _waiting(context: Context, stores: list[Store], *, everything: bool) -> list[Item]:

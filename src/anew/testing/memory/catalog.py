@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 
 from anew.catalog.change import (
@@ -34,6 +34,16 @@ from anew.catalog.change import (
     TableSnapshot,
 )
 from anew.catalog.conflicts import check_swapped
+from anew.catalog.forget import (
+    DropStore,
+    DropTable,
+    Forget,
+    ForgetDeadLetters,
+    ForgetHistory,
+    ForgetPastVersions,
+    ForgetRequests,
+    ForgetSegments,
+)
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import Rebuild
@@ -43,29 +53,10 @@ from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment, stale_segment
 from anew.core.tables.table import Table
 from anew.segments.record import SegmentList
+from anew.testing.memory.catalogtables import Tables
+from anew.testing.memory.forgetting import drop_store, drop_table, keys, remove
 
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """All rows; never changed, but replaced whole by each commit."""
-
-    stores: dict[str, Store] = field(default_factory=dict)
-    past_versions: dict[tuple[str, int], tuple[int, Version]] = field(default_factory=dict)
-    rebuilds: dict[str, Rebuild] = field(default_factory=dict)
-    requests: dict[str, KnownRequest] = field(default_factory=dict)
-    reclaims: dict[str, Reclaim] = field(default_factory=dict)
-    dead_letters: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)
-    set_aside: dict[tuple[str, int, int], bool] = field(default_factory=dict)
-    flags: dict[str, str] = field(default_factory=dict)
-    tables: dict[str, Table] = field(default_factory=dict)
-    configs: dict[str, SegmentConfig] = field(default_factory=dict)
-    segments: dict[tuple[str, str], Segment] = field(default_factory=dict)
-    slots: dict[tuple[str, int], int] = field(default_factory=dict)
-    done: dict[tuple[str, str], Done] = field(default_factory=dict)
-
-    def copy(self) -> Tables:
-        """Tables that can be changed without changing these."""
-        return Tables(**{row.name: dict(getattr(self, row.name)) for row in fields(self)})
+_FORGETS = (ForgetHistory, ForgetRequests, ForgetPastVersions, ForgetDeadLetters, ForgetSegments)
 
 
 @dataclass(slots=True)
@@ -103,11 +94,17 @@ class MemoryCatalog:
             if change.operation.id in database.operations:
                 return False
             before, after = database.tables, database.tables.copy()
+            forgets = any(isinstance(put, ForgetHistory) for put in change.puts)
+            history = database.history.copy() if forgets else database.history
             for put in change.puts:
-                _apply(after, put)
-            database.tables = after
+                if isinstance(put, _FORGETS):
+                    remove(after, history, put)
+                else:
+                    _apply(after, put)
+                    _note_time(after, put, change.operation.at_ms)
+            history.append(change.operation)
+            database.tables, database.history = after, history
             database.operations.add(change.operation.id)
-            database.history.append(change.operation)
             database.counters["revision"] += 1
             database.watch(before, after, change.operation)
         return True
@@ -143,7 +140,13 @@ class MemoryCatalog:
 
     def next_version(self, name: str) -> int:
         """See `Catalog.next_version`."""
-        return max((s.next_version for s in self._database.tables.stores.values() if s.name == name), default=1)
+        tables = self._database.tables
+        of_stores = (store.next_version for store in tables.stores.values() if store.name == name)
+        return max(*of_stores, tables.used_numbers.get(name, 1), 1)
+
+    def forgettable(self, forget: Forget) -> int:
+        """See `Catalog.forgettable`."""
+        return len(keys(self._database.tables, self._database.history, forget))
 
     def next_number(self, sequence: str) -> int:
         """See `Catalog.next_number`."""
@@ -288,10 +291,23 @@ class MemoryCatalog:
         return sorted((s for s in stores if (s.deleted_at_ms is not None) is deleted), key=lambda store: store.name)
 
 
+def _note_time(tables: Tables, put: Put, at_ms: int) -> None:
+    match put:
+        case PutRequest(request_id=request_id):
+            tables.request_times[request_id] = at_ms
+        case PutDeadLetters(rejections=rejections):
+            for letter in rejections:
+                tables.letter_times.setdefault((letter.feed, letter.partition, letter.offset), at_ms)
+
+
 def _apply(tables: Tables, put: Put) -> None:
     match put:
         case PutStore():
             _put_store(tables, put)
+        case DropStore():
+            drop_store(tables, put)
+        case DropTable():
+            drop_table(tables, put)
         case PutPastVersions(store_uid=uid, versions=versions, left_at_ms=at_ms):
             for version in versions:
                 tables.past_versions.setdefault((uid, version.number), (at_ms, version))

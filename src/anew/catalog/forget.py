@@ -1,0 +1,71 @@
+"""What the catalog is to forget, as values: the oldest rows of a kind, a bounded number of them at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetHistory:
+    """Lines of history from before a time."""
+
+    before_ms: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequests:
+    """Request ids from before a time, but for those that made a rebuild that runs."""
+
+    before_ms: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPastVersions:
+    """Past versions that left before a time; with a store's uid only those of this store."""
+
+    before_ms: int
+    most: int
+    store_uid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDeadLetters:
+    """A store's dead letters that were set aside, from before a time.
+
+    Attributes:
+        below: Feed and partition → only those below this offset, none of other partitions. None: all.
+    """
+
+    before_ms: int
+    most: int
+    store_uid: str
+    below: dict[tuple[str, int], int] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSegments:
+    """Segments of a table that was deleted."""
+
+    table_uid: str
+    most: int
+
+
+Forget = ForgetHistory | ForgetRequests | ForgetPastVersions | ForgetDeadLetters | ForgetSegments
+
+
+@dataclass(frozen=True, slots=True)
+class DropStore:
+    """Take out a deleted store, if its revision is still ``fence``; its name keeps its version numbers (rule R16)."""
+
+    uid: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """Take out a deleted table that has no segment any more, if its revision is still ``fence``."""
+
+    uid: str
+    fence: int

@@ -1,0 +1,207 @@
+"""What the catalog forgets when its retention has ended, some rows at a time.
+
+A row goes only when nothing depends on it: the id of a request whose rebuild runs stays, and so does a dead letter that
+was not set aside, or that some version may still read. A deleted store or table goes last, when all that belonged to it
+has been reclaimed; the name of a store keeps its version numbers (rule R16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+
+from anew.catalog.change import Put, Reclaim
+from anew.catalog.forget import (
+    DropStore,
+    DropTable,
+    Forget,
+    ForgetDeadLetters,
+    ForgetHistory,
+    ForgetPastVersions,
+    ForgetRequests,
+    ForgetSegments,
+)
+from anew.controller.engine.apart import Apart
+from anew.controller.engine.commit import commit
+from anew.controller.engine.context import Context
+from anew.controller.engine.drivers import forget_failure
+from anew.core.moment import utc_text
+from anew.core.rebuild import SubjectId
+from anew.core.store import Store
+from anew.core.stores.rebuild import STORE
+from anew.core.tables.rebuild import TABLE
+from anew.core.tables.table import Table
+
+MOST_AT_ONCE = 1_000
+"""How many rows of a kind one transaction removes."""
+_EVERY_MS = 3_600_000
+_ALL = 1 << 40
+_EVER_MS = 1 << 60
+_LOG = structlog.get_logger("anew.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Something that the catalog is to forget, or that waits for it.
+
+    Attributes:
+        what: ``history``, ``requests``, ``past versions``, ``dead letters``, ``deleted store`` or ``deleted table``.
+        subject: The store or table that it is of, empty where it is of all.
+        why: The reason, or what it waits for.
+        count: How many rows.
+        puts: What removes some of them; none where it waits.
+    """
+
+    what: str
+    subject: str
+    why: str
+    count: int
+    puts: tuple[Put, ...] = ()
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """Forgets, every hour, in as many rounds as it takes.
+
+    Attributes:
+        context: The controller's collaborators.
+    """
+
+    context: Context
+    _at_ms: int = 0
+
+    def step(self, apart: Apart) -> None:
+        """Forget some of what is due; the next round goes on where rows are left."""
+        now_ms = self.context.clock()
+        if now_ms - self._at_ms < _EVERY_MS:
+            return
+        with apart.step("upkeep of the catalog"):
+            if _forget_some(self.context, "controller"):
+                self._at_ms = now_ms
+
+
+def forget_all(context: Context, actor: str) -> None:
+    """Forget all that is due now, some rows after the other."""
+    while not _forget_some(context, actor):
+        pass
+
+
+def _forget_some(context: Context, actor: str) -> bool:
+    """Forget some rows of each kind, a transaction for each; whether none is left that is due."""
+    is_done = True
+    for due in dues(context, MOST_AT_ONCE):
+        if due.puts:
+            operation = context.operation("forget", due.subject or "cluster", actor, kind=due.what, rows=due.count)
+            commit(context, operation, *due.puts)
+            _LOG.info("forgotten", kind=due.what, of=due.subject, rows=due.count, why=due.why)
+        is_done = is_done and due.count < MOST_AT_ONCE
+    return is_done
+
+
+def counted(context: Context) -> list[Due]:
+    """All that is due now with whole counts, and what of deleted stores and tables waits and for what."""
+    return list(dues(context, _ALL))
+
+
+def dues(context: Context, most: int) -> Iterator[Due]:
+    """What is due, at most so many rows of a kind."""
+    for what, seconds, forget in _of_all(context, most):
+        count = context.catalog.forgettable(forget)
+        if count:
+            yield Due(what, "", f"older than {seconds} s", count, (forget,))
+    yield from _letters(context, most)
+    reclaims = context.catalog.reclaims(None)
+    for store in context.catalog.deleted_stores():
+        yield from _deleted_store(context, store, reclaims, most)
+    for table in context.catalog.deleted_tables():
+        yield from _deleted_table(context, table, reclaims, most)
+
+
+def _of_all(context: Context, most: int) -> list[tuple[str, int, Forget]]:
+    kept = context.limits.row_retention
+    return [
+        ("history", kept.history, ForgetHistory(_before_ms(context, kept.history), most)),
+        ("requests", kept.request, ForgetRequests(_before_ms(context, kept.request), most)),
+        ("past versions", kept.past_version, ForgetPastVersions(_before_ms(context, kept.past_version), most)),
+    ]
+
+
+def _before_ms(context: Context, seconds: int) -> int:
+    return context.clock() - seconds * 1000
+
+
+def _letters(context: Context, most: int) -> Iterator[Due]:
+    seconds = context.limits.row_retention.dead_letter
+    for uid in sorted(context.catalog.dead_letter_counts()):
+        store = context.catalog.store_by_uid(uid)
+        below = None if store is None or store.deleted_at_ms is not None else _read_from(store)
+        wanted = ForgetDeadLetters(_before_ms(context, seconds), most, uid, below)
+        count = context.catalog.forgettable(wanted)
+        if count:
+            why = f"set aside, below what any version reads, and older than {seconds} s"
+            yield Due("dead letters", uid if store is None else store.name, why, count, (wanted,))
+
+
+def _read_from(store: Store) -> dict[tuple[str, int], int]:
+    """Feed and partition → the offset below which no version reads."""
+    return {
+        (feed.id, partition): low_water for feed in store.feeds for partition, low_water in enumerate(feed.low_water)
+    }
+
+
+def _deleted_store(context: Context, store: Store, reclaims: list[Reclaim], most: int) -> Iterator[Due]:
+    owned = (store.uid, *(feed.topic_uid for feed in store.feeds))
+    waits = _waits(context, store, owned, reclaims)
+    if waits is None and context.catalog.rebuilds(subject_uid=store.uid, running_only=True):
+        waits = "a rebuild of it has not ended"
+    if waits is None and context.catalog.dead_letter_counts(waiting=True).get(store.uid):
+        waits = "dead letters of it were not set aside"
+    if waits is not None:
+        yield Due("deleted store", store.name, waits, 1)
+        return
+    of_it: dict[str, Forget] = {
+        "past versions": ForgetPastVersions(_EVER_MS, most, store.uid),
+        "dead letters": ForgetDeadLetters(_EVER_MS, most, store.uid, None),
+    }
+    for what, wanted in of_it.items():
+        count = context.catalog.forgettable(wanted)
+        if count:
+            yield Due(what, store.name, f"{store.name} was deleted", count, (wanted,))
+            if count >= most:
+                return
+    drop: tuple[Put, ...] = (DropStore(store.uid, store.revision),)
+    if context.catalog.store(store.name) is None:
+        drop += (forget_failure(SubjectId(STORE, store.uid, store.name)),)
+    yield Due("deleted store", store.name, f"deleted at {utc_text(store.deleted_at_ms or 0)}", 1, drop)
+
+
+def _deleted_table(context: Context, table: Table, reclaims: list[Reclaim], most: int) -> Iterator[Due]:
+    waits = _waits(context, table, (table.uid,), reclaims)
+    if waits is None and context.catalog.rebuilds(subject_uid=table.uid, running_only=True):
+        waits = "a rebuild of it has not ended"
+    if waits is not None:
+        yield Due("deleted table", table.name, waits, 1)
+        return
+    wanted = ForgetSegments(table.uid, most)
+    count = context.catalog.forgettable(wanted)
+    if count:
+        yield Due("segments", table.name, f"{table.name} was deleted", count, (wanted,))
+        if count >= most:
+            return
+    drop: tuple[Put, ...] = (DropTable(table.uid, table.revision),)
+    if context.catalog.table(table.name) is None:
+        drop += (forget_failure(SubjectId(TABLE, table.uid, table.name)),)
+    yield Due("deleted table", table.name, f"deleted at {utc_text(table.deleted_at_ms or 0)}", 1, drop)
+
+
+def _waits(context: Context, of: Store | Table, owned: tuple[str, ...], reclaims: list[Reclaim]) -> str | None:
+    """What a deleted store or table waits for, None for nothing."""
+    kept = context.limits.row_retention
+    # A request that made it is told so for as long as its id is kept.
+    until_ms = (of.deleted_at_ms or 0) + max(kept.deleted, kept.request) * 1000
+    if context.clock() < until_ms:
+        return f"deleted; its identity is kept until {utc_text(until_ms)}"
+    left = next((r.id for r in reclaims if any(uid in r.id or uid in r.target for uid in owned)), None)
+    return None if left is None else f"{left} has not been reclaimed"
