@@ -63,7 +63,7 @@ def test_a_version_stays_until_its_rebuild_has_ended(cluster: Cluster, monkeypat
     )
     cluster.settle(1)
     assert [version.number for version in cluster.store().versions] == [1]
-    monkeypatch.setattr("anew.controller.rebuilds._check_in_the_making", lambda _store, _rebuild: None)
+    monkeypatch.setattr("anew.controller.stores.subject._check_in_the_making", lambda _store, _rebuild: None)
     cluster.client.kill_rebuild(rebuild.id)
     cluster.settle(1)
     assert (cluster.store().versions, cluster.status(1)) == ((), "reclaimed")
