@@ -88,7 +88,7 @@ def restore_at_rest(settings: ProcessSettings, home: Home, request: RestoreCatal
 
     Raises:
         Unreachable: ``no_cluster``: there is no such home.
-        Refused, Unreachable: As `anew.controller.restoring.restore`; ``already_up``.
+        Refused, Unreachable: As `anew.controller.restore.restore.restore`; ``already_up``.
     """
     cluster = home.read_cluster()
     if cluster is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from anew.catalog.change import Operation, PutRebuild
-from anew.controller.engine.commit import again_on_conflict, commit
+from anew.catalog.change import Operation, Put, PutRebuild
+from anew.controller.engine.commit import change_document
 from anew.controller.engine.context import Context
 from anew.controller.engine.subjects import Step
 from anew.core.errors import InvalidRequest, NotFound, Refused
@@ -53,16 +53,11 @@ def change_rebuild(context: Context, rebuild: R, operation: Operation, step: Cal
         Refused, NotFound: What ``step`` raises; ``revision_conflict``, ``unknown_rebuild``.
     """
 
-    def attempt() -> R:
-        newest = find_of(context, rebuild.id, type(rebuild))
+    def changed(newest: R) -> tuple[R, tuple[Put, ...]]:
         stepped = step(newest)
-        if stepped is None:
-            return newest
-        after, puts = stepped
-        commit(context, operation, PutRebuild(after, newest.revision), *puts)
-        return after.model_copy(update={"revision": newest.revision + 1})
+        return (newest, ()) if stepped is None else stepped
 
-    return again_on_conflict(attempt)
+    return change_document(context, operation, lambda: find_of(context, rebuild.id, type(rebuild)), PutRebuild, changed)
 
 
 def check_driver(rebuild: Rebuild, epoch: int) -> None:

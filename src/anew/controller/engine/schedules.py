@@ -6,6 +6,7 @@ from typing import Protocol
 
 import structlog
 
+from anew.catalog.change import Operation
 from anew.controller.engine.context import Context
 from anew.core.errors import AnewError
 from anew.core.rebuild import RebuildStatus, SubjectId
@@ -40,7 +41,7 @@ class Scheduled(Protocol):
     def idle(self) -> str | None:
         """Why there is nothing to do although it is time; None where there is."""
 
-    def keep(self, state: ScheduleState | None, what: str) -> bool:
+    def keep(self, operation: Operation, state: ScheduleState | None) -> bool:
         """Keep a state unless somebody else was faster; whether it was kept."""
 
 
@@ -53,26 +54,31 @@ def step(context: Context, one: Scheduled) -> None:
     state = one.state
     if one.schedule is None:
         if state is not None:
-            one.keep(None, "schedule ended")
+            _keep(context, one, None, "schedule ended")
         return
     if state is not None and state.request_id is not None:
         after = outcome_of(context, state)
         if after is not None:
-            one.keep(after, f"scheduled {one.what} ended")
+            _keep(context, one, after, f"scheduled {one.what} ended")
         return
     decision = one.decide()
     if not decision.start or decision.due_ms is None:
         if decision.state != state:
-            one.keep(decision.state, "schedule considered")
+            _keep(context, one, decision.state, "schedule considered")
         return
     now_ms, idle = context.clock(), one.idle()
     if idle is not None:
         considered = {"considered_ms": now_ms, "reasons": (idle,)}
-        one.keep(decision.state.model_copy(update=considered), f"nothing to {one.what}")
+        _keep(context, one, decision.state.model_copy(update=considered), f"nothing to {one.what}")
         return
     request_id = request_id_of(one.subject.uid, decision.due_ms, decision.state.failures)
-    if one.keep(started(decision.state, request_id, now_ms), f"scheduled {one.what}"):
+    if _keep(context, one, started(decision.state, request_id, now_ms), f"scheduled {one.what}"):
         launch(context, one.subject, request_id)
+
+
+def _keep(context: Context, one: Scheduled, state: ScheduleState | None, what: str) -> bool:
+    detail = {} if state is None else {"reasons": list(state.reasons), "failures": state.failures}
+    return one.keep(context.operation(what, one.subject.name, "controller", **detail), state)
 
 
 def outcome_of(context: Context, state: ScheduleState) -> ScheduleState | None:

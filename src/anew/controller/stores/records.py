@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anew.catalog.change import Operation, Put, PutStore
-from anew.controller.engine.commit import again_on_conflict, commit
+from anew.controller.engine.commit import change_document, found_by_name
 from anew.controller.engine.context import Context
 from anew.core.errors import NotFound
 from anew.core.store import Store
-from anew.core.stores.rebuild import StoreRebuild
-from anew.core.suggest import did_you_mean
+from anew.core.stores.rebuild import STORE, StoreRebuild
 
 
 def store_named(context: Context, name: str) -> Store:
@@ -19,17 +18,8 @@ def store_named(context: Context, name: str) -> Store:
     Raises:
         NotFound: ``unknown_store``, with the nearest name.
     """
-    store = context.catalog.store(name)
-    if store is None:
-        known = [other.name for other in context.catalog.stores()]
-        raise NotFound(
-            "unknown_store",
-            f"there is no store {name}",
-            found=name,
-            expected=", ".join(known) if known else "none is there yet",
-            hint=did_you_mean(name, known),
-        )
-    return store
+    catalog = context.catalog
+    return found_by_name(STORE, name, catalog.store(name), lambda: [other.name for other in catalog.stores()])
 
 
 def store_of(context: Context, rebuild: StoreRebuild) -> Store:
@@ -47,24 +37,17 @@ def store_of(context: Context, rebuild: StoreRebuild) -> Store:
 def change_store(
     context: Context, uid: str, operation: Operation, change: Callable[[Store], tuple[Store, tuple[Put, ...]]]
 ) -> Store:
-    """Load, change by a pure function, commit by compare-and-swap; again when somebody else was faster.
-
-    ``change`` returns the next store and what is to be committed with it; returning the very same store and nothing
-    else commits nothing.
+    """Change a store, see `change_document`.
 
     Raises:
         Refused: What ``change`` refuses; ``revision_conflict`` after many losses.
-        NotFound: ``unknown_store``: it was deleted meanwhile.
+        NotFound: ``unknown_store``: it is gone.
     """
 
-    def changed() -> Store:
+    def load() -> Store:
         store = context.catalog.store_by_uid(uid)
         if store is None:
             raise NotFound("unknown_store", "the store is gone", found=uid)
-        after, puts = change(store)
-        if after == store and not puts:
-            return store
-        commit(context, operation, PutStore(after, store.revision), *puts)
-        return after.model_copy(update={"revision": store.revision + 1})
+        return store
 
-    return again_on_conflict(changed)
+    return change_document(context, operation, load, PutStore, change)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anew.api.models import NodeReport
+from anew.catalog.change import Operation
 from anew.controller.engine.context import Context
 from anew.controller.engine.pause import cluster_paused
 from anew.controller.engine.schedules import running_scheduled
@@ -50,14 +51,9 @@ class RepushSchedule:
         """There is always something to repush: `repush_when` was asked already."""
         return None
 
-    def keep(self, state: ScheduleState | None, what: str) -> bool:
+    def keep(self, operation: Operation, state: ScheduleState | None) -> bool:
         """See `Scheduled.keep`."""
-        detail = {} if state is None else {"reasons": list(state.reasons), "failures": state.failures}
-        operation, judged, kept = (
-            self.context.operation(what, self.store.name, "controller", **detail),
-            self.store,
-            False,
-        )
+        judged, kept = self.store, False
 
         def change(present: Store) -> tuple[Store, tuple[()]]:
             nonlocal kept

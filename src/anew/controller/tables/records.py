@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anew.catalog.change import Operation, Put, PutTable
-from anew.controller.engine.commit import again_on_conflict, commit
+from anew.controller.engine.commit import change_document, found_by_name
 from anew.controller.engine.context import Context
 from anew.core.errors import NotFound
-from anew.core.suggest import did_you_mean
 from anew.core.tables.config import SegmentConfig
+from anew.core.tables.rebuild import TABLE
 from anew.core.tables.table import Table
 
 
@@ -19,17 +19,8 @@ def table_named(context: Context, name: str) -> Table:
     Raises:
         NotFound: ``unknown_table``, with the nearest name.
     """
-    table = context.catalog.table(name)
-    if table is None:
-        known = [other.name for other in context.catalog.tables()]
-        raise NotFound(
-            "unknown_table",
-            f"there is no table {name}",
-            found=name,
-            expected=", ".join(known) if known else "none is there yet",
-            hint=did_you_mean(name, known),
-        )
-    return table
+    catalog = context.catalog
+    return found_by_name(TABLE, name, catalog.table(name), lambda: [other.name for other in catalog.tables()])
 
 
 def config_named(context: Context, config_hash: str) -> SegmentConfig:
@@ -47,24 +38,17 @@ def config_named(context: Context, config_hash: str) -> SegmentConfig:
 def change_table(
     context: Context, uid: str, operation: Operation, change: Callable[[Table], tuple[Table, tuple[Put, ...]]]
 ) -> Table:
-    """Load, change by a pure function, commit by compare-and-swap; again when somebody else was faster.
-
-    ``change`` returns the next table and what is to be committed with it; the very same table and nothing else commits
-    nothing.
+    """Change a table, see `change_document`.
 
     Raises:
         Refused: What ``change`` refuses; ``revision_conflict`` after many losses.
         NotFound: ``unknown_table``: it was deleted meanwhile.
     """
 
-    def changed() -> Table:
+    def load() -> Table:
         table = context.catalog.table_by_uid(uid)
         if table is None or table.deleted_at_ms is not None:
             raise NotFound("unknown_table", "the table is gone", found=uid)
-        after, puts = change(table)
-        if after == table and not puts:
-            return table
-        commit(context, operation, PutTable(after, table.revision), *puts)
-        return after.model_copy(update={"revision": table.revision + 1})
+        return table
 
-    return again_on_conflict(changed)
+    return change_document(context, operation, load, PutTable, change)

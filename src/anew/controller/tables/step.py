@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from anew.api.models import NodeReport
 from anew.api.tables import PlanRefresh
+from anew.catalog.change import Operation
 from anew.controller.engine import schedules
 from anew.controller.engine.context import Context
 from anew.controller.engine.pause import cluster_paused
@@ -62,14 +63,9 @@ class RefreshSchedule:
         stale = plan_refresh(self.context, self.table, PlanRefresh()).segments
         return None if stale else "no segment is to be refreshed"
 
-    def keep(self, state: ScheduleState | None, what: str) -> bool:
+    def keep(self, operation: Operation, state: ScheduleState | None) -> bool:
         """See `Scheduled.keep`."""
-        detail = {} if state is None else {"reasons": list(state.reasons), "failures": state.failures}
-        operation, judged, kept = (
-            self.context.operation(what, self.table.name, "controller", **detail),
-            self.table,
-            False,
-        )
+        judged, kept = self.table, False
 
         def change(present: Table) -> tuple[Table, tuple[()]]:
             nonlocal kept
