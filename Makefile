@@ -1,4 +1,4 @@
-# make setup | demo | test | lint | bench | soak | fuzz; `make help` says more.
+# make setup | demo | check | test | lint | bench | soak | fuzz; `make help` says more.
 
 PYTHON ?= python3
 ARGS ?=
@@ -9,7 +9,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 PYTHON_FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench soak fuzz java
+.PHONY: help setup demo check test lint bench soak fuzz java
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -64,6 +64,12 @@ WORKERS ?= 3
 test: java setup ## all tests, the cheap tiers first
 	@$(BIN)/python -m tests.once
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=30 $(ARGS)
+
+# By markers alone, so that a new test is in it or not by where it lies and what it says of itself.
+QUICK := (unit or property or tidy or component) and not processes
+
+check: lint ## lint, and all tests that need no process beside their own: minutes, for while one works
+	@$(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder -m '$(QUICK)' $(ARGS)
 
 lint: setup ## style, types and layers
 	$(BIN)/ruff check .

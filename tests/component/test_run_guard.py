@@ -13,6 +13,8 @@ import pytest
 from tests import run_guard
 from tests.processes import gone
 
+pytestmark = pytest.mark.processes
+
 _SLEEPER = "import sys; print('here', flush=True); sys.stdin.read()"
 _STARTER = """
 import os, subprocess, sys

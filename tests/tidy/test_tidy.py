@@ -9,6 +9,8 @@ import sys
 import tomllib
 from collections.abc import Iterator
 
+import pytest
+
 from tests.tidy.source import CODE_FOLDERS, ROOT, Function, Module, modules, text_files
 
 MAX_FILE_LINES = 500
@@ -152,6 +154,7 @@ def test_nothing_is_left_unfinished() -> None:
     assert marked == []
 
 
+@pytest.mark.processes
 def test_layers_hold() -> None:
     """The import contracts of pyproject.toml are kept."""
     code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True, no_logo=True))"

@@ -13,6 +13,8 @@ import pytest
 from bench.processortime import ProcessorTime
 from tests.cluster.commands import wait_until
 
+pytestmark = pytest.mark.processes
+
 _SECONDS = 0.5
 # The kernel counts in ticks of a hundredth of a second: a little more is used than is looked for.
 _BURN = f"""

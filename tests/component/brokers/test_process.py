@@ -20,6 +20,8 @@ from anew.core.errors import Failed
 from tests.cluster.commands import wait_until
 from tests.processes import gone
 
+pytestmark = pytest.mark.processes
+
 _SLEEP = ["sleep", "600"]
 
 

@@ -24,7 +24,7 @@ def postgresql_url(postgresql: PostgresServer) -> Iterator[str]:
     postgresql.drop(url)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
 def catalog_url(request: pytest.FixtureRequest) -> str:
     """An empty catalog on each kind of database."""
     return str(request.getfixturevalue(f"{request.param}_url"))

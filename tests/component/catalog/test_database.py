@@ -70,6 +70,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.processes
 def test_another_process_that_holds_the_file_delays_nobody_beyond_the_deadline(tmp_path: Path) -> None:
     """A lock held for longer than the deadline by another process: an error in time, nothing changed; then, also when
     that process was killed, the same change is made.

@@ -17,6 +17,8 @@ from anew.testing.catalog_contract import a_change
 from anew.testing.catalog_racer import STORE
 from tests.postgresql import running_server
 
+pytestmark = pytest.mark.processes
+
 _PROCESSES = 8
 _CHANGES = 15
 _CRASHES = 2

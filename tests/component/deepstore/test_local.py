@@ -40,6 +40,7 @@ class TestFileUri(DeepStoreContract):
         return open_deep_store((directory / "deep").as_uri())
 
 
+@pytest.mark.processes
 def test_a_killed_writer_leaves_nothing_to_see(tmp_path: Path) -> None:
     """The file of a process that was killed while writing is not there, its path is free, and a tree delete cleans."""
     run = subprocess.run([sys.executable, "-c", _DIE_WHILE_WRITING, str(tmp_path)], check=False)

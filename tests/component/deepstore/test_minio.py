@@ -12,6 +12,8 @@ from tests.component.outliving import Victim, check_ends_with
 from tests.minio import MinioServer, build, running_minio
 from tests.needs import COMPLETE
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.parametrize("victim", ["starter", "guard"])
 def test_a_server_never_outlives_its_test_run(minio: MinioServer, victim: Victim) -> None:

@@ -16,6 +16,8 @@ from anew.core.errors import Refused, Unreachable
 from anew.jars.fetching import KAFKA_BROKER, NAMES, cached, fetch
 from tests.cluster.commands import wait_until
 
+pytestmark = pytest.mark.processes
+
 _MAVEN = """#!/bin/sh
 for argument; do case $argument in -DoutputDirectory=*) jars=${{argument#*=}} ;; esac; done
 echo called >>{calls}

@@ -215,6 +215,7 @@ def test_a_full_disk_changes_nothing(log: EmbeddedLog, tmp_path: Path, monkeypat
     assert log.offsets(AT) == Offsets(0, 2)
 
 
+@pytest.mark.processes
 def test_a_disk_without_room_refuses_the_commit_as_well(tmp_path: Path) -> None:
     """On a disk that is really full each append is log_full, whichever of its writes found no room; then it goes on."""
     with small_disk(tmp_path / "disk", 8), closing(EmbeddedLog(tmp_path / "disk" / "log", clock=ManualClock())) as log:

@@ -17,6 +17,8 @@ from anew.testing.builders import some_records
 from anew.testing.clock import ManualClock
 from anew.testing.log_reading import keys
 
+pytestmark = pytest.mark.processes
+
 TOPIC = TopicSpec("flights_rt", "uid-1", 1)
 AT = TopicPartition("flights_rt", "uid-1", 0)
 _PROGRAM = Path(__file__).parent / "log_process.py"

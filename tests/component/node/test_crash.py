@@ -20,6 +20,8 @@ from tests.component.node.harness import World, clock, config, wait_for, world
 from tests.component.node.test_node import free_port
 from tests.component.node.test_process import NOBODY, node_process
 
+pytestmark = pytest.mark.processes
+
 _BASE: dict[str, str | None] = {f"k{number:05}": f"base {number}" for number in range(20_000)}
 Moment = Callable[[Path], bool]
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from anew.node.disk import DiskWatch
 from anew.testing.clock import NOON_MS, ManualClock
 from tests.disks import filled, small_disk
 
 
+@pytest.mark.processes
 def test_a_full_disk_is_told_for_as_long_as_it_is_full(tmp_path: Path) -> None:
     """With its place, how much is free, and since when; once there is room nothing is told."""
     clock, disk = ManualClock(), tmp_path / "disk"

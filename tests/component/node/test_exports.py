@@ -18,6 +18,8 @@ from anew.segments.provenfile import read_proven
 from tests.component.node.fleet import Fleet, fleet, subject_of
 from tests.component.node.harness import config, wait_for, world
 
+pytestmark = pytest.mark.processes
+
 _BASE: dict[str, str | None] = {f"k{number:03}": f"base {number}" for number in range(120)}
 _PLACE = (0, 0)
 

@@ -20,6 +20,8 @@ from anew.storage.replica import Replica
 from anew.storage.rocks import Database
 from tests.component.node.harness import World, caught_up, config, engine_at, value_of, wait_for, world
 
+pytestmark = pytest.mark.processes
+
 WORDS = [f"word-{number}" for number in range(40)]
 """Enough for each of four feed partitions and of a few partitions to have some."""
 _Reject = Callable[[list[tuple[FeedPartition, int]]], None]

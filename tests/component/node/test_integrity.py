@@ -21,6 +21,8 @@ from anew.storage.replica import Replica
 from anew.testing.builders import some_records
 from tests.component.node.harness import World, base_rows, caught_up, config, engine_in, value_of, wait_for, world
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def words(tmp_path: Path) -> Iterator[World]:

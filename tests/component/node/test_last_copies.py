@@ -22,6 +22,8 @@ from anew.storage.replica import Replica
 from anew.storage.rocks import Database, RocksError
 from tests.component.node.harness import World, caught_up, config, engine_in, key_of, value_of, wait_for, world
 
+pytestmark = pytest.mark.processes
+
 _PLACE = XxHash64Partitioner(4)
 _RAISES = """
 import pyarrow as pa

@@ -15,6 +15,8 @@ from anew.loops.guarded import Loops, Trouble
 from anew.node.loader import Loader
 from tests.component.node.harness import wait_for
 
+pytestmark = pytest.mark.processes
+
 _STALL_SECONDS = 3.0
 
 

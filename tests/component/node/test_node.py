@@ -20,6 +20,8 @@ from anew.node.keeping import read_desired
 from anew.node.process import Node, NodeSettings
 from tests.component.node.harness import World, caught_up, clock, key_of, wait_for, world
 
+pytestmark = pytest.mark.processes
+
 
 class PlayedController:
     """Gives out one desired state, takes reports, and can be away."""

@@ -19,6 +19,8 @@ from anew.node.process import NodeSettings, run_node
 from tests.component.node.harness import clock, key_of, wait_for, world
 from tests.component.node.test_node import free_port, path_of
 
+pytestmark = pytest.mark.processes
+
 NOBODY = "http://127.0.0.1:9"
 
 

@@ -17,6 +17,8 @@ from anew.node.feeds import FeedApplier
 from anew.node.holding import Holding
 from tests.component.node.harness import World, caught_up, engine_in, value_of, wait_for, world
 
+pytestmark = pytest.mark.processes
+
 _NEVER_SECONDS = 3_600.0
 _A_ROUND = 10
 _ROUNDS = 20

@@ -32,6 +32,8 @@ from tests.component.node.harness import (
     world,
 )
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def words(tmp_path: Path) -> Iterator[World]:

@@ -13,6 +13,8 @@ from anew.node.process import Liaison
 from tests.component.node.harness import engine_at, world
 from tests.component.node.test_node import PlayedController, settings_in
 
+pytestmark = pytest.mark.processes
+
 _HOUR_MS = 3_600_000
 
 

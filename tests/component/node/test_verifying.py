@@ -28,11 +28,11 @@ from anew.testing.builders import append_records
 from tests.component.node.fleet import Fleet, fleet, subject_of, verified
 from tests.component.node.harness import World, clock, config, damage_files, key_of, place_of, wait_for, world
 
+pytestmark = pytest.mark.processes
 _ADDRESS = Address("words", "u1", 1)
 _BASE = {f"k{number:03}": f"base {number}" for number in range(120)} | {"gone": None}
 _ODD_AND_EVEN = """
 import pyarrow as pa
-
 class OddAndEven:
     def __init__(self, partitions):
         self.partitions = partitions

@@ -38,6 +38,7 @@ def _events(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
+@pytest.mark.processes
 def test_a_full_disk_costs_lines_and_nothing_else(disk: Path) -> None:
     """Whoever logs goes on; with room again the log says how many lines are missing."""
     path = disk / "logs" / "node-1.log"
@@ -57,6 +58,7 @@ def test_a_full_disk_costs_lines_and_nothing_else(disk: Path) -> None:
     assert events[1]["count"] == 3
 
 
+@pytest.mark.processes
 def test_a_thread_that_ends_by_an_error_ends_its_process(tmp_path: Path) -> None:
     """The process says which thread and why, and its exit lets the supervisor start it again."""
     path = tmp_path / "node-1.log"

@@ -22,6 +22,8 @@ from anew.runtime.supervisor import Supervisor, end_group
 from tests.component.node.harness import wait_for
 from tests.component.node.test_node import free_port
 
+pytestmark = pytest.mark.processes
+
 _LEADER = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -17,6 +17,8 @@ from anew.core.errors import InvalidRequest
 from anew.core.grants import NotAllowed
 from tests.component.security.servers import LOOPBACK, Listening, controller, node
 
+pytestmark = pytest.mark.processes
+
 Server = Callable[[Path, ServerSecurity], AbstractContextManager[Listening]]
 _PARTS = {"name": "words", "node": "n1", "rebuild_id": "r1", "config_hash": "t1-0"}
 _ROUTES = {

@@ -14,6 +14,8 @@ from anew.api.security import HEAD_BYTES, RequestLimits, ServerSecurity
 from tests.cluster.commands import wait_until
 from tests.component.security.servers import Listening, controller, heard, node, seconds_of
 
+pytestmark = pytest.mark.processes
+
 Server = Callable[[Path, ServerSecurity], AbstractContextManager[Listening]]
 BODY_BYTES = 200_000
 LIMITS = RequestLimits(body_bytes=BODY_BYTES, connections=20, body_seconds=1.0, head_seconds=1.0)

@@ -25,6 +25,8 @@ from anew.node.verifying import Verifications
 from tests.component.node.harness import key_of
 from tests.component.security.servers import LOOPBACK, Listening, controller, node
 
+pytestmark = pytest.mark.processes
+
 Server = Callable[[Path, ServerSecurity], AbstractContextManager[Listening]]
 WORDS = Address("words", "u1", 1)
 

@@ -131,6 +131,7 @@ def test_what_was_stored_otherwise_than_written_is_refused(
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.processes
 def test_a_full_scratch_disk_ends_the_task_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is stored, nothing is left behind, and with room the same task works."""
     source, disk = _build(tmp_path), tmp_path / "disk"

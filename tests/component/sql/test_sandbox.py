@@ -24,6 +24,8 @@ from anew.sql.views import TableView
 from tests.component.sql.tables import LIMITS, columns, segment
 from tests.component.sql.unchecked import run_unchecked
 
+pytestmark = pytest.mark.processes
+
 ENDLESS = "SELECT count(*) FROM range(100000000000) a, range(1000) b"
 
 

@@ -63,6 +63,7 @@ def test_no_bytes_break_a_parser(name: str) -> None:
     feed()
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(300)
 def test_atheris_finds_nothing_either() -> None:
     """Guided by the branches that bytes reach, a short search for each parser ends without a find."""

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 _STARTED = """
 import gc, sys
 from anew.runtime.starting import imports_kept, keep_pandas_out

@@ -162,6 +162,7 @@ def test_it_begins_empty(node: Rig) -> None:
     assert kept(node) == {two.id}
 
 
+@pytest.mark.processes
 def test_a_full_disk_leaves_nothing_half_written(node: Rig) -> None:
     """Without room the asker is told that the node is not ready for it; with room the same cache works."""
     build = node.build(rows(0, 30_000))

@@ -169,6 +169,7 @@ def room_for(disk: Path, bytes_free: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.processes
 @pytest.mark.case("tables:E4")
 @pytest.mark.parametrize("way", ["download", "start", "reload"])
 def test_a_full_disk_keeps_the_old_copy(node: Rig, way: str) -> None:
@@ -201,6 +202,7 @@ def test_a_full_disk_keeps_the_old_copy(node: Rig, way: str) -> None:
         assert node.files() == {node.path(wanted), node.path(wanted).parent / "copy.json"}
 
 
+@pytest.mark.processes
 @pytest.mark.case("tables:E4")
 def test_a_disk_with_room_for_the_download_alone(node: Rig) -> None:
     """What was fetched whole is not fetched again when it could not be made again; no half of what was made stays."""

@@ -29,6 +29,8 @@ from tests.component.node.tables.asking import (
 )
 from tests.component.node.tables.harness import damage, plain_answer, rig, rows, segment, table
 
+pytestmark = pytest.mark.processes
+
 JSON = "application/json"
 ALL = "SELECT id, city, fare FROM trips ORDER BY id"
 

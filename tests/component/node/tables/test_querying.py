@@ -28,6 +28,8 @@ from tests.component.node.tables.harness import (
 )
 from tests.component.segments_tables.rows import config_of
 
+pytestmark = pytest.mark.processes
+
 ALL = "SELECT count(*), sum(id), min(city), max(fare) FROM trips"
 
 

@@ -16,6 +16,8 @@ from tests.component.node.harness import wait_for
 from tests.component.node.tables.asking import Asker, Between, Rows, asker, query_processes
 from tests.component.node.tables.harness import PLAIN, SORTED, Rig, rig, rows, segment, table
 
+pytestmark = pytest.mark.processes
+
 SEGMENTS, GENERATIONS, REMOTE = 4, 6, 1
 PARTS = "SELECT id % 1000 // 100 AS s, id // 1000 AS g, count(*) FROM trips GROUP BY ALL ORDER BY ALL"
 
