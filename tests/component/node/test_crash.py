@@ -56,13 +56,9 @@ def _equal(words: World, settings: NodeSettings) -> Verification:
 
 @pytest.mark.parametrize(
     "moment",
-    [
-        _exists("loading/*"),
-        _exists("loading/**/*.sst"),
-        _exists("replicas/**/CURRENT"),
-        _exists("replicas/**/*.sst"),
-    ],
-    ids=["begun load", "sorted file", "fresh database", "ingested file"],
+    # What a restart sweeps lies in either folder, and is not looked into; the points between are those of tests/crash.
+    [_exists("loading/**/*.sst"), _exists("replicas/**/*.sst")],
+    ids=["sorted file", "ingested file"],
 )
 @pytest.mark.case("stores:G3", "rules:R4")
 def test_a_node_killed_in_a_load_ends_up_equal(tmp_path: Path, moment: Moment) -> None:
