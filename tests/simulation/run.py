@@ -40,8 +40,8 @@ def run(history: History, root: Path | None = None) -> Outcome:
         stack.enter_context(rocks_in_memory(machines.rocks))
         stack.enter_context(patch.object(pyspark.TaskContext, "get", task_context(machines)))
         stack.enter_context(_the_dead_keep_still(world))
-        stack.enter_context(_quietly())
-        stack.enter_context(_uncollected())
+        stack.enter_context(quietly())
+        stack.enter_context(uncollected())
         return Story(history, machines).tell()
 
 
@@ -64,7 +64,7 @@ def _the_dead_keep_still(world: World) -> Iterator[None]:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Without looking for cycles, which takes a seventh of a history; what it leaves is found after it."""
     gc.disable()
     try:
@@ -74,7 +74,7 @@ def _uncollected() -> Iterator[None]:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Without the events of the parts, of which thousands of histories would make millions."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

@@ -30,7 +30,8 @@ def remove(tables: Tables, history: list[Operation], forget: Forget) -> None:
     found = keys(tables, history, forget)
     match forget:
         case ForgetHistory():
-            history[:] = [operation for place, operation in enumerate(history) if place not in found]
+            gone = set(found)
+            history[:] = [operation for place, operation in enumerate(history) if place not in gone]
         case _:
             for of in _rows_of(tables, forget):
                 for key in found:
@@ -76,13 +77,11 @@ def _found(tables: Tables, history: Sequence[Operation], forget: Forget) -> Iter
         case ForgetRequests(before_ms=before_ms):
             rebuilds = tables.rebuilds.values()
             running = {rebuild.id for rebuild in rebuilds if not rebuild.ended}
-            for key, at_ms in sorted(tables.request_times.items(), key=lambda item: item[1]):
-                if at_ms < before_ms and tables.requests[key].result not in running:
-                    yield key
+            old = sorted((at_ms, key) for key, at_ms in tables.request_times.items() if at_ms < before_ms)
+            yield from (key for _, key in old if tables.requests[key].result not in running)
         case ForgetPastVersions(before_ms=before_ms, store_uid=uid):
-            for of, (at_ms, _) in sorted(tables.past_versions.items(), key=lambda item: item[1][0]):
-                if at_ms < before_ms and uid in (None, of[0]):
-                    yield of
+            left = sorted((at_ms, of) for of, (at_ms, _) in tables.past_versions.items() if at_ms < before_ms)
+            yield from (of for _, of in left if uid in (None, of[0]))
         case ForgetDeadLetters():
             yield from _letters(tables, forget)
         case _:

@@ -1,0 +1,62 @@
+"""What the catalog keeps is bounded, however long it is there: seen over years of virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.run import quietly, uncollected
+from tests.simulation.years import HOUR_SECONDS, Years
+
+_YEAR_OF_HOURS = 8_760
+_EVERY_HOURS = 12
+_WEEK = range(0, 7 * 24, _EVERY_HOURS)
+_MANY = 50
+
+
+@pytest.fixture(autouse=True)
+def events() -> Iterator[None]:
+    """Without the events of the parts, of which a year makes a hundred thousand, and without looking for cycles."""
+    with quietly(), uncollected():
+        yield
+
+
+@pytest.mark.timeout(1_200)
+def test_a_year_of_hourly_repushes_leaves_a_small_catalog() -> None:
+    """8,760 repushes of a store: at no hour does the catalog hold more than what lives and a week of the rest."""
+    years = Years()
+    years.create("flights")
+    years.rounds()
+    for hour in range(_YEAR_OF_HOURS):
+        years.clock.advance(HOUR_SECONDS * 1000)
+        years.repush("flights")
+        years.rounds()
+        if hour % 24 == 0:
+            years.forget_rebuilds()
+            years.check(stores_count=1, per_hour=1)
+    assert years.breaches == []
+    store = years.store("flights")
+    assert (store.next_version, store.current) == (_YEAR_OF_HOURS + 2, {"dc-0": _YEAR_OF_HOURS + 1})
+    (run,) = store.past_numbers
+    assert run[0] == 1
+    assert run[1] > _YEAR_OF_HOURS - 6
+    assert len(years.database.tables.past_versions) > 160
+
+
+@pytest.mark.timeout(600)
+def test_a_week_of_many_stores_leaves_a_catalog_of_what_lives() -> None:
+    """50 stores, each repushed twice a day for a week: each document is as small as that of a store alone."""
+    years = Years()
+    names = [f"store_{number}" for number in range(_MANY)]
+    for name in names:
+        years.create(name)
+    years.rounds()
+    for _ in _WEEK:
+        years.clock.advance(_EVERY_HOURS * HOUR_SECONDS * 1000)
+        for name in names:
+            years.repush(name)
+        years.rounds()
+        years.check(stores_count=_MANY, per_hour=_MANY)
+    assert years.breaches == []
+    assert {years.store(name).next_version for name in names} == {len(_WEEK) + 2}
