@@ -33,7 +33,6 @@ def test_a_year_of_hourly_repushes_leaves_a_small_catalog() -> None:
         years.repush("flights")
         years.rounds()
         if hour % 24 == 0:
-            years.forget_rebuilds()
             years.check(stores_count=1, per_hour=1)
     assert years.breaches == []
     store = years.store("flights")

@@ -41,7 +41,6 @@ _KEPT_HOURS = 7 * 24
 _NODE = "node-1"
 _ROUNDS = 3
 """Enough for a version that is sealed to become current: its aim, ready, the swap."""
-_DAY_MS = 86_400_000
 _LEDGER = Ledger(read=Entry(count=1, hash=1), written=Entry(count=1, hash=1))
 
 
@@ -136,7 +135,7 @@ class Years:
                 node_lost_seconds=1e9,
                 node_alive_seconds=1e9,
                 low_water_interval_seconds=HOUR_SECONDS,
-                row_retention=RowRetention(*[_KEPT_HOURS * HOUR_SECONDS] * 5),
+                row_retention=RowRetention(*[_KEPT_HOURS * HOUR_SECONDS] * 6),
             ),
             subjects=SUBJECTS,
         )
@@ -186,6 +185,7 @@ class Years:
         rows = {
             "past versions": (len(tables.past_versions), hours * per_hour),
             "requests": (len(tables.requests), hours * per_hour + 2 * stores_count),
+            "rebuilds": (len(tables.rebuilds), hours * per_hour + 6 * stores_count),
             "history": (len(self.database.history), hours * (per_hour * 14 + stores_count + 4)),
             "reclaims": (len(tables.reclaims), 8 * stores_count),
             "files": (len(self.deep.files), 12 * stores_count),
@@ -193,12 +193,6 @@ class Years:
         for what, (found, most) in rows.items():
             if found > most:
                 self._breach(f"{found} {what}, at most {most} are kept")
-
-    def forget_rebuilds(self) -> None:
-        """Rebuild records have no retention yet: those of earlier days go here, so that a year is cheap."""
-        kept = self.database.tables.rebuilds
-        for of in [r.id for r in kept.values() if r.ended and r.created_at_ms < self.clock() - _DAY_MS]:
-            del kept[of]
 
     def store(self, name: str) -> Store:
         """A store as the catalog holds it."""

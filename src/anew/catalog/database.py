@@ -43,6 +43,7 @@ from anew.catalog.forget import (
     ForgetDeadLetters,
     ForgetHistory,
     ForgetPastVersions,
+    ForgetRebuilds,
     ForgetRequests,
     ForgetSegments,
 )
@@ -351,6 +352,7 @@ def _apply(connection: sa.Connection, put: object, at_ms: int) -> None:
             | ForgetPastVersions()
             | ForgetDeadLetters()
             | ForgetSegments()
+            | ForgetRebuilds()
             | DropStore()
             | DropTable()
         ):

@@ -52,7 +52,21 @@ class ForgetSegments:
     most: int
 
 
-Forget = ForgetHistory | ForgetRequests | ForgetPastVersions | ForgetDeadLetters | ForgetSegments
+@dataclass(frozen=True, slots=True)
+class ForgetRebuilds:
+    """A subject's rebuilds that have ended and were begun before a time, and what became of their parts.
+
+    Attributes:
+        kept: The ids of those that somebody still asks about.
+    """
+
+    before_ms: int
+    most: int
+    subject_uid: str
+    kept: frozenset[str] = frozenset()
+
+
+Forget = ForgetHistory | ForgetRequests | ForgetPastVersions | ForgetDeadLetters | ForgetSegments | ForgetRebuilds
 
 
 @dataclass(frozen=True, slots=True)

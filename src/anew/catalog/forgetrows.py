@@ -14,6 +14,7 @@ from anew.catalog.forget import (
     ForgetDeadLetters,
     ForgetHistory,
     ForgetPastVersions,
+    ForgetRebuilds,
     ForgetRequests,
     ForgetSegments,
 )
@@ -24,6 +25,7 @@ from anew.catalog.tables import (
     PAST_VERSIONS,
     REBUILDS,
     REQUESTS,
+    SEGMENT_OUTCOMES,
     SEGMENT_SLOTS,
     SEGMENTS,
     STORES,
@@ -36,6 +38,7 @@ _TABLES: dict[type, sa.Table] = {
     ForgetPastVersions: PAST_VERSIONS,
     ForgetDeadLetters: DEAD_LETTERS,
     ForgetSegments: SEGMENTS,
+    ForgetRebuilds: REBUILDS,
 }
 ForgetPut = Forget | DropStore | DropTable
 
@@ -72,6 +75,10 @@ def _forget(connection: sa.Connection, forget: Forget) -> None:
     if keys:
         same = (table.c[name] == sa.bindparam(f"key_{name}") for name in names)
         connection.execute(sa.delete(table).where(*same), keys)
+    if keys and isinstance(forget, ForgetRebuilds):
+        connection.execute(
+            sa.delete(SEGMENT_OUTCOMES).where(SEGMENT_OUTCOMES.c.rebuild == sa.bindparam("key_id")), keys
+        )
 
 
 def _keys(forget: Forget) -> sa.Select[Any]:
@@ -93,6 +100,11 @@ def _keys(forget: Forget) -> sa.Select[Any]:
             return (old if uid is None else old.where(row.store_uid == uid)).order_by(row.left_at_ms).limit(most)
         case ForgetDeadLetters():
             return _letters(forget)
+        case ForgetRebuilds(before_ms=before_ms, most=most, subject_uid=uid, kept=kept):
+            row = REBUILDS.c
+            old = sa.select(row.id).where(row.subject_uid == uid, ~row.running, row.created_at_ms < before_ms)
+            # Most of those that are kept are young: the few old ones among the first are passed over here.
+            return old.where(row.id.not_in(sorted(kept))).order_by(row.created_at_ms).limit(most)
         case ForgetSegments(table_uid=uid, most=most):
             row = SEGMENTS.c
             return sa.select(row.table_uid, row.name).where(row.table_uid == uid).order_by(row.name).limit(most)

@@ -13,6 +13,7 @@ class RowRetention:
 
     Attributes:
         history: Lines of who did what when.
+        rebuild: Rebuilds that have ended, and what became of each of their segments.
         request: Request ids: a request that is repeated later is a new one.
         past_version: What is shown of versions that were reclaimed.
         dead_letter: Notes of records that no version applies, once they were set aside and no version reads there.
@@ -20,6 +21,7 @@ class RowRetention:
     """
 
     history: int = _MONTH_SECONDS
+    rebuild: int = _MONTH_SECONDS
     request: int = _MONTH_SECONDS
     past_version: int = _MONTH_SECONDS
     dead_letter: int = _MONTH_SECONDS

@@ -54,6 +54,7 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
         failure_shown_seconds=settings.number("failure_shown_seconds"),
         row_retention=RowRetention(
             history=settings.number("history_retention_seconds"),
+            rebuild=settings.number("rebuild_retention_seconds"),
             request=settings.number("request_retention_seconds"),
             past_version=settings.number("past_version_retention_seconds"),
             dead_letter=settings.number("dead_letter_retention_seconds"),

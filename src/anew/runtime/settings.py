@@ -281,6 +281,15 @@ PROCESS_SETTINGS: dict[str, Setting] = {
             3_650 * _DAY_SECONDS,
         ),
         Setting(
+            "rebuild_retention_seconds",
+            Takes.LIVE,
+            Kind.SECONDS,
+            30 * _DAY_SECONDS,
+            "how long rebuilds that have ended are listed; at least as long as a request id is known",
+            _DAY_SECONDS,
+            3_650 * _DAY_SECONDS,
+        ),
+        Setting(
             "request_retention_seconds",
             Takes.LIVE,
             Kind.SECONDS,

@@ -14,6 +14,7 @@ from anew.catalog.change import (
     Operation,
     Put,
     PutDeadLetters,
+    PutDone,
     PutPastVersions,
     PutRebuild,
     PutRequest,
@@ -28,6 +29,7 @@ from anew.catalog.forget import (
     ForgetDeadLetters,
     ForgetHistory,
     ForgetPastVersions,
+    ForgetRebuilds,
     ForgetRequests,
     ForgetSegments,
 )
@@ -36,8 +38,9 @@ from anew.core.admission import Rejection
 from anew.core.errors import Refused
 from anew.core.rebuild import RebuildStatus
 from anew.core.store import VersionStatus
+from anew.core.tables.rebuild import Done, SegmentOutcome
 from anew.testing.builders import a_rebuild, a_store, a_version
-from anew.testing.table_builders import a_segment, a_table
+from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
 
 
 def _at(at_ms: int, *puts: Put) -> Change:
@@ -149,3 +152,21 @@ class ForgetContract(ABC):
         catalog.commit(_at(5, ForgetSegments(table.uid, 2), DropTable(table.uid, 2)))
         assert (catalog.table_by_uid(table.uid), catalog.deleted_tables()) == (None, [])
         assert (catalog.segments(table.uid), catalog.table_snapshot(table.uid, {})) == ([], None)
+
+    def test_rebuilds_that_have_ended_are_forgotten_with_their_parts(self, catalog: Catalog) -> None:
+        """The oldest of one subject, so many at a time; never one that runs, or that somebody still asks about."""
+        flights, trips = a_store(), a_table()
+        ended = {"status": RebuildStatus.SUCCEEDED, "ended_at_ms": 9}
+        rebuilds = [a_rebuild(flights, name, created_at_ms=at_ms, **ended) for at_ms, name in enumerate("abcd", 1)]
+        running = a_rebuild(flights, "runs", created_at_ms=1)
+        other = a_table_rebuild(trips, "other", a_segment(), created_at_ms=1, **ended)
+        done = Done(segment="s", outcome=SegmentOutcome.REFRESHED)
+        parts = [PutDone("other", done), PutDone("a", done)]
+        catalog.commit(_at(10, *(PutRebuild(one, None) for one in (*rebuilds, running, other)), *parts))
+        wanted = ForgetRebuilds(4, 2, flights.uid, frozenset({"b"}))
+        assert catalog.forgettable(wanted) == 2
+        catalog.commit(_at(11, wanted))
+        left = [one.id for one in catalog.rebuilds(subject_uid=flights.uid, running_only=False)]
+        assert (left, catalog.segments_done("a")) == (["d", "b", "runs"], [])
+        assert (catalog.segments_done("other"), catalog.rebuild("a")) == ([done], None)
+        assert catalog.forgettable(wanted) == 0

@@ -45,7 +45,8 @@ def test_rows_go_when_their_retention_has_ended(cluster: Cluster) -> None:
     assert _due(cluster) == {}
     cluster.pass_seconds(7_200 + LIMITS.reclaim_grace_seconds)
     due = _due(cluster)
-    assert {what for what, _ in due} == {"history", "requests", "past versions"}
+    assert {what for what, _ in due} == {"history", "requests", "past versions", "rebuilds"}
+    assert due["rebuilds", "flights"] == ("forget", 1)
     assert due["past versions", ""] == ("forget", 1)
     assert due["requests", ""] == ("forget", 2)
     cluster.settle(1)
@@ -53,6 +54,8 @@ def test_rows_go_when_their_retention_has_ended(cluster: Cluster) -> None:
     assert cluster.context.catalog.past_versions(uid, 9) == []
     assert ("begin full_push" in _history(cluster), _history(cluster).count("create store")) == (False, 1)
     assert cluster.store().current == {"dc-0": 2}
+    # The rebuild that made what serves is told of for as long as that is there.
+    assert [row["version"] for row in cluster.client.rebuilds(store="flights")] == [2]
 
 
 def test_rows_go_a_bounded_number_at_a_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

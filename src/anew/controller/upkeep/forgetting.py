@@ -8,7 +8,7 @@ has been reclaimed; the name of a store keeps its version numbers (rule R16).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -20,6 +20,7 @@ from anew.catalog.forget import (
     ForgetDeadLetters,
     ForgetHistory,
     ForgetPastVersions,
+    ForgetRebuilds,
     ForgetRequests,
     ForgetSegments,
 )
@@ -47,7 +48,8 @@ class Due:
     """Something that the catalog is to forget, or that waits for it.
 
     Attributes:
-        what: ``history``, ``requests``, ``past versions``, ``dead letters``, ``deleted store`` or ``deleted table``.
+        what: ``history``, ``requests``, ``rebuilds``, ``past versions``, ``dead letters``, ``deleted store`` or
+            ``deleted table``.
         subject: The store or table that it is of, empty where it is of all.
         why: The reason, or what it waits for.
         count: How many rows.
@@ -111,6 +113,7 @@ def dues(context: Context, most: int) -> Iterator[Due]:
         count = context.catalog.forgettable(forget)
         if count:
             yield Due(what, "", f"older than {seconds} s", count, (forget,))
+    yield from _rebuilds(context, most)
     yield from _letters(context, most)
     reclaims = context.catalog.reclaims(None)
     for store in context.catalog.deleted_stores():
@@ -130,6 +133,20 @@ def _of_all(context: Context, most: int) -> list[tuple[str, int, Forget]]:
 
 def _before_ms(context: Context, seconds: int) -> int:
     return context.clock() - seconds * 1000
+
+
+def _rebuilds(context: Context, most: int) -> Iterator[Due]:
+    kept = context.limits.row_retention
+    # A request that made one is answered with it for as long as its id is kept.
+    seconds = max(kept.rebuild, kept.request)
+    for subject in context.subjects.all:
+        for uid, name in subject.uids(context).items():
+            old = ForgetRebuilds(_before_ms(context, seconds), most, uid)
+            if context.catalog.forgettable(old):
+                wanted = replace(old, kept=subject.kept(context, uid))
+                count = context.catalog.forgettable(wanted)
+                if count:
+                    yield Due("rebuilds", name, f"ended, and older than {seconds} s", count, (wanted,))
 
 
 def _letters(context: Context, most: int) -> Iterator[Due]:
@@ -164,17 +181,22 @@ def _deleted_store(context: Context, store: Store, reclaims: list[Reclaim], most
     of_it: dict[str, Forget] = {
         "past versions": ForgetPastVersions(_EVER_MS, most, store.uid),
         "dead letters": ForgetDeadLetters(_EVER_MS, most, store.uid, None),
+        "rebuilds": ForgetRebuilds(_EVER_MS, most, store.uid),
     }
-    for what, wanted in of_it.items():
-        count = context.catalog.forgettable(wanted)
-        if count:
-            yield Due(what, store.name, f"{store.name} was deleted", count, (wanted,))
-            if count >= most:
-                return
+    rows = _rows_of(context, store.name, of_it)
+    yield from rows
+    if any(due.count >= most for due in rows):
+        return
     drop: tuple[Put, ...] = (DropStore(store.uid, store.revision),)
     if context.catalog.store(store.name) is None:
         drop += (forget_failure(SubjectId(STORE, store.uid, store.name)),)
     yield Due("deleted store", store.name, f"deleted at {utc_text(store.deleted_at_ms or 0)}", 1, drop)
+
+
+def _rows_of(context: Context, name: str, of_it: dict[str, Forget]) -> list[Due]:
+    """What goes of one that was deleted, before it goes itself."""
+    counted = {what: context.catalog.forgettable(wanted) for what, wanted in of_it.items()}
+    return [Due(what, name, f"{name} was deleted", count, (of_it[what],)) for what, count in counted.items() if count]
 
 
 def _deleted_table(context: Context, table: Table, reclaims: list[Reclaim], most: int) -> Iterator[Due]:
@@ -184,12 +206,14 @@ def _deleted_table(context: Context, table: Table, reclaims: list[Reclaim], most
     if waits is not None:
         yield Due("deleted table", table.name, waits, 1)
         return
-    wanted = ForgetSegments(table.uid, most)
-    count = context.catalog.forgettable(wanted)
-    if count:
-        yield Due("segments", table.name, f"{table.name} was deleted", count, (wanted,))
-        if count >= most:
-            return
+    of_it: dict[str, Forget] = {
+        "segments": ForgetSegments(table.uid, most),
+        "rebuilds": ForgetRebuilds(_EVER_MS, most, table.uid),
+    }
+    rows = _rows_of(context, table.name, of_it)
+    yield from rows
+    if any(due.count >= most for due in rows):
+        return
     drop: tuple[Put, ...] = (DropTable(table.uid, table.revision),)
     if context.catalog.table(table.name) is None:
         drop += (forget_failure(SubjectId(TABLE, table.uid, table.name)),)

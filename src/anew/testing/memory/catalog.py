@@ -41,6 +41,7 @@ from anew.catalog.forget import (
     ForgetDeadLetters,
     ForgetHistory,
     ForgetPastVersions,
+    ForgetRebuilds,
     ForgetRequests,
     ForgetSegments,
 )
@@ -56,7 +57,7 @@ from anew.segments.record import SegmentList
 from anew.testing.memory.catalogtables import Tables
 from anew.testing.memory.forgetting import drop_store, drop_table, keys, remove
 
-_FORGETS = (ForgetHistory, ForgetRequests, ForgetPastVersions, ForgetDeadLetters, ForgetSegments)
+_FORGETS = (ForgetHistory, ForgetRequests, ForgetPastVersions, ForgetDeadLetters, ForgetSegments, ForgetRebuilds)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from anew.catalog.forget import (
     ForgetDeadLetters,
     ForgetHistory,
     ForgetPastVersions,
+    ForgetRebuilds,
     ForgetRequests,
 )
 from anew.testing.memory.catalogtables import Tables
@@ -36,6 +37,9 @@ def remove(tables: Tables, history: list[Operation], forget: Forget) -> None:
             for of in _rows_of(tables, forget):
                 for key in found:
                     of.pop(key, None)
+            if isinstance(forget, ForgetRebuilds):
+                for part in [part for part in tables.done if part[0] in found]:
+                    del tables.done[part]
 
 
 def drop_store(tables: Tables, put: DropStore) -> None:
@@ -64,6 +68,8 @@ def _rows_of(tables: Tables, forget: Forget) -> tuple[dict[Any, Any], ...]:
             return tables.requests, tables.request_times
         case ForgetPastVersions():
             return (tables.past_versions,)
+        case ForgetRebuilds():
+            return (tables.rebuilds,)
         case ForgetDeadLetters():
             return tables.dead_letters, tables.set_aside, tables.letter_times
         case _:
@@ -82,6 +88,10 @@ def _found(tables: Tables, history: Sequence[Operation], forget: Forget) -> Iter
         case ForgetPastVersions(before_ms=before_ms, store_uid=uid):
             left = sorted((at_ms, of) for of, (at_ms, _) in tables.past_versions.items() if at_ms < before_ms)
             yield from (of for _, of in left if uid in (None, of[0]))
+        case ForgetRebuilds(before_ms=before_ms, subject_uid=uid, kept=kept):
+            of_it = (r for r in tables.rebuilds.values() if r.subject.uid == uid and r.ended and r.id not in kept)
+            old = sorted((rebuild.created_at_ms, rebuild.id) for rebuild in of_it if rebuild.created_at_ms < before_ms)
+            yield from (rebuild_id for _, rebuild_id in old)
         case ForgetDeadLetters():
             yield from _letters(tables, forget)
         case _:
