@@ -30,6 +30,7 @@ from bench import (
     refreshscale,
     repush,
     repushkafka,
+    rounds,
     transport,
 )
 from bench.machine import machine
@@ -52,6 +53,7 @@ _MODULES = (
     transport,
     refresh,
     refreshscale,
+    rounds,
     join,
     query,
 )

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -70,7 +70,6 @@ from anew.core.tables.table import Table
 
 _REVISION = "revision"
 _LOOK_SECONDS = 0.2
-_DOCUMENTS_KEPT = 4_096
 
 
 class DatabaseCatalog:
@@ -86,6 +85,7 @@ class DatabaseCatalog:
         """
         self._database = Database(url, timeout_seconds)
         self._timeout_seconds = timeout_seconds
+        self._live: Mapping[str, Store] = {}
 
     def revision(self) -> int:
         """See `Catalog.revision`."""
@@ -141,8 +141,11 @@ class DatabaseCatalog:
         return next(iter(self._stores(STORES.c.uid == uid)), None)
 
     def stores(self) -> list[Store]:
-        """See `Catalog.stores`."""
-        return self._stores(STORES.c.live_name.is_not(None))
+        """See `Catalog.stores`; only those are read whose revision is another one than when they were read last."""
+        known = self._live
+        live = self._database.read(lambda connection: storerows.find_live(connection, known))
+        self._live = {store.uid: store for store in live}
+        return live
 
     def deleted_stores(self) -> list[Store]:
         """See `Catalog.deleted_stores`."""
@@ -293,7 +296,7 @@ class DatabaseCatalog:
     def _stores(self, condition: sa.ColumnElement[bool]) -> list[Store]:
         rows = self._rows(sa.select(STORES.c.document, STORES.c.revision).where(condition))
         # Sorted here: databases differ in how they compare texts.
-        return sorted((_store(*row) for row in rows), key=lambda store: store.name)
+        return sorted((storerows.parsed(*row) for row in rows), key=lambda store: store.name)
 
     def _rebuilds(self, *conditions: sa.ColumnElement[bool]) -> list[Rebuild]:
         return self._database.read(lambda connection: rebuildrows.find_rebuilds(connection, *conditions))
@@ -302,12 +305,6 @@ class DatabaseCatalog:
 def _operation(row: Any) -> Operation:
     operation_id, at_ms, actor, what, subject, detail = row
     return Operation(operation_id, at_ms, actor, what, subject, json.loads(detail))
-
-
-@lru_cache(_DOCUMENTS_KEPT)
-def _store(text: str, revision: int) -> Store:
-    # Most of what is read was read before, a round or a request ago, and nobody changes what was read.
-    return Store.model_validate_json(text).model_copy(update={"revision": revision})
 
 
 def _commit(change: Change, connection: sa.Connection) -> bool:

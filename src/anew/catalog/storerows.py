@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,6 +14,9 @@ from anew.catalog.forgetrows import used_numbers
 from anew.catalog.tables import COUNTERS, PAST_VERSIONS, STORES
 from anew.core.errors import Refused
 from anew.core.store import Store, Version
+
+_DOCUMENTS_KEPT = 4_096
+_NAMED_AT_ONCE = 500
 
 StorePut = PutStore | PutRestored | PutPastVersions
 
@@ -29,6 +34,29 @@ def apply(connection: sa.Connection, put: StorePut) -> None:
             _insert_store(connection, store)
         case PutPastVersions():
             _put_past(connection, put)
+
+
+def find_live(connection: sa.Connection, known: Mapping[str, Store]) -> list[Store]:
+    """All live stores by name; of those that are known (uid → store) at their revision nothing is read again."""
+    row = STORES.c
+    revisions = {
+        str(uid): int(revision)
+        for uid, revision in connection.execute(sa.select(row.uid, row.revision).where(row.live_name.is_not(None)))
+    }
+    same = {uid: known[uid] for uid, revision in revisions.items() if uid in known and known[uid].revision == revision}
+    changed = sorted(revisions.keys() - same.keys())
+    for first in range(0, len(changed), _NAMED_AT_ONCE):
+        query = sa.select(row.document, row.revision).where(row.uid.in_(changed[first : first + _NAMED_AT_ONCE]))
+        stores = (parsed(*each) for each in connection.execute(query))
+        same.update((store.uid, store) for store in stores)
+    # Sorted here: databases differ in how they compare texts.
+    return sorted(same.values(), key=lambda store: store.name)
+
+
+@lru_cache(_DOCUMENTS_KEPT)
+def parsed(text: str, revision: int) -> Store:
+    """A store's document; most of what is read was read a request ago, and nobody changes what was read."""
+    return Store.model_validate_json(text).model_copy(update={"revision": revision})
 
 
 def find_past(connection: sa.Connection, store_uid: str, limit: int, number: int | None) -> list[Version]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anew.controller.engine.apart import Apart
 from anew.controller.engine.context import Context
@@ -18,6 +18,7 @@ from anew.controller.restore.records import Memory
 from anew.controller.stores.deadletters import set_aside
 from anew.controller.stores.feeds import look_at_partitions
 from anew.controller.stores.lowwater import move_low_water
+from anew.controller.stores.replicas import indexed
 from anew.controller.stores.step import StoreSteps
 from anew.controller.tables.step import step_table
 from anew.controller.upkeep.forgetting import Upkeep
@@ -55,6 +56,7 @@ class Reconciler:
         """
         self._listen()
         seen = look(self.context)
+        seen = replace(seen, reports=indexed(seen.reports))
         apart = Apart(self.context.loops.loop("reconciler").progressed)
         # Read after the rebuilds: a version of each of these is in its store.
         live = self.context.catalog.stores()

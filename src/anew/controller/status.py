@@ -11,6 +11,7 @@ from anew.controller.engine.listing import rebuild_view
 from anew.controller.engine.nodes import live_reports, node_views
 from anew.controller.engine.nodes import reports as reports_of
 from anew.controller.engine.pause import cluster_paused
+from anew.controller.stores.replicas import indexed
 from anew.controller.stores.views import store_notes, store_problems, store_views
 from anew.controller.tables.views import stale_counts, table_problems, table_view
 from anew.core.store import Store
@@ -25,7 +26,7 @@ def status_view(context: Context) -> StatusView:
     """What is unhealthy, since when, and which command comes next."""
     nodes = node_views(context)
     stores = context.catalog.stores()
-    reports = live_reports(context, context.fabrics)
+    reports = indexed(live_reports(context, context.fabrics))
     problems = [
         *_node_problems(nodes, context),
         *_loop_problems(context, reports),

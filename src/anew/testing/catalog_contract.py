@@ -83,6 +83,20 @@ class CatalogContract(ABC):
             assert [list(each.schemas) for each in handle.stores()] == [[7, 3]]
         other.close()
 
+    def test_a_list_of_stores_shows_what_others_changed(self, catalog: Catalog, tmp_path: Path) -> None:
+        """Listed again, each is as it is now: changed, deleted, or made by another handle under the same name."""
+        kept, changed, gone = (a_store(name, uid=f"uid-{name}") for name in ("a", "b", "c"))
+        catalog.commit(a_change("op-1", *(PutStore(store, None) for store in (kept, changed, gone))))
+        assert [store.revision for store in catalog.stores()] == [1, 1, 1]
+        other = self.open_catalog(tmp_path)
+        swapped, deleted = changed.model_copy(update={"next_version": 7}), gone.model_copy(update={"deleted_at_ms": 5})
+        other.commit(a_change("op-2", PutStore(swapped, 1), PutStore(deleted, 1)))
+        other.commit(a_change("op-3", PutStore(a_store("c", uid="uid-again"), None)))
+        for handle in (catalog, other):
+            found = [(store.uid, store.revision, store.next_version) for store in handle.stores()]
+            assert found == [("uid-a", 1, 1), ("uid-b", 2, 7), ("uid-again", 1, 1)]
+        other.close()
+
     def test_stores_are_listed_by_name(self, catalog: Catalog) -> None:
         """Listing goes by name, whatever the order of making."""
         for name in ("b", "c", "a"):

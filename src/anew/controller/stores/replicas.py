@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from anew.api.models import DesiredStore, DesiredVersion, NodeReport, ReplicaReport, ReplicaState
 from anew.controller.engine.context import Context
@@ -36,16 +37,39 @@ def reached_position(context: Context, store: Store, fabric: str) -> PositionMap
     return PositionMap(reached)
 
 
+class IndexedReports(list[NodeReport]):
+    """Reports of which many versions are asked for: each replica is looked at once, and not for every version again.
+
+    It is not changed once it is made.
+    """
+
+    _of_versions: dict[tuple[str, int], list[tuple[str, ReplicaReport]]] | None = None
+
+    def of_version(self, store_uid: str, number: int) -> list[tuple[str, ReplicaReport]]:
+        """What each node reports of a version, in the order of the reports."""
+        if self._of_versions is None:
+            index: dict[tuple[str, int], list[tuple[str, ReplicaReport]]] = defaultdict(list)
+            for report in self:
+                for replica in report.replicas:
+                    index[replica.store_uid, replica.version].append((report.node, replica))
+            self._of_versions = index
+        return self._of_versions.get((store_uid, number), [])
+
+
+def indexed(found: Mapping[str, list[NodeReport]]) -> dict[str, list[NodeReport]]:
+    """Fabric → its reports, to be asked about many versions."""
+    return {fabric: IndexedReports(reports) for fabric, reports in found.items()}
+
+
 def replicas_of(found: list[NodeReport], store: Store, version: Version) -> dict[tuple[str, int], ReplicaReport]:
     """(node, partition) → report, of one version; a partition's sub-partitions are reported as one.
 
     A partition of which not all sub-partitions are reported is left out.
     """
+    reports = found if isinstance(found, IndexedReports) else IndexedReports(found)
     parts: dict[tuple[str, int], list[ReplicaReport]] = defaultdict(list)
-    for report in found:
-        for replica in report.replicas:
-            if replica.store_uid == store.uid and replica.version == version.number:
-                parts[report.node, replica.partition].append(replica)
+    for node, replica in reports.of_version(store.uid, version.number):
+        parts[node, replica.partition].append(replica)
     factor = version.config.amplification_factor
     return {key: _as_one(subs) for key, subs in parts.items() if len(subs) == factor}
 

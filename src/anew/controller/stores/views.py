@@ -9,7 +9,7 @@ from anew.api.models import NodeReport, Problem, ReplicaReport, ReplicaState
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.controller.stores.readiness import coverage_of
-from anew.controller.stores.replicas import replicas_of
+from anew.controller.stores.replicas import indexed, replicas_of
 from anew.controller.stores.schedule import decision_of
 from anew.core.lifecycle import existing, missing_feeds
 from anew.core.partitioners import is_custom
@@ -56,7 +56,7 @@ def _schedule_view(context: Context, store: Store, reports: list[NodeReport]) ->
 
 def store_views(context: Context) -> list[dict[str, Any]]:
     """The ``store`` shape of every store."""
-    reports = live_reports(context, context.fabrics)
+    reports = indexed(live_reports(context, context.fabrics))
     letters = context.catalog.dead_letter_counts()
     return [_store_view(store, reports, letters.get(store.uid, 0), None) for store in context.catalog.stores()]
 
