@@ -34,22 +34,27 @@ class ControllerServer:
         self._watch = context.watch
         self._reconciler = Reconciler(context)
         self._loops, self._stopped = context.loops, threading.Event()
-        self._loop = context.loops.loop("reconciler")
+        self._loop, self._upkeep = context.loops.loop("reconciler"), context.loops.loop("upkeep")
         app = make_app(context, security, address)
         self._server = _Server(_config(app, address, port, security), self._watch)
 
     def run(self) -> None:
         """Serve until `stop` or SIGTERM."""
         self._loops.watch(self._stopped)
-        thread = threading.Thread(target=self._reconcile, name="reconciler", daemon=True)
-        thread.start()
+        threads = [
+            threading.Thread(target=self._reconcile, name="reconciler", daemon=True),
+            threading.Thread(target=lambda: self._upkeep.run(self._keep, self._stopped), name="upkeep", daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
         try:
             self._server.run()
         finally:
             self._stopped.set()
             self._watch.close()
-            thread.join(timeout=10)
-            if not thread.is_alive():
+            for thread in threads:
+                thread.join(timeout=10)
+            if not any(thread.is_alive() for thread in threads):
                 self._remember()
 
     def stop(self) -> None:
@@ -77,7 +82,11 @@ class ControllerServer:
             self._watch.pause(max(pause_seconds, _ROUND_SECONDS))
 
     def _round(self) -> None:
-        self._watch.repeat(self._reconciler.round, _MOST_ROUNDS_IN_A_ROW)
+        self._watch.repeat(self._reconciler.advance, _MOST_ROUNDS_IN_A_ROW)
+
+    def _keep(self) -> None:
+        self._reconciler.keep()
+        self._stopped.wait(_ROUND_SECONDS)
 
 
 class _Server(uvicorn.Server):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from anew.controller.engine.apart import Apart
 from anew.controller.engine.context import Context
 from anew.controller.engine.expire import expire_lost
+from anew.controller.engine.pause import cluster_paused
 from anew.controller.engine.seen import Seen, look
 from anew.controller.restore.records import Memory
 from anew.controller.stores.deadletters import set_aside
@@ -48,16 +49,41 @@ class Reconciler:
         self._listen()
 
     def round(self) -> None:
-        """Take each store one step further; an error of one store does not hold up the others.
+        """Take each store and table one step further, then do what keeps the house, in one thread.
 
         Raises:
             AnewError: What all need does not answer.
             ExceptionGroup: What nobody foresaw in the steps of some; all others had theirs.
         """
+        self._in_steps("reconciler", self._advance, self._keep)
+
+    def advance(self) -> None:
+        """Take each store and table one step further; an error of one does not hold up the others.
+
+        Raises:
+            AnewError, ExceptionGroup: As `round`.
+        """
+        self._in_steps("reconciler", self._advance)
+
+    def keep(self) -> None:
+        """Reclaim, truncate, forget and remember. Beside `advance`: no swap waits for any of it.
+
+        Raises:
+            AnewError, ExceptionGroup: As `round`.
+        """
+        self._in_steps("upkeep", self._keep)
+
+    def _in_steps(self, loop: str, *parts: Callable[[Apart], None]) -> None:
+        apart = Apart(self.context.loops.loop(loop).progressed)
+        for part in parts:
+            part(apart)
+        apart.note(self.context.failing, self.context.clock())
+        apart.end()
+
+    def _advance(self, apart: Apart) -> None:
         self._listen()
         seen = look(self.context)
         seen = replace(seen, reports=indexed(seen.reports))
-        apart = Apart(self.context.loops.loop("reconciler").progressed)
         # Read after the rebuilds: a version of each of these is in its store.
         live = self.context.catalog.stores()
         expire_lost(self.context, (rebuild for found in seen.running.values() for rebuild in found), apart)
@@ -70,6 +96,8 @@ class Reconciler:
         for table in self.context.catalog.tables():
             with apart.step(f"table {table.name}"):
                 step_table(self.context, table, seen.usable[table.fabric], seen.reports[table.fabric])
+
+    def _keep(self, apart: Apart) -> None:
         set_aside(self.context, apart)
         reclaim_due(self.context, apart)
         now_ms = self.context.clock()
@@ -81,11 +109,9 @@ class Reconciler:
                     with apart.step(f"low water of {store.name}", needs=logs):
                         move_low_water(self.context, store)
                         look_at_partitions(self.context, store)
-        if not seen.paused:
+        if cluster_paused(self.context) is None:
             self._upkeep.step(apart)
         self._memory.remember(apart)
-        apart.note(self.context.failing, now_ms)
-        apart.end()
 
     def remember(self) -> None:
         """Write down in the deep stores what a lost catalog is made again from.

@@ -19,6 +19,9 @@ from anew.core.store import IN_THE_MAKING, RebuildKind, Store, Version, VersionS
 REPUSH_SOURCE_WAIT_SECONDS = 3_600
 """How long an intermediate stays after it became a backup, for readers and jobs that are still at it."""
 
+_ABOVE_ALL = 1 << 63
+"""An offset that no log comes to."""
+
 _AT_ONCE = frozenset({VersionStatus.FAILED, VersionStatus.KILLED})
 _GONE = frozenset({VersionStatus.RETIRED, VersionStatus.RECLAIMED})
 _NEEDS_ITS_LOG = frozenset(
@@ -194,3 +197,18 @@ def low_water(store: Store, at_rewind: Mapping[FeedPartition, int]) -> dict[str,
         )
         for feed in store.feeds
     }
+
+
+def may_forget(store: Store) -> list[FeedPartition]:
+    """The feed partitions whose low-water mark can move: no version needs what lies above it for a while.
+
+    Of all others nobody has to ask how much was appended when (`low_water` leaves their marks where they are).
+    """
+    unbounded = {at: _ABOVE_ALL for feed in store.feeds for at in feed.feed_partitions()}
+    marks = low_water(store, unbounded)
+    return [
+        at
+        for feed in store.feeds
+        for at, mark, low in zip(feed.feed_partitions(), marks[feed.id], feed.low_water, strict=True)
+        if mark > low
+    ]

@@ -20,6 +20,7 @@ from tests.component.loop_faults import LOOP_ERRORS, MENDED_SECONDS, TOLD_SECOND
 from tests.component.node.harness import wait_for
 from tests.component.node.test_node import free_port
 
+_CONTROLLER_LOOPS = ("reconciler", "upkeep")
 _NODE_LOOPS = ("applier", "desired state", "report", "segments", "loader", "loader of segments")
 
 
@@ -98,17 +99,17 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Running]:
     try:
         with _running(tmp_path_factory.mktemp("loops")) as (client, url):
             made = _Running(breaking, client, url)
-            wait_for("all loops", lambda: set(breaking.steps) == {*_NODE_LOOPS, "reconciler"})
+            wait_for("all loops", lambda: set(breaking.steps) == {*_NODE_LOOPS, *_CONTROLLER_LOOPS})
             yield made
     finally:
         patch.undo()
 
 
 @pytest.mark.parametrize("error", list(LOOP_ERRORS))
-@pytest.mark.parametrize("loop", [*_NODE_LOOPS, "reconciler"])
+@pytest.mark.parametrize("loop", [*_NODE_LOOPS, *_CONTROLLER_LOOPS])
 def test_a_loop_that_breaks_is_told_and_goes_on(running: _Running, loop: str, error: str) -> None:
     """The status names process, loop and cause within 5 s; mended, the loop takes steps and all is healthy in 10 s."""
-    process = "the controller" if loop == "reconciler" else "node-1"
+    process = "the controller" if loop in _CONTROLLER_LOOPS else "node-1"
     running.breaking.raised.discard(loop)
     running.breaking.broken[loop] = LOOP_ERRORS[error]
     try:

@@ -6,7 +6,7 @@ import pytest
 
 from anew.core.feed import FeedPartition, PositionMap
 from anew.core.moment import utc_text
-from anew.core.retention import REPUSH_SOURCE_WAIT_SECONDS, keeping, low_water, retirable
+from anew.core.retention import REPUSH_SOURCE_WAIT_SECONDS, keeping, low_water, may_forget, retirable
 from anew.core.store import RebuildKind, Store, Version, VersionStatus
 from anew.testing.builders import a_config, a_feed, a_store, a_version
 from anew.testing.clock import NOON_MS
@@ -284,3 +284,15 @@ def test_before_the_first_version_everything_is_kept() -> None:
     """Nearline writes made before the first push are applied on top of it, so that none is forgotten before."""
     assert low_water(_store(), _NOTHING) == {_FEED.id: (0, 0)}
     assert low_water(_store(_starting(1, S.FAILED, 0)), _NOTHING) == {_FEED.id: (0, 0)}
+
+
+@pytest.mark.case("rules:R2")
+def test_only_what_may_be_forgotten_is_asked_about() -> None:
+    """A mark that no version lets move is asked about in no log: what is asked is what `low_water` may move."""
+    first, second = _FEED.feed_partitions()
+    serving = _starting(1, S.CURRENT, 70)
+    assert may_forget(_store(serving)) == [first, second]
+    marked = _FEED.model_copy(update={"low_water": (70, 50)})
+    assert may_forget(_store(serving).model_copy(update={"feeds": (marked,)})) == [second]
+    assert may_forget(_store(_starting(1, S.BACKUP, 0), serving)) == []
+    assert may_forget(_store()) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import structlog
@@ -73,7 +73,7 @@ class Apart:
             _LOG.error("step_crashed", of=of, exc_info=error)
             self.unforeseen.append(error)
 
-    def note(self, failing: MutableMapping[str, Failing], now_ms: int) -> None:
+    def note(self, failing: dict[str, Failing], now_ms: int) -> None:
         """Keep which steps fail, and since when, over rounds; what no round has any more is forgotten after a while."""
         for of, error in self.failed.items():
             if error is None:
@@ -81,7 +81,7 @@ class Apart:
             else:
                 before = failing.get(of)
                 failing[of] = Failing(error, now_ms if before is None else before.since_ms, now_ms)
-        for of in [of for of, known in failing.items() if now_ms - known.last_ms > _FORGOTTEN_MS]:
+        for of in [of for of, known in failing.copy().items() if now_ms - known.last_ms > _FORGOTTEN_MS]:
             failing.pop(of, None)
 
     def end(self) -> None:

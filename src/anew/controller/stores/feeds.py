@@ -9,7 +9,7 @@ import structlog
 from anew.controller.engine.context import Context, Fabric
 from anew.controller.stores.records import change_store
 from anew.core.errors import AnewError, NotFound, Refused, Unreachable
-from anew.core.feed import Feed, PositionMap
+from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.stamp import fabric_origin
 from anew.core.store import Store, real_time_topic
 from anew.log.interface import TopicPartition, TopicSpec, record_bytes, topic_partition
@@ -196,12 +196,15 @@ def _end(fabric: Fabric, topic: TopicPartition) -> int:
     raise AssertionError("unreachable: the last attempt raises or returns")
 
 
-def offsets_at(fabrics: Mapping[str, Fabric], feeds: tuple[Feed, ...], at_ms: int) -> PositionMap:
-    """Per feed partition the first offset appended at or after a time."""
+def offsets_at(
+    fabrics: Mapping[str, Fabric], feeds: tuple[Feed, ...], at_ms: int, only: Collection[FeedPartition] | None = None
+) -> PositionMap:
+    """Per feed partition, only some unless None, the first offset appended at or after a time."""
     return PositionMap(
         {
             at: fabrics[feed.fabric].log.offset_for_time(topic_partition(feed, at.partition), at_ms)
             for feed in feeds
             for at in feed.feed_partitions()
+            if only is None or at in only
         }
     )

@@ -9,7 +9,7 @@ from anew.controller.engine.context import Context
 from anew.controller.stores.feeds import offsets_at
 from anew.controller.stores.records import change_store
 from anew.core.errors import AnewError, Unreachable
-from anew.core.retention import low_water
+from anew.core.retention import low_water, may_forget
 from anew.core.store import Store
 
 _LOG = structlog.get_logger("anew.controller")
@@ -23,9 +23,12 @@ def move_low_water(context: Context, store: Store) -> None:
     """
     if not store.feeds or not all(feed.ready for feed in store.feeds):
         return
+    asked = may_forget(store)
+    if not asked:
+        return
     now_ms = context.clock()
     try:
-        at_rewind = offsets_at(context.fabrics, store.feeds, now_ms - store.config.rewind_seconds * 1000)
+        at_rewind = offsets_at(context.fabrics, store.feeds, now_ms - store.config.rewind_seconds * 1000, asked)
     except Unreachable:
         raise
     except AnewError as error:
