@@ -82,6 +82,8 @@ class ControllerServer:
             self._watch.pause(max(pause_seconds, _ROUND_SECONDS))
 
     def _round(self) -> None:
+        # What waits to be swapped does not wait until all others have been looked at.
+        self._watch.repeat(self._reconciler.hurry, _MOST_ROUNDS_IN_A_ROW)
         self._watch.repeat(self._reconciler.advance, _MOST_ROUNDS_IN_A_ROW)
 
     def _keep(self) -> None:

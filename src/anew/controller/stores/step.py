@@ -47,12 +47,7 @@ class StoreSteps:
     def step(self, store: Store, seen: Seen, apart: Apart) -> None:
         """Take a store one step further; an error in one of its steps does not hold up the others."""
         name = store.name
-        with apart.step(f"topics of {name}"):
-            store = self._with_topics(store)
-            make_version_topics(self.context, store)
-        for rebuild in seen.running_of(store.uid, StoreRebuild):
-            with apart.step(f"rebuild {rebuild.id} of {name}"):
-                self._step_rebuild(store, rebuild, seen.reports)
+        store = self.step_rebuilds(store, seen, apart)
         for fabric in store.fabrics:
             with apart.step(f"replicas of {name} in {fabric}"):
                 self._reassign(store, fabric, seen)
@@ -63,6 +58,16 @@ class StoreSteps:
         with apart.step(f"schedule of {name}"):
             reports = [report for found in seen.reports.values() for report in found]
             step_schedule(self.context, RepushSchedule(self.context, store, reports))
+
+    def step_rebuilds(self, store: Store, seen: Seen, apart: Apart) -> Store:
+        """Take a store's topics and rebuilds one step further; the store as it was when its topics were looked at."""
+        with apart.step(f"topics of {store.name}"):
+            store = self._with_topics(store)
+            make_version_topics(self.context, store)
+        for rebuild in seen.running_of(store.uid, StoreRebuild):
+            with apart.step(f"rebuild {rebuild.id} of {store.name}"):
+                self._step_rebuild(store, rebuild, seen.reports)
+        return store
 
     def _with_topics(self, store: Store) -> Store:
         """The store, its topics as they should be as far as the logs answer; nothing else waits for them."""
