@@ -281,9 +281,11 @@ class FarCatalog:
         """See `Catalog.rebuild`."""
         return self._read(lambda: self._catalog.rebuild(rebuild_id))
 
-    def rebuilds(self, *, subject_uid: str | None, running_only: bool) -> list[Rebuild]:
+    def rebuilds(self, *, subject_uid: str | None, running_only: bool, limit: int | None = None) -> list[Rebuild]:
         """See `Catalog.rebuilds`."""
-        return self._read(lambda: self._catalog.rebuilds(subject_uid=subject_uid, running_only=running_only))
+        return self._read(
+            lambda: self._catalog.rebuilds(subject_uid=subject_uid, running_only=running_only, limit=limit)
+        )
 
     def request(self, request_id: str) -> KnownRequest | None:
         """See `Catalog.request`."""

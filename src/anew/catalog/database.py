@@ -173,10 +173,10 @@ class DatabaseCatalog:
         """See `Catalog.rebuild`."""
         return next(iter(self._rebuilds(REBUILDS.c.id == rebuild_id)), None)
 
-    def rebuilds(self, *, subject_uid: str | None, running_only: bool) -> list[Rebuild]:
+    def rebuilds(self, *, subject_uid: str | None, running_only: bool, limit: int | None = None) -> list[Rebuild]:
         """See `Catalog.rebuilds`."""
         conditions = [] if subject_uid is None else [REBUILDS.c.subject_uid == subject_uid]
-        return self._rebuilds(*conditions, *([REBUILDS.c.running] if running_only else []))
+        return self._rebuilds(*conditions, *([REBUILDS.c.running] if running_only else []), limit=limit)
 
     def request(self, request_id: str) -> KnownRequest | None:
         """See `Catalog.request`."""
@@ -298,8 +298,8 @@ class DatabaseCatalog:
         # Sorted here: databases differ in how they compare texts.
         return sorted((storerows.parsed(*row) for row in rows), key=lambda store: store.name)
 
-    def _rebuilds(self, *conditions: sa.ColumnElement[bool]) -> list[Rebuild]:
-        return self._database.read(lambda connection: rebuildrows.find_rebuilds(connection, *conditions))
+    def _rebuilds(self, *conditions: sa.ColumnElement[bool], limit: int | None = None) -> list[Rebuild]:
+        return self._database.read(lambda connection: rebuildrows.find_rebuilds(connection, *conditions, limit=limit))
 
 
 def _operation(row: Any) -> Operation:

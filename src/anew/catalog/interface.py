@@ -84,8 +84,8 @@ class Catalog(Protocol):
             Failed: ``unknown_kind``: a later release made it.
         """
 
-    def rebuilds(self, *, subject_uid: str | None, running_only: bool) -> list[Rebuild]:
-        """Rebuilds of any kind, newest first; of one store or table, or of all for None."""
+    def rebuilds(self, *, subject_uid: str | None, running_only: bool, limit: int | None = None) -> list[Rebuild]:
+        """Rebuilds of any kind, newest first, at most so many; of one store or table, or of all for None."""
 
     def request(self, request_id: str) -> KnownRequest | None:
         """What the request id made."""

@@ -41,10 +41,14 @@ def put_rebuild(connection: sa.Connection, put: PutRebuild) -> None:
     check_swapped(connection.execute(update.values(**row)).rowcount, f"the rebuild {rebuild.id}", put.fence)
 
 
-def find_rebuilds(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Rebuild]:
-    """Rebuilds, newest first."""
+def find_rebuilds(
+    connection: sa.Connection, *conditions: sa.ColumnElement[bool], limit: int | None = None
+) -> list[Rebuild]:
+    """Rebuilds, newest first, at most so many."""
     row = REBUILDS.c
     query = sa.select(row.kind, row.document, row.plan).where(*conditions)
+    if limit is not None:
+        query = query.order_by(row.created_at_ms.desc(), row.id).limit(limit)
     found = [_rebuild(*each) for each in connection.execute(query)]
     return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
 

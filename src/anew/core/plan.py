@@ -13,7 +13,9 @@ from anew.core.confighash import value_hash
 _START_SECONDS, _MOST_TIMES = 60.0, 2.0
 """What took less may have been start alone: it says nothing of more than so many times its records."""
 _PACE_OF = 5
-"""From how many of the last rebuilds the expected pace is taken."""
+"""From how many of the last rebuilds that were measured the expected pace is taken."""
+PACE_LOOKS_AT = 50
+"""Among how many of the last rebuilds, of which some have failed and were not measured."""
 
 
 class Value(BaseModel):

@@ -275,6 +275,8 @@ class CatalogContract(ABC):
         assert ids(flights.uid, running_only=False) == ["b", "a"]
         assert ids(flights.uid, running_only=True) == ["b"]
         assert ids(trips.uid, running_only=True) == ["c"]
+        newest = catalog.rebuilds(subject_uid=flights.uid, running_only=False, limit=1)
+        assert [found.id for found in newest] == ["b"]
 
     @pytest.mark.case("rules:R22")
     def test_a_rebuild_changes_by_compare_and_swap(self, catalog: Catalog) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from anew.controller.process import ControllerServer
+from anew.controller.stores.versiontopics import make_version_topics
 from tests.component.controller.harness import Cluster
 from tests.component.node.harness import wait_for
 from tests.component.node.test_node import free_port
@@ -36,7 +37,6 @@ def test_what_is_ready_is_swapped_and_nothing_else_is_done(cluster: Cluster) -> 
 
 def test_what_crashes_in_one_store_holds_up_no_other(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is left to the round that follows, which tells it; the other store's version is swapped meanwhile."""
-    from anew.controller.stores.step import make_version_topics
 
     def crashing(context: Any, store: Any) -> None:
         if store.name == "a":

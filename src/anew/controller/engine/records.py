@@ -38,9 +38,9 @@ def find_of(context: Context, rebuild_id: str, of: type[R]) -> R:
     return rebuild
 
 
-def rebuilds_of(context: Context, uid: str, of: type[R], *, running_only: bool) -> list[R]:
-    """A subject's rebuilds, newest first."""
-    found = context.catalog.rebuilds(subject_uid=uid, running_only=running_only)
+def rebuilds_of(context: Context, uid: str, of: type[R], *, running_only: bool, limit: int | None = None) -> list[R]:
+    """A subject's rebuilds, newest first, at most so many."""
+    found = context.catalog.rebuilds(subject_uid=uid, running_only=running_only, limit=limit)
     return [rebuild for rebuild in found if isinstance(rebuild, of)]
 
 

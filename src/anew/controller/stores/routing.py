@@ -12,7 +12,7 @@ from anew.controller.stores.readiness import is_loaded
 from anew.controller.stores.records import store_named
 from anew.controller.stores.replicas import replicas_of
 from anew.core.feed import PositionMap
-from anew.core.plan import pace_of
+from anew.core.plan import PACE_LOOKS_AT, pace_of
 from anew.core.store import SERVABLE, Store, Version
 from anew.core.stores.rebuild import StoreRebuild
 
@@ -28,7 +28,7 @@ def snapshot(context: Context, name: str, at_ms: int | None) -> SnapshotView:
     # are further apart than the skew limit are wrong (rules R6, R12).
     skew_ms = max((feed.skew_limit_ms for feed in store.feeds), default=0)
     read_until_ms = context.clock() - skew_ms
-    past = rebuilds_of(context, store.uid, StoreRebuild, running_only=False)
+    past = rebuilds_of(context, store.uid, StoreRebuild, running_only=False, limit=PACE_LOOKS_AT)
     return SnapshotView(
         store=store,
         ends=ends_of(context.fabrics, store.feeds),

@@ -11,7 +11,7 @@ from anew.api.tables import PlanRefresh
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.controller.engine.records import rebuilds_of
-from anew.core.plan import Change, Estimate, pace_of
+from anew.core.plan import PACE_LOOKS_AT, Change, Estimate, pace_of
 from anew.core.tables.choosing import Asked, Serving, choose, mode_of
 from anew.core.tables.config import Reason, SegmentConfig, differences
 from anew.core.tables.plan import PlannedSegment, TableFence, TablePlan, TableRebuildKind, TableTarget
@@ -137,6 +137,6 @@ def _reasons(table: Table, segments: list[StaleSegment], left: int) -> tuple[str
 
 def _estimate(context: Context, table: Table, segments: list[StaleSegment]) -> Estimate:
     records, size = sum(segment.rows for segment in segments), sum(segment.bytes for segment in segments)
-    past = rebuilds_of(context, table.uid, TableRebuild, running_only=False)
+    past = rebuilds_of(context, table.uid, TableRebuild, running_only=False, limit=PACE_LOOKS_AT)
     pace = pace_of((rebuild.read, rebuild.records_per_s) for rebuild in past)
     return Estimate(records=records, bytes=size, seconds=None if pace is None else pace.seconds_for(records))

@@ -161,14 +161,14 @@ class MemoryCatalog:
         """See `Catalog.rebuild`."""
         return self._database.tables.rebuilds.get(rebuild_id)
 
-    def rebuilds(self, *, subject_uid: str | None, running_only: bool) -> list[Rebuild]:
+    def rebuilds(self, *, subject_uid: str | None, running_only: bool, limit: int | None = None) -> list[Rebuild]:
         """See `Catalog.rebuilds`."""
         found = [
             rebuild
             for rebuild in self._database.tables.rebuilds.values()
             if subject_uid in (None, rebuild.subject.uid) and not (running_only and rebuild.ended)
         ]
-        return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
+        return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))[:limit]
 
     def request(self, request_id: str) -> KnownRequest | None:
         """See `Catalog.request`."""
