@@ -43,7 +43,7 @@ def test_brokers_come_answer_and_go(anew: Anew, count: int) -> None:
     assert anew.done("kafka", "up") == {**made, "started": []}
     assert _pids(anew) == pids
     assert anew.done("kafka", "down") == {"stopped": True}
-    assert [pid for pid in pids if not gone(pid)] == []
+    wait_until(lambda: all(map(gone, pids)), "the brokers' ends")
     assert anew.done("kafka", "down") == {"stopped": False}
     answer = anew.run("kafka", "status")
     assert (answer.code, answer.error["code"], answer.error["found"]) == (4, "no_brokers", "they were stopped")
@@ -85,7 +85,7 @@ def test_brokers_outlive_whoever_started_them(anew: Anew) -> None:
     assert anew.run("kafka", "status").code == 0
     assert os.getsid(pid) != starter.pid
     assert anew.done("kafka", "down") == {"stopped": True}
-    assert gone(pid)
+    wait_until(lambda: gone(pid), "the broker's end")
 
 
 def test_a_killed_broker_is_told_and_healed(anew: Anew) -> None:
@@ -113,7 +113,7 @@ def test_a_broker_that_stands_still_is_told(anew: Anew) -> None:
     (broker,) = answer.json["brokers"]
     assert (answer.code, broker["pid"], broker["alive"], broker["answers"]) == (6, pid, True, False)
     assert anew.done("kafka", "down") == {"stopped": True}
-    assert gone(pid)
+    wait_until(lambda: gone(pid), "the broker's end")
 
 
 def test_another_process_is_never_taken_for_a_broker(anew: Anew) -> None:

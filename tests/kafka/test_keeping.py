@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import ENVIRONMENT, broker_home, check_needs, running_brokers
-from tests.cluster.commands import Anew
+from tests.cluster.commands import Anew, wait_until
 from tests.component.outliving import Victim, check_ends_with
 from tests.needs import COMPLETE
 from tests.processes import gone
@@ -28,7 +28,7 @@ def test_brokers_that_a_command_started_end_with_the_home() -> None:
         anew.done("kafka", "up")
         (broker,) = anew.done("kafka", "status")["brokers"]
         assert not gone(broker["pid"])
-    assert gone(broker["pid"])
+    wait_until(lambda: gone(broker["pid"]), "the broker's end")
     assert not home.directory.exists()
 
 

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.brokers import ENVIRONMENT, broker_home
-from tests.cluster.commands import Anew
+from tests.cluster.commands import Anew, wait_until
 from tests.crash.halts import Halt, Halts, When
 from tests.kafka.topics import make_topic, read, write
 from tests.processes import gone
@@ -81,7 +81,7 @@ def test_what_an_up_that_was_killed_left_running_is_ended_by_down(halting: tuple
     answer = anew.run("kafka", "status")
     assert {broker["pid"] for broker in answer.json["brokers"] if broker["alive"]} == left
     assert anew.done("kafka", "down") == {"stopped": True}
-    assert [pid for pid in left if not gone(pid)] == []
+    wait_until(lambda: all(map(gone, left)), "the brokers' ends")
     assert anew.run("kafka", "status").error["code"] == "no_brokers"
 
 
