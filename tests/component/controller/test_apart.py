@@ -190,10 +190,13 @@ def test_what_is_away_is_waited_for_once_in_a_round(
     for name in ("flights", "trains", "ships"):
         cluster.create(name)
         cluster.serve(cluster.push_plan(name))
+        # So that there is something to forget once the first version has gone.
+        cluster.write(cluster.store(name).feeds[0], 4)
         cluster.serve(cluster.repush_plan(name))
     cluster.pass_seconds(_WEEK_SECONDS)
-    cluster.settle(1)
-    cluster.pass_seconds(600)
+    if away == "the deep store":
+        cluster.settle(1)
+        cluster.pass_seconds(600)
     asked = []
 
     def silent(*given: Any) -> Any:
