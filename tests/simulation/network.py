@@ -107,12 +107,11 @@ class Network:
         world = self.world
         world.check_alive()
         process = world.acting
-        faults = self.faults.get(process.kind, NONE)
         chance = world.random.random()
         doomed = self.doomed.get(process.kind) == what
         if doomed:
             del self.doomed[process.kind]
-        if doomed or chance < faults.crash:
+        if doomed or chance < self._faults(process).crash:
             self.say(f"{process.name} dies at: {what}")
             world.kill(process)
             raise ProcessDied(process)
@@ -130,25 +129,28 @@ class Network:
         self.point(called.what)
         process = world.acting
         self._check_foul(process, called)
-        faults = self.faults.get(process.kind, NONE)
-        if random.random() < faults.delay:
+        if random.random() < self._faults(process).delay:
             world.sleep(random.random() * 3_000)
         if self.halts and called.changes and called.what == THE_LOG:
             self._halt(process)
         deaf = called.what == THE_LOG and process.deaf_until_ms > world.now_ms
-        if random.random() < faults.fail or deaf:
+        if random.random() < self._faults(process).fail or deaf:
             self.say(f"{process.name} cannot reach: {called.what}")
             raise Unreachable(called.unreachable, f"{called.what} does not answer")
         result = act()
         if called.changes:
-            if random.random() < faults.crash:
+            if random.random() < self._faults(process).crash:
                 self.say(f"{process.name} dies after: {called.what}")
                 world.kill(process)
                 raise ProcessDied(process)
-            if random.random() < faults.lose:
+            if random.random() < self._faults(process).lose:
                 self.say(f"{process.name} gets no answer: {called.what}")
                 raise OutcomeUnknown(called.unknown, f"the answer of {called.what} was lost")
         return result
+
+    def _faults(self, process: Process) -> Faults:
+        """How often things go wrong now: a call that was on its way when it became calm arrives as all others do."""
+        return self.faults.get(process.kind, NONE)
 
     def _check_foul(self, process: Process, called: Called) -> None:
         """Raise what the calls of a process raise now."""
@@ -184,18 +186,17 @@ class Network:
         self.point(called.what)
         caller = world.acting
         self._check_foul(caller, called)
-        faults = self.faults.get(caller.kind, NONE)
-        if random.random() < faults.delay:
+        if random.random() < self._faults(caller).delay:
             world.sleep(random.random() * 3_000)
-        if server is None or server.dead or self.apart(caller, server) or random.random() < faults.fail:
+        if server is None or server.dead or self.apart(caller, server) or random.random() < self._faults(caller).fail:
             raise Unreachable(called.unreachable, f"{called.what} is not answered")
         task = world.spawn(server, act, background=False)
-        if random.random() < faults.twice:
+        if random.random() < self._faults(caller).twice:
             self.say(f"{caller.name} asks twice: {called.what}")
             world.spawn(server, act, background=False)
         answered = world.join(task, _ANSWER_MS)
         lost = not answered or isinstance(task.error, ProcessDied) or self.apart(caller, server)
-        if lost or (called.changes and random.random() < faults.lose):
+        if lost or (called.changes and random.random() < self._faults(caller).lose):
             self.say(f"{caller.name} gets no answer: {called.what}")
             if called.changes:
                 raise OutcomeUnknown(called.unknown, f"the answer of {called.what} was lost")
