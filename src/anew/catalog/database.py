@@ -36,17 +36,7 @@ from anew.catalog.change import (
 )
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
-from anew.catalog.forget import (
-    DropStore,
-    DropTable,
-    Forget,
-    ForgetDeadLetters,
-    ForgetHistory,
-    ForgetPastVersions,
-    ForgetRebuilds,
-    ForgetRequests,
-    ForgetSegments,
-)
+from anew.catalog.forget import FORGETS, DropStore, DropTable, Forget
 from anew.catalog.tables import (
     COUNTERS,
     DEAD_LETTERS,
@@ -343,16 +333,9 @@ def _apply(connection: sa.Connection, put: object, at_ms: int) -> None:
             _check_empty(connection)
         case RaiseCounter():
             _raise_counter(connection, put)
-        case (
-            ForgetHistory()
-            | ForgetRequests()
-            | ForgetPastVersions()
-            | ForgetDeadLetters()
-            | ForgetSegments()
-            | ForgetRebuilds()
-            | DropStore()
-            | DropTable()
-        ):
+        case DropStore() | DropTable():
+            forgetrows.apply(connection, put)
+        case _ if isinstance(put, FORGETS):
             forgetrows.apply(connection, put)
         case _:
             segmentrows.apply(connection, put)

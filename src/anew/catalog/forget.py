@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class ForgetRebuilds:
 
 
 Forget = ForgetHistory | ForgetRequests | ForgetPastVersions | ForgetDeadLetters | ForgetSegments | ForgetRebuilds
+FORGETS: tuple[type[Forget], ...] = get_args(Forget)
 
 
 @dataclass(frozen=True, slots=True)

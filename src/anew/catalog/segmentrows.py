@@ -20,6 +20,7 @@ from anew.catalog.change import (
     TableSnapshot,
 )
 from anew.catalog.conflicts import check_swapped
+from anew.catalog.parts import rows_named
 from anew.catalog.tables import SEGMENT_OUTCOMES, SEGMENT_SLOTS, SEGMENTS, TABLE_CONFIGS, TABLES
 from anew.core.errors import Refused
 from anew.core.tables.config import SegmentConfig
@@ -30,7 +31,6 @@ from anew.segments.record import SegmentList
 
 PAGE_ROWS = 20_000
 _INSERTED_AT_ONCE = 1_000
-_NAMED_AT_ONCE = 500
 _KEPT = 256
 
 
@@ -147,10 +147,10 @@ def _documents(
     connection: sa.Connection, query: sa.Select[Any], name: sa.Column[Any], names: Collection[str] | None
 ) -> Iterator[str]:
     """The documents that a query finds; only those of some names unless None."""
-    ordered = [] if names is None else sorted(names)
-    parts = [ordered[first : first + _NAMED_AT_ONCE] for first in range(0, len(ordered), _NAMED_AT_ONCE)]
-    for each in [query] if names is None else [query.where(name.in_(part)) for part in parts]:
-        yield from connection.execute(each).scalars()
+    if names is None:
+        yield from connection.execute(query).scalars()
+    else:
+        yield from (document for (document,) in rows_named(connection, query, name, names))
 
 
 def _put_table(connection: sa.Connection, put: PutTable) -> None:

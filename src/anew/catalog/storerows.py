@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from anew.catalog.change import PutPastVersions, PutRestored, PutStore
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.forgetrows import used_numbers
+from anew.catalog.parts import rows_named
 from anew.catalog.tables import COUNTERS, PAST_VERSIONS, STORES
 from anew.core.errors import Refused
 from anew.core.store import Store, Version
 
 _DOCUMENTS_KEPT = 4_096
-_NAMED_AT_ONCE = 500
 
 StorePut = PutStore | PutRestored | PutPastVersions
 
@@ -44,11 +44,8 @@ def find_live(connection: sa.Connection, known: Mapping[str, Store]) -> list[Sto
         for uid, revision in connection.execute(sa.select(row.uid, row.revision).where(row.live_name.is_not(None)))
     }
     same = {uid: known[uid] for uid, revision in revisions.items() if uid in known and known[uid].revision == revision}
-    changed = sorted(revisions.keys() - same.keys())
-    for first in range(0, len(changed), _NAMED_AT_ONCE):
-        query = sa.select(row.document, row.revision).where(row.uid.in_(changed[first : first + _NAMED_AT_ONCE]))
-        stores = (parsed(*each) for each in connection.execute(query))
-        same.update((store.uid, store) for store in stores)
+    changed = rows_named(connection, sa.select(row.document, row.revision), row.uid, revisions.keys() - same.keys())
+    same.update((store.uid, store) for store in (parsed(*each) for each in changed))
     # Sorted here: databases differ in how they compare texts.
     return sorted(same.values(), key=lambda store: store.name)
 

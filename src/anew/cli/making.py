@@ -152,7 +152,7 @@ def _run(connected: Cluster, plan: Plan, spark: SparkChoice, asked: Asked) -> in
 def print_plan(plan: Plan, *, as_json: bool) -> None:
     """Say what a plan would do."""
     if as_json:
-        print_json(plan.model_dump(mode="json"))
+        print_json(plan.shown())
         return
     source = plan.source.topic if plan.source.input is None else ", ".join(plan.source.input.paths) or "nothing"
     rows = [

@@ -7,14 +7,14 @@ anywhere leaves work that the next round finds again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from anew.controller.engine.apart import Apart
 from anew.controller.engine.context import Context
 from anew.controller.engine.expire import expire_lost
 from anew.controller.engine.pause import cluster_paused
-from anew.controller.engine.seen import Seen, look
+from anew.controller.engine.seen import Seen, look, running_rebuilds
 from anew.controller.restore.records import Memory
 from anew.controller.stores.deadletters import set_aside
 from anew.controller.stores.feeds import look_at_partitions
@@ -22,8 +22,9 @@ from anew.controller.stores.lowwater import move_low_water
 from anew.controller.stores.replicas import indexed
 from anew.controller.stores.step import StoreSteps
 from anew.controller.tables.step import step_table
-from anew.controller.upkeep.forgetting import Upkeep
+from anew.controller.upkeep.forgetting import Forgetting
 from anew.controller.upkeep.reclaim import reclaim_due
+from anew.core.rebuild import Rebuild
 from anew.core.stores.rebuild import StoreRebuild
 
 
@@ -40,12 +41,12 @@ class Reconciler:
     clock_seconds: Callable[[], float] = time.monotonic
     _low_water_at_ms: int = field(default=0)
     _memory: Memory = field(init=False)
-    _upkeep: Upkeep = field(init=False)
+    _forgetting: Forgetting = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing remembered."""
         self._memory = Memory(self.context)
-        self._upkeep = Upkeep(self.context)
+        self._forgetting = Forgetting(self.context)
         self._listen()
 
     def round(self) -> None:
@@ -73,9 +74,12 @@ class Reconciler:
         Raises:
             AnewError: What all need does not answer.
         """
+        running = running_rebuilds(self.context)
+        if not running:
+            return
         apart = Apart(self.context.loops.loop("reconciler").progressed)
-        seen, stores = self._look(), StoreSteps(self.context)
-        for uid in seen.running:
+        seen, stores = self._look(running), StoreSteps(self.context)
+        for uid in running:
             store = self.context.catalog.store_by_uid(uid)
             if store is not None and store.deleted_at_ms is None:
                 stores.step_rebuilds(store, seen, apart)
@@ -96,13 +100,13 @@ class Reconciler:
         apart.note(self.context.failing, self.context.clock())
         apart.end()
 
-    def _look(self) -> Seen:
-        seen = look(self.context)
+    def _look(self, running: Mapping[str, list[Rebuild]]) -> Seen:
+        seen = look(self.context, running)
         return replace(seen, reports=indexed(seen.reports))
 
     def _advance(self, apart: Apart) -> None:
         self._listen()
-        seen = self._look()
+        seen = self._look(running_rebuilds(self.context))
         # Read after the rebuilds: a version of each of these is in its store.
         live = self.context.catalog.stores()
         expire_lost(self.context, (rebuild for found in seen.running.values() for rebuild in found), apart)
@@ -129,7 +133,7 @@ class Reconciler:
                         move_low_water(self.context, store)
                         look_at_partitions(self.context, store)
         if cluster_paused(self.context) is None:
-            self._upkeep.step(apart)
+            self._forgetting.step(apart)
         self._memory.remember(apart)
 
     def remember(self) -> None:

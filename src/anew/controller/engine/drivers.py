@@ -14,6 +14,7 @@ from anew.core.rebuild import DriverTrouble, Rebuild, SubjectId, driver_of
 
 _FAILED = "rebuild failed/"
 _MOST_CHARACTERS = 500
+"""How much of an error the status and a line of history keep."""
 
 
 def driver_view(context: Context, rebuild: Rebuild) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def driver_view(context: Context, rebuild: Rebuild) -> dict[str, Any]:
         "host": driver.host,
         "pid": driver.pid,
         "log": driver.log,
-        "heard_at_ms": _heard_at_ms(context, rebuild),
+        "heard_at_ms": heard_at_ms(context, rebuild),
         "lease_until_ms": rebuild.lease_until_ms,
         "silent_ms": silent_ms(context, rebuild),
         "troubles": [f"{trouble.loop}: {trouble.error}" for trouble in _troubles(rebuild)],
@@ -40,7 +41,7 @@ def silent_ms(context: Context, rebuild: Rebuild) -> int | None:
     """For how long the driver has not been heard; None where none is needed, or it was heard a moment ago."""
     if not rebuild.driven:
         return None
-    silent = context.clock() - _heard_at_ms(context, rebuild)
+    silent = context.clock() - heard_at_ms(context, rebuild)
     return silent if silent >= context.limits.takeover_seconds * 1000 else None
 
 
@@ -54,7 +55,7 @@ def _loop_problems(context: Context, rebuild: Rebuild) -> list[Problem]:
         Problem(
             what=f"the driver of rebuild {rebuild.id} of {rebuild.subject.name}: its loop {trouble.loop} "
             f"does not get on: {trouble.error}",
-            since_ms=_heard_at_ms(context, rebuild) - trouble.for_ms,
+            since_ms=heard_at_ms(context, rebuild) - trouble.for_ms,
             hint="what is broken is in the error; the driver goes on by itself once it is mended",
         )
         for trouble in _troubles(rebuild)
@@ -73,15 +74,20 @@ def _silence(context: Context, rebuild: Rebuild) -> list[Problem]:
     return [
         Problem(
             what=f"{told}; in {left_seconds} s the rebuild fails",
-            since_ms=_heard_at_ms(context, rebuild),
+            since_ms=heard_at_ms(context, rebuild),
             hint=f"anew rebuild resume {rebuild.id}, or: anew rebuild kill {rebuild.id}",
         )
     ]
 
 
+def said(error: str) -> str:
+    """The first line of an error: what follows may be a traceback with lines of the user's own code."""
+    return error.partition("\n")[0][:_MOST_CHARACTERS]
+
+
 def note_failure(rebuild: Rebuild, error: str, now_ms: int) -> PutFlag:
     """Keep that a rebuild failed; part of the transaction that ends it."""
-    kept = {"rebuild": rebuild.id, "error": error.partition("\n")[0][:_MOST_CHARACTERS], "at_ms": now_ms}
+    kept = {"rebuild": rebuild.id, "error": said(error), "at_ms": now_ms}
     return PutFlag(_flag_of(rebuild.subject), json.dumps(kept))
 
 
@@ -154,5 +160,6 @@ def _failures(context: Context) -> dict[str, dict[str, Any]]:
     return {name.removeprefix(_FAILED): json.loads(value) for name, value in flags.items() if name.startswith(_FAILED)}
 
 
-def _heard_at_ms(context: Context, rebuild: Rebuild) -> int:
+def heard_at_ms(context: Context, rebuild: Rebuild) -> int:
+    """When the driver gave its last sign of life."""
     return rebuild.lease_until_ms - int(context.limits.lease_seconds * 1000)

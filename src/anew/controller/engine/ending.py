@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 from anew.catalog.change import PutFlag
 from anew.controller.engine.context import Context
-from anew.controller.engine.drivers import note_failure
+from anew.controller.engine.drivers import note_failure, said
 from anew.controller.engine.records import change_rebuild
 from anew.controller.engine.subjects import R, Step
 from anew.core.rebuild import Rebuild, RebuildStatus, end
-
-_MOST_CHARACTERS_SAID = 500
-"""How much of an error a line of history keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +21,6 @@ class Ending:
     error: str
     actor: str
     holds: Callable[[Rebuild], bool] = lambda _rebuild: True
-
-
-def said(error: str) -> str:
-    """The first line of an error: what follows may be a traceback with lines of the user's own code."""
-    return error.partition("\n")[0][:_MOST_CHARACTERS_SAID]
 
 
 def end_badly(context: Context, rebuild: R, ending: Ending) -> R:

@@ -13,13 +13,14 @@ from anew.core.rebuild import Rebuild
 
 def rebuild_view(context: Context, rebuild: Rebuild) -> dict[str, Any]:
     """The ``rebuild`` shape: the envelope, and what its subject has to say."""
+    subject = context.subjects.of(rebuild)
     envelope = {
         "id": rebuild.id,
         "kind": str(rebuild.kind),
         rebuild.subject.kind: rebuild.subject.name,
         "status": rebuild.status.value,
         "stage": rebuild.stage.value,
-        "plan": rebuild.plan.shown(),
+        "plan": subject.shown_plan(rebuild.plan),
         "ledger": None,
         "fingerprint": None,
         "timings": rebuild.timings,
@@ -31,7 +32,7 @@ def rebuild_view(context: Context, rebuild: Rebuild) -> dict[str, Any]:
         "created_at_ms": rebuild.created_at_ms,
         "ended_at_ms": rebuild.ended_at_ms,
     }
-    return envelope | context.subjects.of(rebuild).view(context, rebuild)
+    return envelope | subject.view(context, rebuild)
 
 
 def view(context: Context, rebuild_id: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anew.api.models import ResumeRebuild
 from anew.controller.engine.context import Context
+from anew.controller.engine.drivers import heard_at_ms
 from anew.controller.engine.records import change_rebuild, find, rebuild_ended
 from anew.controller.engine.subjects import Step
 from anew.core.errors import Refused
@@ -47,8 +48,7 @@ def _check_free(context: Context, rebuild: Rebuild) -> None:
     """Raise unless the rebuild runs and its driver, where it needs one, has been silent for a while."""
     if rebuild.ended:
         raise rebuild_ended(rebuild, hint=context.subjects.of(rebuild).again(rebuild))
-    last_sign_ms = rebuild.lease_until_ms - int(context.limits.lease_seconds * 1000)
-    silent_ms = context.clock() - last_sign_ms
+    silent_ms = context.clock() - heard_at_ms(context, rebuild)
     least_ms = int(context.limits.takeover_seconds * 1000)
     if rebuild.driven and silent_ms < least_ms:
         raise Refused(

@@ -126,11 +126,10 @@ def _begin_body(subjects: Subjects) -> type[BeginRebuild]:
 
 
 def _named(subjects: Subjects) -> Callable[[Any], str | None]:
-    by_kind = {str(kind): subject.name for subject in subjects.all for kind in subject.record.kinds}
-
     def name_of(plan: Any) -> str | None:
         kind = plan.get("kind") if isinstance(plan, dict) else getattr(plan, "kind", None)
-        return by_kind.get(str(kind))
+        subject = subjects.find(str(kind))
+        return None if subject is None else subject.name
 
     return name_of
 

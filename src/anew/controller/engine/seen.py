@@ -36,11 +36,16 @@ class Seen:
         return [rebuild for rebuild in self.running.get(uid, ()) if isinstance(rebuild, of)]
 
 
-def look(context: Context) -> Seen:
-    """See what is."""
+def running_rebuilds(context: Context) -> dict[str, list[Rebuild]]:
+    """Uid of a subject → its rebuilds that run."""
     running = defaultdict[str, list[Rebuild]](list)
     for rebuild in context.catalog.rebuilds(subject_uid=None, running_only=True):
         running[rebuild.subject.uid].append(rebuild)
+    return running
+
+
+def look(context: Context, running: Mapping[str, list[Rebuild]]) -> Seen:
+    """See what is, beside the rebuilds that run, which were read before."""
     nodes, flags = heard_nodes(context), context.catalog.flags()
     return Seen(
         running,

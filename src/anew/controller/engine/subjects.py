@@ -130,6 +130,10 @@ class Subject(ABC, Generic[R, P]):
         """What is kept of the schedules of all of its kind."""
         return ()
 
+    def shown_plan(self, plan: P) -> dict[str, Any]:
+        """A plan as the ``rebuild`` shape has it."""
+        return plan.shown()
+
     @abstractmethod
     def view(self, context: Context, rebuild: R) -> dict[str, Any]:
         """What the ``rebuild`` shape says besides the envelope."""
@@ -160,13 +164,17 @@ class Subjects:
         """
         return self.of_kind(str(rebuild.kind))
 
+    def find(self, kind: str) -> Subject[Any, Any] | None:
+        """Who knows rebuilds of a kind, if anybody does."""
+        return self._by_kind.get(kind)
+
     def of_kind(self, kind: str) -> Subject[Any, Any]:
         """Who knows rebuilds of a kind.
 
         Raises:
             Failed: ``unknown_kind``.
         """
-        found = self._by_kind.get(kind)
+        found = self.find(kind)
         if found is None:
             raise Failed(
                 "unknown_kind", "nothing here rebuilds this", found=kind, expected=", ".join(sorted(self._by_kind))

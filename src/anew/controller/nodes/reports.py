@@ -16,8 +16,8 @@ from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
 
 
-def take_report(context: Context, report: NodeReport) -> bool:
-    """Keep what a node says, and record its dead letters; whether it says something else than before.
+def take_report(context: Context, report: NodeReport) -> None:
+    """Keep what a node says, and record its dead letters; who waits hears of it where it says something new.
 
     Raises:
         InvalidRequest: ``unknown_fabric``.
@@ -54,7 +54,6 @@ def take_report(context: Context, report: NodeReport) -> bool:
     settle(context, report.unknown_schemas)
     if is_news:
         context.watch.notify()
-    return is_news
 
 
 def _check_kept(context: Context, report: NodeReport) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from anew.catalog.change import Put, PutReclaim, PutStore, Reclaim
 from anew.controller.engine.context import Context
-from anew.controller.engine.ending import said
+from anew.controller.engine.drivers import said
 from anew.controller.engine.subjects import Begun, Step, Subject
 from anew.controller.stores.begin import begin
 from anew.controller.stores.readiness import load_progress
@@ -128,12 +128,19 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
         """See `Subject.schedules`."""
         return (store.schedule for store in context.catalog.stores() if store.schedule is not None)
 
+    def shown_plan(self, plan: Plan) -> dict[str, Any]:
+        """The plan with the sources of partitioners as their hashes; its id is that of the whole."""
+        shown = plan.shown()
+        for side, config in (("source", plan.source.config), ("target", plan.target.config)):
+            if config is not None:
+                shown[side]["config"]["partitioner_source"] = source_digest(config) or ""
+        return shown
+
     def view(self, context: Context, rebuild: StoreRebuild) -> dict[str, Any]:
         """Its version, what it read and wrote, and how many replicas have loaded it."""
         fingerprint = rebuild.fingerprint
         return {
             "version": rebuild.version,
-            "plan": _shown_plan(rebuild.plan),
             "ledger": None if rebuild.ledger is None else rebuild.ledger.counts(),
             "fingerprint": None
             if fingerprint is None
@@ -144,15 +151,6 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
     def again(self, rebuild: StoreRebuild) -> str:
         """See `Subject.again`."""
         return f"start a new one for {rebuild.store}"
-
-
-def _shown_plan(plan: Plan) -> dict[str, Any]:
-    """The plan with the sources of partitioners as their hashes; its id is that of the whole."""
-    shown = plan.shown()
-    for side, config in (("source", plan.source.config), ("target", plan.target.config)):
-        if config is not None:
-            shown[side]["config"]["partitioner_source"] = source_digest(config) or ""
-    return shown
 
 
 def _sealed_ms(store: Store) -> int:

@@ -64,7 +64,7 @@ class Due:
 
 
 @dataclass(slots=True)
-class Upkeep:
+class Forgetting:
     """Forgets, every hour, in as many rounds as it takes.
 
     Attributes:
@@ -171,8 +171,6 @@ def _read_from(store: Store) -> dict[tuple[str, int], int]:
 def _deleted_store(context: Context, store: Store, reclaims: list[Reclaim], most: int) -> Iterator[Due]:
     owned = (store.uid, *(feed.topic_uid for feed in store.feeds))
     waits = _waits(context, store, owned, reclaims)
-    if waits is None and context.catalog.rebuilds(subject_uid=store.uid, running_only=True):
-        waits = "a rebuild of it has not ended"
     if waits is None and context.catalog.dead_letter_counts(waiting=True).get(store.uid):
         waits = "dead letters of it were not set aside"
     if waits is not None:
@@ -201,8 +199,6 @@ def _rows_of(context: Context, name: str, of_it: dict[str, Forget]) -> list[Due]
 
 def _deleted_table(context: Context, table: Table, reclaims: list[Reclaim], most: int) -> Iterator[Due]:
     waits = _waits(context, table, (table.uid,), reclaims)
-    if waits is None and context.catalog.rebuilds(subject_uid=table.uid, running_only=True):
-        waits = "a rebuild of it has not ended"
     if waits is not None:
         yield Due("deleted table", table.name, waits, 1)
         return
@@ -228,4 +224,6 @@ def _waits(context: Context, of: Store | Table, owned: tuple[str, ...], reclaims
     if context.clock() < until_ms:
         return f"deleted; its identity is kept until {utc_text(until_ms)}"
     left = next((r.id for r in reclaims if any(uid in r.id or uid in r.target for uid in owned)), None)
-    return None if left is None else f"{left} has not been reclaimed"
+    if left is not None:
+        return f"{left} has not been reclaimed"
+    return "a rebuild of it has not ended" if context.catalog.rebuilds(subject_uid=of.uid, running_only=True) else None

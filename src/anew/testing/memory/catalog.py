@@ -35,15 +35,11 @@ from anew.catalog.change import (
 )
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.forget import (
+    FORGETS,
     DropStore,
     DropTable,
     Forget,
-    ForgetDeadLetters,
     ForgetHistory,
-    ForgetPastVersions,
-    ForgetRebuilds,
-    ForgetRequests,
-    ForgetSegments,
 )
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
@@ -56,8 +52,6 @@ from anew.core.tables.table import Table
 from anew.segments.record import SegmentList
 from anew.testing.memory.catalogtables import Tables
 from anew.testing.memory.forgetting import drop_store, drop_table, keys, remove
-
-_FORGETS = (ForgetHistory, ForgetRequests, ForgetPastVersions, ForgetDeadLetters, ForgetSegments, ForgetRebuilds)
 
 
 @dataclass(slots=True)
@@ -98,7 +92,7 @@ class MemoryCatalog:
             forgets = any(isinstance(put, ForgetHistory) for put in change.puts)
             history = database.history.copy() if forgets else database.history
             for put in change.puts:
-                if isinstance(put, _FORGETS):
+                if isinstance(put, FORGETS):
                     remove(after, history, put)
                 else:
                     _apply(after, put)
