@@ -68,7 +68,7 @@ def _snapshot_of(partitions: int) -> tuple[Snapshot, bytes]:
     before = a_config(partitions=partitions).frozen
     version = a_version(config=before, config_hash=before.hash, feeds=(feed.id,), start=positions)
     manifest = _manifest_of(version)
-    version = version.model_copy(update={"manifest": manifest.ref("manifest.json")})
+    version = version.moved((FABRIC,), manifest=manifest.ref("manifest.json"))
     store = a_store(
         config=a_config(partitions=partitions - 1, hybrid=True),
         feeds=(feed,),

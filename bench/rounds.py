@@ -117,14 +117,15 @@ def _store(number: int) -> Store:
     name, hybrid = f"store{number}", number % _ONE_IN == 0
     feeds = (a_feed(name, _PARTITIONS, open=True, moving=False),) if hybrid else ()
     config = a_config(partitions=_PARTITIONS, replicas=1, hybrid=hybrid)
-    version = _version(1, VersionStatus.CURRENT, number, config=config.frozen, feeds=tuple(f.id for f in feeds))
     start = PositionMap({at: 0 for feed in feeds for at in feed.feed_partitions()})
+    applied = {"feeds": tuple(feed.id for feed in feeds), "start": start}
+    version = _version(1, VersionStatus.CURRENT, number, config=config.frozen, **applied)
     return a_store(
         name,
         uid=f"uid-{name}",
         config=config,
         feeds=feeds,
-        versions=(version.model_copy(update={"start": start, "path": f"stores/uid-{name}/v1/made-e1"}),),
+        versions=(version.model_copy(update={"path": f"stores/uid-{name}/v1/made-e1"}),),
         current={FABRIC: 1},
         next_version=2,
     )
@@ -132,7 +133,7 @@ def _store(number: int) -> Store:
 
 def _version(number: int, status: VersionStatus, place: int, **changes: object) -> Version:
     nodes = dict.fromkeys(range(_PARTITIONS), (f"node-{place % _NODES}",))
-    return a_version(number, status, manifest=_MANIFEST, assignment={FABRIC: nodes}, **changes)
+    return a_version(number, status, manifest=_MANIFEST, assignment=nodes, **changes)
 
 
 def _seal_one(context: Context, name: str, rebuild_id: str) -> None:
@@ -141,16 +142,13 @@ def _seal_one(context: Context, name: str, rebuild_id: str) -> None:
     if store is None:
         raise AssertionError(name)
     last = store.versions[-1]
-    made = last.model_copy(
-        update={
-            "number": store.next_version,
-            "statuses": {FABRIC: VersionStatus.LOADING},
-            "since_ms": {FABRIC: context.clock()},
-            "rebuild": rebuild_id,
-            "path": f"stores/{store.uid}/v{store.next_version}/{rebuild_id}-e1",
-            "ready_target": None,
-            "swap_from": {FABRIC: store.current[FABRIC]},
-        }
+    path = f"stores/{store.uid}/v{store.next_version}/{rebuild_id}-e1"
+    made = last.model_copy(update={"number": store.next_version, "rebuild": rebuild_id, "path": path}).moved(
+        (FABRIC,),
+        status=VersionStatus.LOADING,
+        since_ms=context.clock(),
+        ready_target=None,
+        swap_from=store.current[FABRIC],
     )
     after = store.model_copy(update={"versions": (*store.versions, made), "next_version": store.next_version + 1})
     rebuild = a_rebuild(
@@ -165,14 +163,14 @@ def _report(context: Context) -> None:
     found: dict[str, list[ReplicaReport]] = {f"node-{number}": [] for number in range(_NODES)}
     for store in context.catalog.stores():
         for version in store.versions:
-            for partition, nodes in version.assignment.get(FABRIC, {}).items():
+            for partition, nodes in version.fabrics[FABRIC].assignment.items():
                 replica = ReplicaReport(
                     store_uid=store.uid,
                     version=version.number,
                     partition=partition,
                     state=ReplicaState.APPLYING,
                     store_revision=store.revision,
-                    position=PositionMap({at: 0 for at in version.start if at.partition == partition}),
+                    position=PositionMap({at: 0 for at in version.fabrics[FABRIC].start if at.partition == partition}),
                 )
                 found[nodes[0]].append(replica)
     for node, replicas in found.items():

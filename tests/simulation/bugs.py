@@ -201,8 +201,8 @@ def _delete_first() -> AbstractContextManager[Any]:
     def collected(context: Any, store: Any, actor: str = "controller") -> None:
         collect(context, store, actor)
         for version in store.versions:
-            if VersionStatus.BACKUP in version.statuses.values():
-                for fabric in version.statuses:
+            if version.has({VersionStatus.BACKUP}):
+                for fabric in version.fabrics:
                     context.fabrics[fabric].deep_store.delete_tree(version.path)
 
     collect = reclaiming.collect
@@ -345,7 +345,7 @@ def _all_between() -> Iterator[None]:
 @bug("R25: a node is let go before its successor is ready", "successors come first")
 def _let_go() -> AbstractContextManager[Any]:
     def assignment(_store: Any, version: Any, fabric: str, nodes: list[str], _reports: Any, _patience_ms: int) -> Any:
-        fresh = [node for node in nodes if all(node not in h for h in version.assignment[fabric].values())]
+        fresh = [node for node in nodes if all(node not in h for h in version.fabrics[fabric].assignment.values())]
         chosen = fresh if fresh else nodes
         return assign(version.config.partitions, version.config.replicas, chosen, {})
 
@@ -454,8 +454,10 @@ def _from_the_beginning() -> AbstractContextManager[Any]:
     def begun(store: Any, plan: Any, made: Any, now_ms: int) -> Any:
         source = None if made.source_version is None else store.version(made.source_version)
         again = source is not None and source.source_version is not None
-        start = PositionMap(dict.fromkeys(made.start, 0)) if again else made.start
-        return begin(store, plan, made.model_copy(update={"start": start}), now_ms)
+        if again:
+            for fabric, there in made.fabrics.items():
+                made = made.moved((fabric,), start=PositionMap(dict.fromkeys(there.start, 0)))
+        return begin(store, plan, made, now_ms)
 
     return patch.object(lifecycle, "begin", begun)
 

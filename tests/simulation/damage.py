@@ -12,6 +12,7 @@ from anew.core.store import Store, Version
 from anew.log.open import no_clock
 from anew.rebuild.stores.damage import find_damage
 from anew.segments.base import BaseReader
+from anew.testing.builders import FABRIC
 from anew.testing.memory.log import MemoryLog, Row
 from tests.simulation.parts import Machines
 
@@ -39,7 +40,8 @@ def one_bit_off(row: Row) -> Row:
 def silent_about_damage(store: Store, version: Version, machines: Machines) -> Iterator[str]:
     """Who says nothing of a base that is damaged: a verification and a look for damage must both name it."""
     real, log = machines.real_deep_store, MemoryLog(machines.topics, clock=no_clock)
-    verifying = expectation_of(version, store.feeds_with_schemas(version.feeds), version.start, real, log)
+    feeds, start = store.feeds_with_schemas(version.feeds), version.fabrics[FABRIC].start
+    verifying = expectation_of(version, FABRIC, feeds, start, real, log)
     with suppress(Failed):
         list(verifying.fingerprints())
         yield f"a verification of {version.name_in(store.name)}"

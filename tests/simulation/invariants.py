@@ -14,12 +14,10 @@ import pyarrow as pa
 from anew.api.models import ReplicaState
 from anew.catalog.change import Operation
 from anew.client.store import Found
-from anew.codec.avro import encode_datum, parse_schema
 from anew.core import lifecycle
 from anew.core.feed import FeedPartition
-from anew.core.partition import sub_partitions_of
 from anew.core.rebuild import RebuildStatus
-from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus
+from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus, VersionTopic
 from anew.core.stores.rebuild import StoreRebuild
 from anew.log.interface import Appended, TopicPartition
 from anew.log.open import no_clock
@@ -27,15 +25,15 @@ from anew.segments.base import BaseReader
 from anew.segments.dictionary import codec_of
 from anew.segments.layout import version_path
 from anew.segments.manifest import parse_manifest
-from anew.testing.builders import FABRIC, VALUE_SCHEMA
+from anew.testing.builders import FABRIC
 from anew.testing.memory.catalogtables import Tables
 from anew.testing.memory.log import MemoryLog
+from tests.simulation.comparing import by_sub_partition, difference, same_text, text_of
 from tests.simulation.oracle import Account, Oracle
 from tests.simulation.parts import SKEW_LIMIT_MS, Machines, NodePart
 
 _MOST_BREACHES = 3
 _FORGOTTEN_MS = 6_000
-_VALUE = parse_schema(VALUE_SCHEMA)
 _GONE = frozenset({VersionStatus.RETIRED, VersionStatus.RECLAIMED, VersionStatus.FAILED, VersionStatus.KILLED})
 
 
@@ -97,7 +95,7 @@ class Invariants:
                 self.breach("every version has every feed", f"{version.name_in(store.name)} lacks {lacking} (R9)")
             for feed in store.feeds_of(version):
                 for at, mark in zip(feed.feed_partitions(), feed.low_water, strict=True):
-                    if mark > version.start.get(at, mark):
+                    if mark > version.fabrics[FABRIC].start.get(at, mark):
                         self.breach("low water", f"{at} at {mark}, above the start of {version.number} (R2)")
 
     def _check_change(self, old: Store, store: Store, operation: Operation) -> None:
@@ -124,8 +122,10 @@ class Invariants:
                 if version.manifest is None and after.manifest is not None:
                     self._check_sealed(store, after)
             if after is not None and version.statuses.get(FABRIC) in SERVABLE:
-                frozen = ("start", "ttl_floor_ms", "tombstone_floor_ms", "config", "manifest")
+                frozen = ("ttl_floor_ms", "tombstone_floor_ms", "config")
                 moved = [name for name in frozen if getattr(version, name) != getattr(after, name)]
+                was, there = version.fabrics[FABRIC], after.fabrics[FABRIC]
+                moved += [name for name in ("start", "manifest") if getattr(was, name) != getattr(there, name)]
                 if moved and after.statuses.get(FABRIC) in SERVABLE:
                     self.breach("frozen", f"{moved} of version {version.number} changed")
 
@@ -139,7 +139,7 @@ class Invariants:
             self.breach("a swap gives nothing up", f"{before} → {now} of {old.name}: {given_up} (R9)")
 
     def _check_swap(self, store: Store, version: Version, before: int) -> None:
-        planned = version.swap_from.get(FABRIC, 0)
+        planned = version.fabrics[FABRIC].swap_from
         if planned != before:
             self.breach("swap fence", f"{before} → {version.number}, planned from {planned} (R14)")
         elif version.feeds and not version.config.hybrid and version.stop is None:
@@ -161,7 +161,10 @@ class Invariants:
             for name in ("ttl_floor_ms", "tombstone_floor_ms"):
                 if getattr(version, name) < getattr(source, name):
                     self.breach("floors are inherited", f"{name} of {version.name_in(store.name)} (R11, R12)")
-            if not version.start.reaches({at: o for at, o in source.start.items() if at.feed in version.feeds}):
+            before = source.fabrics[FABRIC].start
+            if not version.fabrics[FABRIC].start.reaches(
+                {at: o for at, o in before.items() if at.feed in version.feeds}
+            ):
                 self.breach("starts do not go back", f"{version.name_in(store.name)}")
             return
         plan = next(r.plan for r in self._rebuilds if r.id == version.rebuild)
@@ -172,14 +175,14 @@ class Invariants:
                 rows = self.oracle.records(feed, at)
                 begin = feed.low_water[at.partition]
                 since = [i for i, row in enumerate(rows) if row[0] >= plan.source.input.as_of_ms and i >= begin]
-                if since and version.start.get(at, 0) > since[0]:
+                if since and version.fabrics[FABRIC].start.get(at, 0) > since[0]:
                     self.breach(
                         "a push keeps what came after its input", f"{version.name_in(store.name)} at {at} (R13)"
                     )
 
     def _check_ready(self, store: Store, version: Version) -> None:
         """Every replica that is alive has what its version must have before the swap (rule R17)."""
-        target = version.ready_target
+        target = version.fabrics[FABRIC].ready_target
         if target is None:
             self.breach("ready before the swap", f"{store.name}_v{version.number} has no target (R17)")
             return
@@ -187,7 +190,7 @@ class Invariants:
             for holding in part.engine.holdings():
                 if (holding.key.store_uid, holding.key.version) != (store.uid, version.number):
                     continue
-                replica, assigned = holding.replica, version.assignment[FABRIC].get(holding.key.partition, ())
+                replica, assigned = holding.replica, version.fabrics[FABRIC].assignment.get(holding.key.partition, ())
                 if replica is None or part.name not in assigned:
                     # It may have been lost since it was reported; another one serves then.
                     continue
@@ -201,8 +204,8 @@ class Invariants:
         nodes = {part.name: part for part in self._running_nodes()}
         if after.statuses.get(FABRIC) is not VersionStatus.CURRENT:
             return
-        for partition, holders in before.assignment.get(FABRIC, {}).items():
-            stay = after.assignment[FABRIC].get(partition, ())
+        for partition, holders in before.fabrics[FABRIC].assignment.items():
+            stay = after.fabrics[FABRIC].assignment.get(partition, ())
             ready = {n for n in holders if n in nodes and self._serves(nodes[n], after, partition)}
             if ready and not any(n in nodes and self._serves(nodes[n], after, partition) for n in stay):
                 # A node that was silent for long counts as lost, though it may be there; and a successor that was
@@ -238,9 +241,7 @@ class Invariants:
                 if feed.topic_uid != at.uid:
                     continue
                 for version in store.versions:
-                    start = next(
-                        (o for p, o in version.start.items() if (p.feed, p.partition) == (feed.id, at.partition)), None
-                    )
+                    start = version.fabrics[FABRIC].start.get(FeedPartition(feed.id, at.partition))
                     needed = version.statuses.get(FABRIC) not in _GONE and feed.id in version.feeds
                     if needed and start is not None and start < offset:
                         self.breach("truncation", f"{at} below {offset}, needed from {start} by {version.number} (R2)")
@@ -283,7 +284,7 @@ class Invariants:
                 continue
             missing = [path for path in self._files(version) if self.machines.real_deep_store.stat(path) is None]
             present = {topic.spec.uid for topic in self.machines.topics.present.values()}
-            missing += [topic.name for topic in version.topics.values() if topic.uid not in present]
+            missing += [topic.name for topic in _topics_of(version) if topic.uid not in present]
             if missing:
                 self.breach("files are there", f"{version.name_in(store.name)} lacks {missing} (R15)")
             elif (store.uid, version.number) not in self._checked_bases:
@@ -303,11 +304,11 @@ class Invariants:
                 if row["key"] in found:
                     self.breach("base", f"{row['key']!r} twice in {version.name_in(store.name)}")
                 value = row["value"]
-                found[row["key"]] = (row["time"], None if value is None else _text(codec.decompress(value)))
+                found[row["key"]] = (row["time"], None if value is None else text_of(codec.decompress(value)))
         cells = self.oracle.base(store.uid, version.number)
-        expected = {k: (c.stamp.time_ms, None if c.value is None else _text(c.value)) for k, c in cells.items()}
+        expected = {k: (c.stamp.time_ms, None if c.value is None else text_of(c.value)) for k, c in cells.items()}
         if found != expected:
-            self.breach("base", f"{version.name_in(store.name)}: {_difference(found, expected)}")
+            self.breach("base", f"{version.name_in(store.name)}: {difference(found, expected)}")
 
     def _running_nodes(self) -> list[NodePart]:
         return [part for part in self.machines.nodes.values() if not part.process.dead]
@@ -324,7 +325,7 @@ class Invariants:
                 self.breach("replicas are of the manifest", f"{holding.name} on {part.name}")
                 continue
             position = dict(replica.position.items())
-            early = [at for at, offset in position.items() if offset < version.start.get(at, 0)]
+            early = [at for at, offset in position.items() if offset < version.fabrics[FABRIC].start.get(at, 0)]
             if early:
                 self.breach("nothing below the start", f"{holding.name} on {part.name} at {position} (R1)")
             if self._beyond(key.store_uid, position):
@@ -333,12 +334,12 @@ class Invariants:
             place = holding.partitioner
             mine = {k: v for k, v in expected.items() if place.of(k) == key.partition}
             if version.config.amplification_factor > 1:
-                subs = _subs(list(mine), version.config.amplification_factor)
+                subs = by_sub_partition(list(mine), version.config.amplification_factor)
                 mine = {k: v for k, v in mine.items() if subs[k] == key.sub_partition}
-            found = {k: _text(live.body) for k, live in replica.scan(None, 10_000, 1 << 30).items}
-            mine = {k: _text(body) for k, body in mine.items()}
+            found = {k: text_of(live.body) for k, live in replica.scan(None, 10_000, 1 << 30).items}
+            mine = {k: text_of(body) for k, body in mine.items()}
             if found != mine:
-                self.breach("replicas", f"{holding.name} on {part.name} at {position}: {_difference(found, mine)}")
+                self.breach("replicas", f"{holding.name} on {part.name} at {position}: {difference(found, mine)}")
 
     def _beyond(self, uid: str, position: Mapping[FeedPartition, int]) -> bool:
         """Whether a replica has records that its log lost; it has yet to find that out (rule R3)."""
@@ -396,7 +397,7 @@ class Invariants:
                 return f"version {version.number} is {status}"
             if status not in SERVABLE:
                 continue
-            for partition, holders in version.assignment[FABRIC].items():
+            for partition, holders in version.fabrics[FABRIC].assignment.items():
                 for holder in holders:
                     why = self._behind(nodes.get(holder), store, version, partition)
                     if why is not None:
@@ -445,7 +446,7 @@ class Invariants:
         served = self.oracle.served(store.uid, version.number, ends)
         for key, value in self.oracle.newest(store.uid, version.number).items():
             seen = served.get(key)
-            if (seen and _text(seen)) != (value and _text(value)) and not self._late(store, version, key):
+            if (seen and text_of(seen)) != (value and text_of(value)) and not self._late(store, version, key):
                 self.breach("the last write is served", f"{key!r}: {served.get(key)!r}, written {value!r}")
 
     def _late(self, store: Store, version: Version, key: bytes) -> bool:
@@ -468,33 +469,11 @@ class Invariants:
         made = {f"dead_letter_topic/{store.uid}/{FABRIC}" for store in stores}
         live |= {uid for flag, uid in tables.flags.items() if flag in made}
         kept = [v for store in stores for v in store.versions if v.statuses.get(FABRIC) in SERVABLE]
-        live |= {topic.uid for version in kept for topic in version.topics.values()}
+        live |= {topic.uid for version in kept for topic in _topics_of(version)}
         lost = [topic.spec.name for topic in self.machines.topics.present.values() if topic.spec.uid not in live]
         if lost:
             self.breach("nothing is left behind", f"topics {lost}")
 
 
-def same_text(found: Found | None, body: bytes | None) -> bool:
-    """Whether a reader saw the text of a body, whatever schema wrote it: the text is its first field."""
-    if found is None or body is None:
-        return found is None and body is None
-    return _text(body) == encode_datum(_VALUE, {"text": found.value["text"]})
-
-
-def _text(body: bytes) -> bytes:
-    """The first field of a value, by which any schema's bodies can be compared; it is shorter than 64 bytes."""
-    return body[: 1 + (body[0] >> 1)]
-
-
-def _subs(keys: list[bytes], factor: int) -> dict[bytes, int]:
-    if not keys:
-        return {}
-    placed = sub_partitions_of(pa.array(keys, pa.binary()), factor)
-    return {key: int(sub) for key, sub in zip(keys, placed, strict=True)}
-
-
-def _difference(found: Mapping[bytes, object], expected: Mapping[bytes, object]) -> str:
-    missing = {key: expected[key] for key in expected.keys() - found.keys()}
-    more = {key: found[key] for key in found.keys() - expected.keys()}
-    other = {key: (found[key], expected[key]) for key in found.keys() & expected.keys() if found[key] != expected[key]}
-    return f"missing {missing}, too much {more}, other {other}"
+def _topics_of(version: Version) -> list[VersionTopic]:
+    return [there.topic for there in version.fabrics.values() if there.topic is not None]

@@ -14,6 +14,7 @@ from anew.core.merge import Cell
 from anew.core.partition import XxHash64Partitioner
 from anew.core.stamp import Stamp
 from anew.core.store import RebuildKind, Store, Version
+from anew.testing.builders import FABRIC
 from anew.testing.memory.log import Row, Topics
 
 Cells = dict[bytes, Cell]
@@ -93,7 +94,8 @@ class Oracle:
         timed: set[bytes] = set()
         for feed in self._feeds(uid, self.account.versions[uid, number]):
             for at in feed.feed_partitions():
-                start = root.start.get(at, feed.low_water[at.partition] if not root.start else 0)
+                begun = root.fabrics[FABRIC].start
+                start = begun.get(at, 0 if begun else feed.low_water[at.partition])
                 for _, row in self._rows(feed, at, start, self._end(feed, at)):
                     found[row[3]] = row[5]
                     if row[1] is not None:
@@ -108,14 +110,14 @@ class Oracle:
         if version.source_version is None:
             raise AssertionError("a repush has a source")
         source = self.account.versions[uid, version.source_version]
-        found = self._merged(uid, source, self.base(uid, source.number), version.start)
+        found = self._merged(uid, source, self.base(uid, source.number), version.fabrics[FABRIC].start)
         return {key: cell for key, cell in found.items() if not _dropped(cell, version)}
 
     def _merged(self, uid: str, version: Version, base: Cells, upto: Mapping[FeedPartition, int]) -> Cells:
         groups: dict[bytes, list[Cell]] = {key: [cell] for key, cell in base.items()}
         for feed in self._feeds(uid, version):
             for at in feed.feed_partitions():
-                start = version.start.get(at, 0)
+                start = version.fabrics[FABRIC].start.get(at, 0)
                 end = min(upto.get(at, 0), self._end(feed, at))
                 if version.stop is not None:
                     end = min(end, version.stop.get(at, end))

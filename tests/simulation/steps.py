@@ -131,7 +131,7 @@ class Steps(Scene):
             raise NothingThere("the topic is gone")
         for at in feed.feed_partitions():
             partition = topic.partitions[at.partition]
-            needed = [v.start.get(at, 0) for v in store.versions] + [partition.begin]
+            needed = [v.fabrics[FABRIC].start.get(at, 0) for v in store.versions] + [partition.begin]
             needed += [v.stop.get(at, 0) for v in store.versions if v.stop is not None]
             keep = max(len(partition.rows) - count, *needed)
             del partition.rows[keep:]

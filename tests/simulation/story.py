@@ -12,8 +12,8 @@ from anew.api.models import Collect
 from anew.codec.avro import encode_datum
 from anew.core.errors import AnewError
 from anew.testing.builders import FABRIC
+from tests.simulation.comparing import same_text
 from tests.simulation.history import HARD, KEYS, Step
-from tests.simulation.invariants import same_text
 from tests.simulation.parts import store_client
 from tests.simulation.scene import KEY, STORE, NothingThere
 from tests.simulation.steps import Steps

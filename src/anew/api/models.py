@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import Field, SerializeAsAny
+from pydantic import Field, SerializeAsAny, computed_field, model_validator
 
 from anew.api.segments import DesiredTable, SegmentReport
 from anew.api.wire import Request, Wire, example
@@ -191,13 +191,17 @@ class LogLocation(Wire):
 
 
 class Routing(Wire):
-    """All that a client caches about a store. ``revision`` never goes back (rule R17)."""
+    """All that a client caches about a store. ``revision`` never goes back (rule R17).
+
+    Attributes:
+        shares: Version → the share of reads that ask it, all together 1; none before the first version.
+    """
 
     name: str
     uid: str
     revision: int
     fabric: str
-    current: int
+    shares: dict[int, float]
     key_schema: str
     schemas: dict[int, str]
     versions: dict[int, RoutedVersion]
@@ -207,6 +211,20 @@ class Routing(Wire):
     reads: bool
     writes: bool
     max_value_bytes: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_any_release(cls, stated: Any) -> Any:
+        """A controller of an earlier release names the current version alone."""
+        if not isinstance(stated, dict) or "shares" in stated or "current" not in stated:
+            return stated
+        return {**stated, "shares": {stated["current"]: 1.0} if stated["current"] else {}}
+
+    @computed_field  # type: ignore[prop-decorator]  # pydantic asks for a property below it
+    @property
+    def current(self) -> int:
+        """The version that most reads ask, the youngest of these; 0 before the first."""
+        return max(self.shares, key=lambda number: (self.shares[number], number), default=0)
 
 
 # -- rebuilds --------------------------------------------------------------------------------------------------------

@@ -55,11 +55,13 @@ class Expectation:
 
     Attributes:
         version: The version, sealed.
+        start: From where it applies its feeds.
         feeds: The store's feeds, with what is known of them.
         position: Up to where the feeds count.
     """
 
     version: Version
+    start: PositionMap
     feeds: Feeds
     position: PositionMap
     _manifest: Manifest
@@ -151,7 +153,7 @@ class Expectation:
     def _applied(self, feed: Feed, at: FeedPartition, partition: int) -> Iterator[pa.RecordBatch]:
         """The records of a feed partition from start to position whose keys belong to a partition, with hashes."""
         partitioner = partitioner_of(self.version.config)
-        start, end = start_of(self.version, feed, at), self.position[at]
+        start, end = start_of(self.start, feed, at), self.position[at]
         offset = start
         while offset < end:
             topic = topic_partition(feed, at.partition)
@@ -176,19 +178,20 @@ class Expectation:
 
 
 def expectation_of(
-    version: Version, feeds: Feeds, position: PositionMap, deep_store: DeepStore, log: Log
+    version: Version, fabric: str, feeds: Feeds, position: PositionMap, deep_store: DeepStore, log: Log
 ) -> Expectation:
-    """Read a sealed version's manifest.
+    """Read the manifest of a version that is sealed in the fabric, whose deep store and log these are.
 
     Raises:
         Failed: ``checksum_mismatch``, ``bad_manifest``, ``missing_dictionary``, ``file_missing``.
         Unreachable: The deep store does not answer.
     """
-    if version.manifest is None:
+    there = version.fabrics[fabric]
+    if there.manifest is None:
         raise AssertionError("a version that is served is sealed")
-    manifest = parse_manifest(deep_store.get(version.manifest.path), version.manifest)
+    manifest = parse_manifest(deep_store.get(there.manifest.path), there.manifest)
     codec = codec_of(deep_store, manifest)
-    return Expectation(version, feeds, position, manifest, codec, deep_store, log)
+    return Expectation(version, there.start, feeds, position, manifest, codec, deep_store, log)
 
 
 @contextmanager

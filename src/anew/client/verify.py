@@ -33,7 +33,7 @@ from anew.core.errors import AnewError, Failed, Refused, Unreachable
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.feedreads import start_of, stop_of
 from anew.core.fingerprint import Fingerprint
-from anew.core.store import Store, Version
+from anew.core.store import Store, Version, VersionInFabric
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log, topic_partition
 
@@ -70,6 +70,11 @@ class Subject:
         return version
 
     @property
+    def there(self) -> VersionInFabric:
+        """The version's life in the fabric."""
+        return self.version.fabrics[self.fabric]
+
+    @property
     def address(self) -> Address:
         """How nodes are asked about it."""
         return Address(self.store.name, self.store.uid, self.version.number)
@@ -77,7 +82,7 @@ class Subject:
     @property
     def holders(self) -> Mapping[int, tuple[str, ...]]:
         """Partition → nodes that hold a replica of it."""
-        return self.version.assignment.get(self.fabric, {})
+        return self.there.assignment
 
     @property
     def nodes(self) -> list[str]:
@@ -253,7 +258,9 @@ class Round:
         """Steps 4 and 5."""
         subject, sources = self.subject, self.sources
         feeds = subject.store.feeds_with_schemas(subject.version.feeds)
-        expectation = expectation_of(subject.version, feeds, self.position, sources.deep_store, sources.log)
+        expectation = expectation_of(
+            subject.version, subject.fabric, feeds, self.position, sources.deep_store, sources.log
+        )
         expected = dict(expectation.fingerprints())
         found = {node: self._replicas(node) for node in subject.nodes}
         verdicts = [
@@ -394,7 +401,7 @@ def _ends(subject: Subject, log: Log) -> PositionMap:
     for feed, at in subject.feed_partitions():
         end = log.offsets(topic_partition(feed, at.partition)).end
         stop = stop_of(subject.version, at)
-        ends[at] = max(end if stop is None else min(end, stop), start_of(subject.version, feed, at))
+        ends[at] = max(end if stop is None else min(end, stop), start_of(subject.there.start, feed, at))
     return PositionMap(ends)
 
 

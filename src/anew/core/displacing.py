@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from anew.core.errors import Refused
 from anew.core.store import RebuildKind, Store, Version
 
@@ -23,13 +25,15 @@ A user's push brings new data and goes before the upkeep of old data; upkeep nev
 """
 
 
-def displaced(store: Store, incoming: RebuildKind) -> Version | None:
-    """The version in the making that ends for a rebuild of that kind; None when nothing is in its way.
+def displaced(store: Store, incoming: RebuildKind, fabrics: Collection[str]) -> Version | None:
+    """The version in the making that ends for a rebuild of that kind in some fabrics; None when none is in its way.
+
+    What is made, or waits, in other fabrics alone is not in the way.
 
     Raises:
         Refused: ``rebuild_running``, ``swap_deferred`` (case H10).
     """
-    waiting = store.deferred()
+    waiting = store.deferred(fabrics)
     if waiting is not None:
         raise Refused(
             "swap_deferred",
@@ -38,7 +42,7 @@ def displaced(store: Store, incoming: RebuildKind) -> Version | None:
             expected="no deferred version",
             hint=f"anew swap {store.name} {waiting.number}, or give it up: anew rebuild kill {waiting.rebuild}",
         )
-    running = store.in_the_making()
+    running = store.in_the_making(fabrics)
     if running is None or MAY_KILL[incoming, running.kind]:
         return running
     raise Refused(

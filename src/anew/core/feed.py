@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
@@ -41,10 +42,18 @@ class Settled(BaseModel):
     newest_schema_id: int
 
 
+class FeedKind(StrEnum):
+    """Who writes into a feed: ``rt``: writers of a store; ``generation``: one generation of a stream job."""
+
+    RT = "rt"
+    GENERATION = "generation"
+
+
 class Feed(BaseModel):
     """A topic that versions apply on top of their base.
 
     Attributes:
+        kind: Who writes into it.
         fabric: Whose log holds the topic.
         topic: The topic's name, ``<store>_rt``.
         topic_uid: The identity that the log keeps with the topic; until it is ready the one that it is to be made with.
@@ -65,6 +74,7 @@ class Feed(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    kind: FeedKind = FeedKind.RT
     fabric: str
     topic: str
     topic_uid: str

@@ -23,10 +23,6 @@ class AppliesFeeds(Protocol):
         """The ids of the feeds that it applies."""
 
     @property
-    def start(self) -> PositionMap:
-        """From where it applies them."""
-
-    @property
     def stop(self) -> PositionMap | None:
         """Up to where (rule R10); None: without end."""
 
@@ -46,9 +42,9 @@ def feed_partitions_applied(
     return found
 
 
-def start_of(version: AppliesFeeds, feed: Feed, at: FeedPartition) -> int:
-    """From where the version applies a feed partition; a feed without a start there is read from its low water."""
-    return version.start.get(at, feed.low_water[at.partition])
+def start_of(start: PositionMap, feed: Feed, at: FeedPartition) -> int:
+    """From where a version applies a feed partition; a feed that ``start`` does not name is read from its low water."""
+    return start.get(at, feed.low_water[at.partition])
 
 
 def stop_of(version: AppliesFeeds, at: FeedPartition) -> int | None:

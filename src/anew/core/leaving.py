@@ -19,7 +19,7 @@ def leavers(store: Store, most: int) -> list[Version]:
 
 def past(version: Version) -> Version:
     """The version as it is kept once it has left: without the places of replicas that are gone."""
-    return version.model_copy(update={"assignment": {}})
+    return version.moved(version.fabrics, assignment={})
 
 
 def left(store: Store, numbers: Collection[int]) -> Store:

@@ -6,7 +6,7 @@ the table cannot know (who else is there) and return a new `Store` that the call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -15,7 +15,7 @@ from anew.core.errors import NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.core.longreads import MAX_HOLD_TOTAL_SECONDS, last_hold_ms
 from anew.core.moment import utc_text
-from anew.core.store import IN_THE_MAKING, SEALED, ManifestRef, RebuildKind, Store, Version, VersionStatus
+from anew.core.store import IN_THE_MAKING, ManifestRef, RebuildKind, Store, Version, VersionStatus
 from anew.core.stores.plan import Plan
 
 S = VersionStatus
@@ -34,6 +34,8 @@ class VersionEvent(StrEnum):
     SWAP_OUT = "swap out"
     ROLL_BACK = "roll back"
     DEFER = "defer"
+    PUT_OFF = "put off"
+    TAKE = "take"
     FAIL = "fail"
     KILL = "kill"
     RETIRE = "retire"
@@ -43,6 +45,8 @@ class VersionEvent(StrEnum):
 _E = VersionEvent
 TRANSITIONS: dict[tuple[VersionStatus, VersionEvent], VersionStatus] = {
     (S.BUILDING, _E.SEAL): S.LOADING,
+    (S.BUILDING, _E.PUT_OFF): S.PENDING,
+    (S.PENDING, _E.TAKE): S.LOADING,
     (S.LOADING, _E.CATCH_UP): S.READY,
     (S.READY, _E.SWAP_IN): S.CURRENT,
     (S.READY, _E.DEFER): S.DEFERRED,
@@ -51,9 +55,12 @@ TRANSITIONS: dict[tuple[VersionStatus, VersionEvent], VersionStatus] = {
     (S.ROLLED_BACK, _E.SWAP_IN): S.CURRENT,
     (S.CURRENT, _E.SWAP_OUT): S.BACKUP,
     (S.CURRENT, _E.ROLL_BACK): S.ROLLED_BACK,
-    **{(status, _E.FAIL): S.FAILED for status in (S.BUILDING, S.LOADING, S.READY)},
-    **{(status, _E.KILL): S.KILLED for status in (S.BUILDING, S.LOADING, S.READY, S.DEFERRED)},
-    **{(status, _E.RETIRE): S.RETIRED for status in (S.BACKUP, S.ROLLED_BACK, S.DEFERRED, S.FAILED, S.KILLED)},
+    **{(status, _E.FAIL): S.FAILED for status in (S.BUILDING, S.PENDING, S.LOADING, S.READY)},
+    **{(status, _E.KILL): S.KILLED for status in (S.BUILDING, S.PENDING, S.LOADING, S.READY, S.DEFERRED)},
+    **{
+        (status, _E.RETIRE): S.RETIRED
+        for status in (S.PENDING, S.BACKUP, S.ROLLED_BACK, S.DEFERRED, S.FAILED, S.KILLED)
+    },
     (S.RETIRED, _E.RECLAIM): S.RECLAIMED,
 }
 
@@ -86,7 +93,7 @@ def begin(store: Store, plan: Plan, made: Version, now_ms: int) -> Store:
     check_fence(store, plan)
     check_low_water(store, plan.source.start)
     check_low_water(store, plan.target.start)
-    in_the_way = displaced(store, plan.kind)
+    in_the_way = displaced(store, plan.kind, plan.target.fabrics)
     if in_the_way is not None:
         store = end_badly(store, in_the_way.number, _E.KILL, displaced_by(plan.kind, made.number), now_ms)
     return store.model_copy(
@@ -108,9 +115,10 @@ def check_fence(store: Store, plan: Plan) -> None:
     hint = "make a new plan with --dry-run"
     if not store.config.writes:
         raise Refused("writes_disabled", f"{store.name} takes no writes", found="writes = false", expected="true")
+    concerned = {*plan.target.fabrics, plan.source.fabric}
     checks: list[tuple[str, Any, Any]] = [
         ("the store", plan.fence.store_uid, store.uid),
-        ("the current version", plan.fence.current, store.current),
+        ("the current version", _of_some(plan.fence.current, concerned), _of_some(store.current, concerned)),
         ("the next version's number", plan.target.version, store.next_version),
         ("the configuration", plan.fence.config_hash, store.config.frozen.hash),
         # The fence says what the plan was made from, the target what would be made: a partitioner is code.
@@ -124,11 +132,16 @@ def check_fence(store: Store, plan: Plan) -> None:
             )
     if plan.source.version is not None:
         source = store.version(plan.source.version)
-        if source is None or source.manifest != plan.source.manifest or not readable(source):
+        there = None if source is None else source.fabrics.get(plan.source.fabric or "")
+        if there is None or there.manifest != plan.source.manifest or not there.readable:
             found = store.status_of(plan.source.version)
             raise Refused(
                 "plan_outdated", "the source version is gone", found=found, expected=plan.source.topic, hint=hint
             )
+
+
+def _of_some(current: Mapping[str, int], fabrics: Collection[str | None]) -> dict[str, int]:
+    return {fabric: number for fabric, number in current.items() if fabric in fabrics}
 
 
 def check_low_water(store: Store, start: PositionMap) -> None:
@@ -151,11 +164,26 @@ def check_low_water(store: Store, start: PositionMap) -> None:
 
 
 def seal(store: Store, number: int, manifest: ManifestRef, start: PositionMap, now_ms: int) -> Store:
-    """The version's base is complete: nodes may load it, and apply its feeds from ``start``."""
+    """The version's base is complete: nodes may load it, and apply its feeds from ``start``.
+
+    It is so in all fabrics where it is being built; where it was put off it is to be taken later.
+    """
     version = existing(store, number)
     if version.manifest == manifest:
         return store
-    return _replace(store, _moved(version, _E.SEAL, version.statuses, now_ms, manifest=manifest, start=start))
+    built = [fabric for fabric, there in version.fabrics.items() if there.status is S.BUILDING]
+    return _replace(store, _moved(version, _E.SEAL, built or version.fabrics, now_ms, manifest=manifest, start=start))
+
+
+def put_off(store: Store, number: int, fabric: str, why: str, now_ms: int) -> Store:
+    """A fabric cannot take the version now: it is *pending* there, in nobody's way, until it is taken (`take`)."""
+    return _replace(store, _moved(existing(store, number), _E.PUT_OFF, (fabric,), now_ms, error=why))
+
+
+def take(store: Store, number: int, fabric: str, manifest: ManifestRef, start: PositionMap, now_ms: int) -> Store:
+    """A fabric takes a version that was put off there: its base has come, nodes may load it."""
+    taken = {"manifest": manifest, "start": start, "error": None}
+    return _replace(store, _moved(existing(store, number), _E.TAKE, (fabric,), now_ms, **taken))
 
 
 def take_over(store: Store, number: int, epoch: int, path: str) -> Store:
@@ -163,12 +191,15 @@ def take_over(store: Store, number: int, epoch: int, path: str) -> Store:
     return _replace(store, existing(store, number).model_copy(update={"epoch": epoch, "path": path}))
 
 
-def aim(store: Store, number: int, target: PositionMap) -> Store:
-    """Freeze the positions that every replica must reach before the swap (rule R17); frozen once, they stay."""
+def aim(store: Store, number: int, fabric: str, target: PositionMap) -> Store:
+    """Freeze the positions that every replica in a fabric must reach before the swap there (rule R17).
+
+    Frozen once, they stay.
+    """
     version = existing(store, number)
-    if version.ready_target is not None:
+    if version.fabrics[fabric].ready_target is not None:
         return store
-    return _replace(store, version.model_copy(update={"ready_target": target}))
+    return _replace(store, version.moved((fabric,), ready_target=target))
 
 
 def begin_closing(store: Store, number: int) -> Store:
@@ -183,9 +214,9 @@ def freeze_stop(store: Store, number: int, ends: PositionMap) -> Store:
     Of a version that ended meanwhile nothing is frozen: for it, writes go on.
     """
     version = existing(store, number)
-    if version.stop is not None or not version.closing or IN_THE_MAKING.isdisjoint(version.statuses.values()):
+    if version.stop is not None or not version.closing or not version.has(IN_THE_MAKING):
         return store
-    return _replace(store, version.model_copy(update={"stop": ends, "ready_target": ends}))
+    return _replace(store, version.moved(version.fabrics, ready_target=ends).model_copy(update={"stop": ends}))
 
 
 def caught_up(store: Store, number: int, fabric: str, now_ms: int) -> Store:
@@ -200,7 +231,7 @@ def swap_when_ready(store: Store, number: int, fabric: str, now_ms: int) -> Stor
     why.
     """
     version = existing(store, number)
-    planned, present = version.swap_from.get(fabric, 0), store.current.get(fabric, 0)
+    planned, present = version.fabrics[fabric].swap_from, store.current.get(fabric, 0)
     if planned != present:
         why = f"not swapped in {fabric}: planned from version {planned}, but {present} is current now"
     elif missing := missing_feeds(store, version, fabric):
@@ -216,16 +247,17 @@ def missing_feeds(store: Store, version: Version, fabric: str) -> list[str]:
     """The feeds of the fabric's current version that another version does not apply as far (rule R9).
 
     A version that ends at a stop lacks what was written after it, unless no write was accepted since: while it keeps
-    writes closed because it becomes ready (rule R10).
+    writes closed because it becomes ready (rule R10). What it replaces, it does not lack.
     """
     current = store.version(store.current.get(fabric, 0))
     if current is None:
         return []
-    keeps_closed = version.closing and version.statuses.get(fabric) is S.READY
+    keeps_closed = version.closing and version.status_in(fabric) is S.READY
     return sorted(
         feed
         for feed in current.feeds
-        if feed not in version.feeds or not (keeps_closed or _reaches(version, current, feed))
+        if feed not in version.replaces
+        and (feed not in version.feeds or not (keeps_closed or _reaches(version, current, feed)))
     )
 
 
@@ -272,37 +304,42 @@ def rollback_target(store: Store, fabric: str) -> int:
         Refused: ``no_backup``.
     """
     current = store.current.get(fabric, 0)
-    backups = [v.number for v in store.versions if v.statuses.get(fabric) is S.BACKUP and v.number < current]
+    backups = [v.number for v in store.versions if v.status_in(fabric) is S.BACKUP and v.number < current]
     if not backups:
         raise Refused(
             "no_backup",
             f"{store.name} has no version to roll back to in {fabric}",
-            found={v.number: v.statuses[fabric].value for v in store.versions if fabric in v.statuses},
+            found={v.number: v.fabrics[fabric].status.value for v in store.versions if fabric in v.fabrics},
             expected=f"a backup below version {current}",
         )
     return max(backups)
 
 
-def end_badly(store: Store, number: int, event: VersionEvent, error: str, now_ms: int) -> Store:
-    """Fail or kill a version that is in the making; what already serves somewhere is left alone."""
+def end_badly(
+    store: Store, number: int, event: VersionEvent, error: str, now_ms: int, fabric: str | None = None
+) -> Store:
+    """Fail or kill a version that is in the making, in one fabric or in all; what serves somewhere is left alone."""
     version = existing(store, number)
-    open_in = [fabric for fabric, status in version.statuses.items() if (status, event) in TRANSITIONS]
+    open_in = [
+        name
+        for name, there in version.fabrics.items()
+        if (there.status, event) in TRANSITIONS and fabric in (None, name)
+    ]
     return _replace(store, _moved(version, event, open_in, now_ms, error=error)) if open_in else store
 
 
 def retire(store: Store, number: int, now_ms: int) -> Store:
-    """First step of reclaim: from now on no rollback can choose the version (rule R15)."""
+    """First step of reclaim: from now on no rollback can choose the version in any fabric (rule R15)."""
     version = existing(store, number)
     held = {n: until_ms for n, until_ms in store.read_until_ms.items() if n != number}
-    retired = _replace(store, _moved(version, _E.RETIRE, version.statuses, now_ms))
+    retired = _replace(store, _moved(version, _E.RETIRE, version.fabrics, now_ms))
     holds = {n: held for n, held in store.holds.items() if n != number}
     return retired.model_copy(update={"read_until_ms": held, "holds": holds})
 
 
-def reclaimed(store: Store, number: int, now_ms: int) -> Store:
-    """Second step of reclaim: its files are gone."""
-    version = existing(store, number)
-    return _replace(store, _moved(version, _E.RECLAIM, version.statuses, now_ms))
+def reclaimed(store: Store, number: int, fabric: str, now_ms: int) -> Store:
+    """Second step of reclaim: its files are gone in a fabric."""
+    return _replace(store, _moved(existing(store, number), _E.RECLAIM, (fabric,), now_ms))
 
 
 def hold(store: Store, number: int, until_ms: int, now_ms: int, hold_id: str | None = None) -> Store:
@@ -322,7 +359,7 @@ def hold(store: Store, number: int, until_ms: int, now_ms: int, hold_id: str | N
         Refused: ``version_gone``: it is retired or was never sealed. ``hold_over``: it was held for as long as may be.
     """
     version = existing(store, number)
-    if not readable(version):
+    if not version.readable:
         raise Refused(
             "version_gone",
             f"version {number} of {store.name} cannot be read",
@@ -360,13 +397,7 @@ def release(store: Store, number: int, hold_id: str, now_ms: int) -> Store:
 
 def reassign(store: Store, number: int, fabric: str, assignment: dict[int, tuple[str, ...]]) -> Store:
     """Put the version's replicas in a fabric on other nodes."""
-    version = existing(store, number)
-    return _replace(store, version.model_copy(update={"assignment": {**version.assignment, fabric: assignment}}))
-
-
-def readable(version: Version) -> bool:
-    """Whether the version's base is complete and no step of its reclaim has begun (rule R15)."""
-    return version.manifest is not None and SEALED.issuperset(version.statuses.values())
+    return _replace(store, existing(store, number).moved((fabric,), assignment=assignment))
 
 
 def existing(store: Store, number: int) -> Version:
@@ -417,10 +448,11 @@ def _swap(store: Store, number: int, fabric: str, out: VersionEvent, now_ms: int
 
 
 def _moved(version: Version, event: VersionEvent, fabrics: Iterable[str], now_ms: int, **changes: Any) -> Version:
-    moved = {fabric: step(version.statuses[fabric], event) for fabric in fabrics}
-    changes["statuses"] = {**version.statuses, **moved}
-    changes["since_ms"] = {**version.since_ms, **dict.fromkeys(moved, now_ms)}
-    return version.model_copy(update=changes)
+    """The version after an event in some fabrics; ``changes`` are of its life in these."""
+    for fabric in fabrics:
+        status = step(version.fabrics[fabric].status, event)
+        version = version.moved((fabric,), status=status, since_ms=now_ms, **changes)
+    return version
 
 
 def _replace(store: Store, version: Version) -> Store:

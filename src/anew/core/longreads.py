@@ -13,7 +13,7 @@ The end is the version's and not a holder's: ids of holds are the readers' to ch
 
 def last_hold_ms(version: Version) -> int | None:
     """Until when reads may hold a version at most, ms since the epoch; None while some fabric serves it."""
-    if VersionStatus.CURRENT in version.statuses.values():
+    if version.has({VersionStatus.CURRENT}):
         return None
-    since_ms = max(version.since_ms.values(), default=version.created_at_ms)
+    since_ms = max((there.since_ms for there in version.fabrics.values()), default=version.created_at_ms)
     return since_ms + MAX_HOLD_TOTAL_SECONDS * 1000

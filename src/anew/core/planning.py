@@ -13,11 +13,9 @@ from anew.core.moment import utc_text
 from anew.core.plan import Change, Estimate, Pace
 from anew.core.properties import INPUT_FABRIC, INPUT_TOPIC, RepushProperties
 from anew.core.store import (
-    SEALED,
     RebuildKind,
     Store,
     Version,
-    VersionStatus,
     parse_version,
     pending_changes,
 )
@@ -83,7 +81,8 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
 
     Raises:
         InvalidRequest: ``unknown_fabric``, ``bad_version``, ``contradiction``.
-        Refused: ``nothing_to_repush``, ``not_serving``, ``not_sealed``, ``ttl_impossible``, ``cannot_defer``.
+        Refused: ``nothing_to_repush``, ``not_serving``, ``not_sealed``, ``ttl_impossible``, ``cannot_defer``,
+            ``feeds_truncated``.
         Unreachable: through the snapshot's maker.
     """
     store = snapshot.store
@@ -97,7 +96,8 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
     end = PositionMap({at: snapshot.ends[at] for feed in feeds for at in feed.feed_partitions()})
     if version.stop is not None:
         end = PositionMap({at: min(offset, version.stop.get(at, offset)) for at, offset in end.items()})
-    ranges = split_ranges(version.start, end, asked.max_records_per_mapper)
+    there = version.fabrics[fabric]
+    ranges = split_ranges(there.start, end, asked.max_records_per_mapper)
     changes = tuple(Change(**change) for change in pending_changes(store.config, version.config))
     expired_before_ms = live_range_start_ms(store, version, asked, snapshot.now_ms)
     shuffled = why_not_copartitioned(version.config, store.config.frozen)
@@ -109,10 +109,10 @@ def plan_repush(snapshot: Snapshot, request: RepushRequest) -> Plan:
             fabric=fabric,
             broker=asked.input_broker,
             topic=version.name_in(store.name),
-            start=version.start,
+            start=there.start,
             end=end,
             config=version.config,
-            manifest=version.manifest,
+            manifest=there.manifest,
             ttl_floor_ms=version.ttl_floor_ms,
             tombstone_floor_ms=version.tombstone_floor_ms,
             from_replicas=request.from_replicas,
@@ -211,10 +211,10 @@ def choose_source(snapshot: Snapshot, request: RepushRequest) -> tuple[Version, 
         return _highest_current(store, serving, asked)
     number = _topic_number(store, request.properties.input_topic)
     version = store.version(number)
-    if version is None or not SEALED.issuperset(version.statuses.values()) or version.manifest is None:
+    if version is None or not version.readable_in(asked):
         raise Refused(
             "not_sealed",
-            f"version {number} of {store.name} cannot be read",
+            f"version {number} of {store.name} cannot be read" + ("" if asked is None else f" in {asked}"),
             found=store.status_of(number) or "no such version",
             expected="a sealed version that was not reclaimed",
         )
@@ -229,7 +229,7 @@ def choose_source(snapshot: Snapshot, request: RepushRequest) -> tuple[Version, 
             expected=f"current versions: {serving}",
             hint="to read it all the same: --allow-not-serving",
         )
-    return version, asked if asked is not None else next(iter(version.statuses))
+    return version, asked if asked is not None else next(f for f, there in version.fabrics.items() if there.readable)
 
 
 def split_ranges(start: PositionMap, end: PositionMap, max_records: int) -> tuple[LogSplit, ...]:
@@ -273,7 +273,7 @@ def _highest_current(store: Store, serving: dict[str, int], asked: str | None) -
         )
     number = max(candidates.values())
     version = store.version(number)
-    if version is None or version.statuses[next(iter(version.statuses))] is VersionStatus.RECLAIMED:
+    if version is None or not version.readable:
         raise Refused("nothing_to_repush", f"the current version {number} of {store.name} is gone", found=number)
     return version, next(fabric for fabric, current in candidates.items() if current == number)
 
@@ -316,12 +316,9 @@ def _repush_target(
     config = store.config.frozen
     feeds = store.feeds if config.hybrid else store.feeds_of(source)
     _check_deferral(store, feeds, wanted=request.defer_swap)
-    fresh = {
-        at: feed.low_water[at.partition]
-        for feed in feeds
-        if feed.id not in source.feeds
-        for at in feed.feed_partitions()
-    }
+    others = [feed for feed in feeds if feed.id not in source.feeds]
+    _check_whole(store, source, others)
+    fresh = {at: feed.low_water[at.partition] for feed in others for at in feed.feed_partitions()}
     read_all = all(offset == snapshot.ends[at] for at, offset in end.items())
     cut_ms = tombstone_cut_ms(store, source, snapshot.read_until_ms if read_all else 0, snapshot.now_ms)
     return Target(
@@ -337,6 +334,19 @@ def _repush_target(
         defer_swap=request.defer_swap,
         new_dictionary=asked.new_dictionary,
     )
+
+
+def _check_whole(store: Store, source: Version, others: list[Feed]) -> None:
+    """Raise where records are forgotten that other versions have in their bases and the source never had (rule R2)."""
+    begun = [feed.id for feed in others if any(feed.low_water)]
+    if begun:
+        raise Refused(
+            "feeds_truncated",
+            f"version {source.number} of {store.name} lacks writes that no log holds any more",
+            found=f"it does not apply {', '.join(begun)}, whose first records are forgotten",
+            expected="a source that applies them",
+            hint=f"repush the current version: anew repush {store.name}",
+        )
 
 
 def _check_deferral(store: Store, feeds: tuple[Feed, ...], *, wanted: bool) -> None:
@@ -367,7 +377,7 @@ def _known_stop(store: Store, feeds: tuple[Feed, ...]) -> PositionMap | None:
 
 
 def _why(version: Version, fabric: str) -> tuple[str, ...]:
-    return (f"version {version.number} is {version.statuses[fabric].value} in {fabric}",)
+    return (f"version {version.number} is {version.fabrics[fabric].status.value} in {fabric}",)
 
 
 def _why_path(

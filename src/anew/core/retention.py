@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from anew.core.feed import FeedPartition
+from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.leaving import source_in_store
 from anew.core.longreads import last_hold_ms
 from anew.core.moment import utc_text
-from anew.core.store import IN_THE_MAKING, RebuildKind, Store, Version, VersionStatus
+from anew.core.store import IN_THE_MAKING, SERVABLE, RebuildKind, Store, Version, VersionStatus
 
 REPUSH_SOURCE_WAIT_SECONDS = 3_600
 """How long an intermediate stays after it became a backup, for readers and jobs that are still at it."""
@@ -24,17 +24,7 @@ _ABOVE_ALL = 1 << 63
 
 _AT_ONCE = frozenset({VersionStatus.FAILED, VersionStatus.KILLED})
 _GONE = frozenset({VersionStatus.RETIRED, VersionStatus.RECLAIMED})
-_NEEDS_ITS_LOG = frozenset(
-    {
-        VersionStatus.BUILDING,
-        VersionStatus.LOADING,
-        VersionStatus.READY,
-        VersionStatus.CURRENT,
-        VersionStatus.BACKUP,
-        VersionStatus.DEFERRED,
-        VersionStatus.ROLLED_BACK,
-    }
-)
+_NEEDS_ITS_LOG = SERVABLE | {VersionStatus.BUILDING, VersionStatus.PENDING}
 
 
 def retirable(
@@ -46,7 +36,7 @@ def retirable(
     could go back to; backups and rolled-back versions when their retention has ended; a version whose swap was refused
     then too, or as soon as a later one is current everywhere. Never what is current, in the making, the source of
     what is in the making, or deferred as it was asked for, nor what a long read holds. In several fabrics, a version
-    goes when each lets it go.
+    goes when each lets it go; one that is pending in a fabric stays until it is taken there, or overtaken.
     """
     terms = _terms(store, now_ms, repush_source_wait_seconds)
     return {number: term.ended for number, term in terms.items() if not term.holds_at(now_ms)}
@@ -81,19 +71,15 @@ def _longest(terms: Iterable[_Term]) -> _Term:
 def _terms(store: Store, now_ms: int, wait_seconds: int) -> dict[int, _Term]:
     """Version → what keeps it the longest; not for versions whose reclaim has begun."""
     by_number = {version.number: version for version in store.versions}
-    versions = [version for version in by_number.values() if _GONE.isdisjoint(version.statuses.values())]
+    versions = [version for version in by_number.values() if not version.has(_GONE)]
     between = {fabric: _intermediates(by_number, current) for fabric, current in store.current.items()}
-    sources = {
-        making.source_version: making
-        for making in by_number.values()
-        if not IN_THE_MAKING.isdisjoint(making.statuses.values())
-    }
+    sources = {making.source_version: making for making in by_number.values() if making.has(IN_THE_MAKING)}
     by_fabric = {
         version.number: {
             fabric: _term_of_intermediate(store, version, fabric, wait_seconds)
-            if version.number in between.get(fabric, ()) and status is VersionStatus.BACKUP
+            if version.number in between.get(fabric, ()) and there.status is VersionStatus.BACKUP
             else _term_of_status(store, version, fabric)
-            for fabric, status in version.statuses.items()
+            for fabric, there in version.fabrics.items()
         }
         for version in versions
     }
@@ -112,7 +98,7 @@ def _keep_one_target(
 ) -> None:
     """Where no version would remain to go back to, the newest intermediate stays like a real backup."""
     current = store.current.get(fabric, 0)
-    targets = [v for v in versions if v.statuses.get(fabric) is VersionStatus.BACKUP and v.number < current]
+    targets = [v for v in versions if v.status_in(fabric) is VersionStatus.BACKUP and v.number < current]
     if any(_longest(by_fabric[version.number].values()).holds_at(now_ms) for version in targets):
         return
     for version in sorted(targets, key=lambda version: version.number, reverse=True):
@@ -138,18 +124,25 @@ def _intermediates(by_number: Mapping[int, Version], current: int) -> set[int]:
 
 
 def _term_of_status(store: Store, version: Version, fabric: str) -> _Term:
-    status = version.statuses[fabric]
+    there = version.fabrics[fabric]
+    status = there.status
     if status in _AT_ONCE:
-        return _Term(0, status.value, f"{status.value}: {version.error}")
+        return _Term(0, status.value, f"{status.value}: {there.error}")
     if status is VersionStatus.CURRENT:
         return _Term(None, f"current in {fabric}")
     if status in IN_THE_MAKING:
         return _Term(None, f"in the making: {status.value} in {fabric}")
+    if status is VersionStatus.PENDING:
+        if store.current.get(fabric, 0) > version.number:
+            return _Term(
+                0, "overtaken", f"not taken, and version {store.current[fabric]} is current in {fabric} by now"
+            )
+        return _Term(None, f"pending in {fabric}, until it is taken there or overtaken")
     if status is not VersionStatus.DEFERRED:
         return _retention(store, version, fabric, f"{status.value.replace('_', ' ')} in {fabric}")
     if version.defer_swap:
         return _Term(None, f"deferred in {fabric}, as it was asked for, until somebody swaps or kills it")
-    if all(store.current.get(each, 0) > version.number for each in version.statuses):
+    if all(store.current.get(each, 0) > version.number for each in version.fabrics):
         return _Term(0, "overtaken", f"not swapped, and version {store.current[fabric]} is current in {fabric} by now")
     return _retention(store, version, fabric, f"deferred in {fabric}")
 
@@ -157,13 +150,13 @@ def _term_of_status(store: Store, version: Version, fabric: str) -> _Term:
 def _term_of_intermediate(store: Store, version: Version, fabric: str, wait_seconds: int) -> _Term:
     seconds = min(wait_seconds, store.config.backup_retention_seconds)
     same = f"version {store.current[fabric]} holds the same data"
-    until_ms = version.since_ms[fabric] + seconds * 1000
+    until_ms = version.fabrics[fabric].since_ms + seconds * 1000
     return _Term(until_ms, f"backup in {fabric}, though {same}", f"{same}, and it was a backup for {seconds} s")
 
 
 def _retention(store: Store, version: Version, fabric: str, why: str) -> _Term:
     seconds = store.config.backup_retention_seconds
-    return _Term(version.since_ms[fabric] + seconds * 1000, why, f"its retention of {seconds} s has ended")
+    return _Term(version.fabrics[fabric].since_ms + seconds * 1000, why, f"its retention of {seconds} s has ended")
 
 
 def _claims(store: Store, version: Version, making: Version | None, now_ms: int) -> Iterator[_Term]:
@@ -184,19 +177,29 @@ def _claims(store: Store, version: Version, making: Version | None, now_ms: int)
 def low_water(store: Store, at_rewind: Mapping[FeedPartition, int]) -> dict[str, tuple[int, ...]]:
     """The low-water mark of each feed: below it no version needs a record (rule R2).
 
-    The least start of any building, serving, backup or resumable version, and not above ``at_rewind``, the offsets of
-    (now − rewind), which the next full push may start from. It never moves back. A store without a version keeps all.
+    The least start of any building, pending, serving, backup or resumable version that applies the feed, in any fabric,
+    and not above ``at_rewind``, the offsets of (now − rewind), which the next full push may start from. It never moves
+    back. A feed that no version applies keeps all.
     """
-    needing = [version for version in store.versions if not _NEEDS_ITS_LOG.isdisjoint(version.statuses.values())]
-    if not needing:
-        return {feed.id: feed.low_water for feed in store.feeds}
+    starts = [
+        (version.feeds, there.start)
+        for version in store.versions
+        for there in version.fabrics.values()
+        if there.status in _NEEDS_ITS_LOG
+    ]
     return {
-        feed.id: tuple(
-            max(low, min(at_rewind.get(at, 0), *(version.start.get(at, 0) for version in needing)))
-            for low, at in zip(feed.low_water, feed.feed_partitions(), strict=True)
-        )
+        feed.id: _low_water_of(feed, [start for feeds, start in starts if feed.id in feeds], at_rewind)
         for feed in store.feeds
     }
+
+
+def _low_water_of(feed: Feed, starts: list[PositionMap], at_rewind: Mapping[FeedPartition, int]) -> tuple[int, ...]:
+    if not starts:
+        return feed.low_water
+    return tuple(
+        max(low, min(at_rewind.get(at, 0), *(start.get(at, 0) for start in starts)))
+        for low, at in zip(feed.low_water, feed.feed_partitions(), strict=True)
+    )
 
 
 def may_forget(store: Store) -> list[FeedPartition]:

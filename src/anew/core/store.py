@@ -7,15 +7,16 @@ changes by compare-and-swap, and every change is a pure function in `anew.core.l
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from anew.core.confighash import config_hash, value_hash
 from anew.core.errors import InvalidRequest
 from anew.core.feed import NOWHERE, Feed, Feeds, Position
+from anew.core.oldversions import by_fabric
 from anew.core.schedule import ScheduleState
 from anew.core.settings import FROZEN_SETTINGS, STORE_SETTINGS, Takes
 
@@ -24,9 +25,10 @@ _VERSION_TOPIC = re.compile(r"(?P<store>.+)_v(?P<number>[1-9][0-9]*)")
 
 
 class VersionStatus(StrEnum):
-    """Where a version stands in one fabric."""
+    """Where a version stands in one fabric; *pending*: it is sealed elsewhere, to be taken there later."""
 
     BUILDING = "building"
+    PENDING = "pending"
     LOADING = "loading"
     READY = "ready"
     CURRENT = "current"
@@ -52,10 +54,10 @@ SERVABLE = frozenset(
 """Statuses in which nodes hold the version's replicas."""
 
 IN_THE_MAKING = frozenset({VersionStatus.BUILDING, VersionStatus.LOADING, VersionStatus.READY})
-"""Statuses of a version that a running rebuild works on."""
+"""Statuses of a version that a running rebuild works on. One that is pending is in nobody's way."""
 
 SEALED = SERVABLE
-"""Statuses in which a version's base is complete and kept."""
+"""Statuses in which a version's base is complete and kept in that fabric."""
 
 
 class RebuildKind(StrEnum):
@@ -181,25 +183,54 @@ class VersionTopic(BaseModel):
     ready: bool = False
 
 
+class VersionInFabric(BaseModel):
+    """The life of a version in one fabric; what happens to it in another one changes nothing of it.
+
+    Attributes:
+        status: Where it stands.
+        since_ms: When it got that status.
+        error: What was wrong with it, or why it waits.
+        manifest: Of its base, once it is sealed there. A base without a row has a manifest without a file.
+        start: From where each feed is applied on top of the base.
+        ready_target: Positions that every replica must reach before the swap, taken at one instant (rule R17).
+        swap_from: The current version that the plan recorded: the swap's condition (rule R14).
+        topic: The one that its base goes through; None where it goes to files.
+        assignment: Partition → nodes that hold a replica, or are to.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: VersionStatus
+    since_ms: int
+    error: str | None = None
+    manifest: ManifestRef | None = None
+    start: Position = NOWHERE
+    ready_target: Position | None = None
+    swap_from: int = 0
+    topic: VersionTopic | None = None
+    assignment: dict[int, tuple[str, ...]] = {}
+
+    @property
+    def readable(self) -> bool:
+        """Whether its base is complete there and no step of its reclaim has begun (rule R15)."""
+        return self.manifest is not None and self.status in SEALED
+
+
 class Version(BaseModel):
     """One build of a store with a frozen configuration.
 
     Attributes:
         number: Never used again for the same store name (rule R16).
-        statuses: Fabric → status there.
-        since_ms: Fabric → when it got that status.
+        fabrics: Fabric → its life there, in the order in which the plan names them.
         feeds: Ids of the feeds that it applies; only ever grows (rule R9).
-        start: From where each feed is applied on top of the base.
-        stop: Up to where, for a version whose feeds were closed (rule R10).
+        replaces: Ids of feeds that it does not apply because others of its feeds take their place: what lacks these
+            alone lacks nothing (rule R9).
+        stop: Up to where its feeds are applied, for a version whose feeds were closed (rule R10).
         ttl_floor_ms: Records written after 0 and before it have expired (rule R11); 0: nothing expires.
         tombstone_floor_ms: Below it, tombstones may have been dropped (rule R12); 0: none was.
-        ready_target: Positions that every replica must reach before the swap, taken at one instant (rule R17).
-        swap_from: The current version that the plan recorded, per fabric: the swap's condition (rule R14).
-        assignment: Fabric → partition → nodes that hold a replica, or are to.
         timed: Whether its records can have write times: it was pushed with them, or takes nearline writes.
         defer_swap: Whether its swap waits until somebody asks for it.
         closing: Whether it ends nearline writes: from now on none is accepted, until ``stop`` is known and applied.
-        topics: Fabric → the topic that its base goes through; none where it goes to files.
         plain_source: Where ``source_version`` has left the store: the nearest version behind it that is still there and
             that plain repushes alone led here from.
     """
@@ -210,38 +241,79 @@ class Version(BaseModel):
     kind: RebuildKind
     config: Frozen
     config_hash: str
-    statuses: dict[str, VersionStatus]
-    since_ms: dict[str, int]
+    fabrics: dict[str, VersionInFabric]
     created_at_ms: int
     rebuild: str
     epoch: int
     path: str
     source_version: int | None = None
     feeds: tuple[str, ...] = ()
-    start: Position = NOWHERE
+    replaces: tuple[str, ...] = ()
     stop: Position | None = None
     ttl_floor_ms: int = 0
     tombstone_floor_ms: int = 0
-    manifest: ManifestRef | None = None
-    ready_target: Position | None = None
-    swap_from: dict[str, int] = {}
-    assignment: dict[str, dict[int, tuple[str, ...]]] = {}
     timed: bool = False
     defer_swap: bool = False
     closing: bool = False
-    error: str | None = None
-    topics: dict[str, VersionTopic] = {}
     plain_source: int | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_any_release(cls, stated: Any) -> Any:
+        return by_fabric(stated) if isinstance(stated, dict) else stated
+
+    @property
+    def statuses(self) -> dict[str, VersionStatus]:
+        """Fabric → status there."""
+        return {fabric: there.status for fabric, there in self.fabrics.items()}
+
+    def status_in(self, fabric: str) -> VersionStatus | None:
+        """Where it stands in a fabric; None where it is not to be."""
+        there = self.fabrics.get(fabric)
+        return None if there is None else there.status
+
+    def has(self, statuses: Collection[VersionStatus], fabrics: Collection[str] | None = None) -> bool:
+        """Whether it has one of the statuses in one of the fabrics; in any of its own where none are named."""
+        return any(
+            there.status in statuses for fabric, there in self.fabrics.items() if fabrics is None or fabric in fabrics
+        )
+
+    @property
+    def manifest(self) -> ManifestRef | None:
+        """The manifest of the first fabric where it is sealed: what the base holds is the same in all."""
+        return next((there.manifest for there in self.fabrics.values() if there.manifest is not None), None)
+
+    @property
+    def error(self) -> str | None:
+        """What was wrong anywhere; with several errors each names its fabric."""
+        errors = {fabric: there.error for fabric, there in self.fabrics.items() if there.error is not None}
+        if len(set(errors.values())) <= 1:
+            return next(iter(errors.values()), None)
+        return "; ".join(f"{fabric}: {error}" for fabric, error in errors.items())
+
+    @property
+    def readable(self) -> bool:
+        """Whether its base can be read in some fabric."""
+        return self.readable_in(None)
+
+    def readable_in(self, fabric: str | None) -> bool:
+        """Whether its base can be read in a fabric; for None in any."""
+        return any(there.readable for name, there in self.fabrics.items() if fabric in (None, name))
 
     @property
     def reclaimed(self) -> bool:
         """Whether its files are gone in every fabric."""
-        return {VersionStatus.RECLAIMED}.issuperset(self.statuses.values())
+        return all(there.status is VersionStatus.RECLAIMED for there in self.fabrics.values())
 
     @property
     def status(self) -> VersionStatus:
         """The status, while all fabrics agree; that of the first fabric otherwise."""
-        return next(iter(self.statuses.values()))
+        return next(iter(self.fabrics.values())).status
+
+    def moved(self, fabrics: Iterable[str], **changes: Any) -> Version:
+        """The version with fields of its life in some fabrics replaced."""
+        there = {fabric: self.fabrics[fabric].model_copy(update=changes) for fabric in fabrics}
+        return self.model_copy(update={"fabrics": {**self.fabrics, **there}})
 
     @property
     def must_close(self) -> bool:
@@ -328,13 +400,13 @@ class Store(BaseModel):
         """The feeds of those ids, and the value schemas that are known with them."""
         return Feeds(tuple(feed for feed in self.feeds if feed.id in ids), tuple(self.schemas))
 
-    def in_the_making(self) -> Version | None:
-        """The version that a running rebuild works on, or None."""
-        return next((v for v in self.versions if not IN_THE_MAKING.isdisjoint(v.statuses.values())), None)
+    def in_the_making(self, fabrics: Collection[str] | None = None) -> Version | None:
+        """The version that a running rebuild works on in one of the fabrics (None: in any), or None."""
+        return next((version for version in self.versions if version.has(IN_THE_MAKING, fabrics)), None)
 
-    def deferred(self) -> Version | None:
-        """The version whose swap waits until somebody asks for it, or None."""
-        waiting = (v for v in self.versions if v.defer_swap and VersionStatus.DEFERRED in v.statuses.values())
+    def deferred(self, fabrics: Collection[str] | None = None) -> Version | None:
+        """The version whose swap waits in one of the fabrics (None: in any) until somebody asks for it, or None."""
+        waiting = (v for v in self.versions if v.defer_swap and v.has({VersionStatus.DEFERRED}, fabrics))
         return next(waiting, None)
 
     def writable(self, feed: Feed) -> bool:
@@ -343,7 +415,7 @@ class Store(BaseModel):
         Before the first version the configuration decides. While a version that ends the writes becomes ready none is
         accepted (rule R10).
         """
-        if any(v.closing and not IN_THE_MAKING.isdisjoint(v.statuses.values()) for v in self.versions):
+        if any(version.closing and version.has(IN_THE_MAKING) for version in self.versions):
             return False
         current = self.version(self.current.get(feed.fabric, 0))
         if current is None:

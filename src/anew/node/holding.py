@@ -234,7 +234,7 @@ class Holding:
 
     def start_of(self, feed: Feed, at: FeedPartition) -> int:
         """From where the version applies a feed partition; a feed without a start there is read from its low water."""
-        return start_of(self.version, feed, at)
+        return start_of(self.version.start, feed, at)
 
     def stop_of(self, at: FeedPartition) -> int | None:
         """Up to where the version applies a feed partition (rule R10); None: without end."""

@@ -13,7 +13,7 @@ from anew.core.plan import Estimate
 from anew.core.rebuild import RebuildStatus, Stage
 from anew.core.settings import defaults, parse_settings
 from anew.core.stamp import Stamp, fabric_origin
-from anew.core.store import RebuildKind, Store, StoreConfig, Version, VersionStatus
+from anew.core.store import RebuildKind, Store, StoreConfig, Version, VersionInFabric, VersionStatus
 from anew.core.stores.plan import Fence, Plan, Source, Splits, Target
 from anew.core.stores.rebuild import StoreRebuild
 from anew.log.interface import APPEND_RECORDS
@@ -64,15 +64,19 @@ def a_feed(store: str = "flights", partitions: int = 4, **changes: Any) -> Feed:
 
 
 def a_version(number: int = 1, status: VersionStatus = VersionStatus.CURRENT, **changes: Any) -> Version:
-    """A version with the default configuration and no base."""
+    """A version with the default configuration and no base in `FABRIC`.
+
+    Fields of its life there (`VersionInFabric`) are given as its own are; ``statuses`` names several fabrics.
+    """
     frozen = a_config().frozen
+    statuses: dict[str, VersionStatus] = changes.pop("statuses", {FABRIC: status})
+    lives = {name: changes.pop(name) for name in VersionInFabric.model_fields if name in changes}
     version = Version(
         number=number,
         kind=RebuildKind.FULL_PUSH,
         config=frozen,
         config_hash=frozen.hash,
-        statuses={FABRIC: status},
-        since_ms={FABRIC: NOON_MS},
+        fabrics={f: VersionInFabric(status=s, **{"since_ms": NOON_MS, **lives}) for f, s in statuses.items()},
         created_at_ms=NOON_MS,
         rebuild=f"rebuild-{number}",
         epoch=1,

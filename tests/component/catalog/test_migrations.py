@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from anew.catalog.database import DatabaseCatalog
 from anew.catalog.tables import METADATA
 from anew.catalog.url import parse_catalog_url
 from anew.core.errors import Refused
-from anew.testing.builders import a_rebuild, a_store
+from anew.core.store import VersionStatus
+from anew.testing.builders import a_rebuild, a_store, a_version
 from anew.testing.catalog_contract import a_change
 from anew.testing.clock import NOON_MS
 from anew.testing.table_builders import a_segment, a_table
@@ -168,6 +170,32 @@ def test_slots_that_had_segments_before_count_as_changed(engine: sa.Engine, cata
     names = {slot: [segment.name for segment in listed.segments()] for slot, listed in found.changed.items()}
     assert names == {4: ["a", "b"], 63: ["c"]}
     catalog.close()
+
+
+def test_versions_of_before_are_rewritten(engine: sa.Engine, catalog_url: str) -> None:
+    """Documents in which a version's life was spread over maps by fabric hold one object per fabric afterwards."""
+    _upgrade(engine, "r0007")
+    tables = sa.MetaData()
+    old = json.loads(a_version(1).model_dump_json(exclude={"fabrics", "replaces"}))
+    old |= {"statuses": {"dc-0": "reclaimed"}, "since_ms": {"dc-0": NOON_MS}, "start": {}, "error": "gone"}
+    store = json.loads(a_store(next_version=3).model_dump_json()) | {"versions": [old | {"number": 2}]}
+    with engine.begin() as connection:
+        tables.reflect(connection)
+        row = {"uid": store["uid"], "name": "flights", "live_name": "flights", "revision": 3, "next_version": 3}
+        connection.execute(sa.insert(tables.tables["stores"]).values(document=json.dumps(store), **row))
+        past = {"store_uid": store["uid"], "number": 1, "left_at_ms": NOON_MS, "document": json.dumps(old)}
+        connection.execute(sa.insert(tables.tables["past_versions"]).values(**past))
+    catalog = DatabaseCatalog(catalog_url)
+    found = catalog.store("flights")
+    assert found is not None
+    gone = a_version(1, VersionStatus.RECLAIMED, error="gone")
+    assert found.versions == (gone.model_copy(update={"number": 2}),)
+    assert catalog.past_versions(store["uid"], 9) == [gone]
+    catalog.close()
+    with engine.connect() as connection:
+        for table in ("stores", "past_versions"):
+            (document,) = connection.execute(sa.select(tables.tables[table].c.document)).scalars()
+            assert ('"fabrics": {"dc-0":' in document, "statuses" in document) == (True, False)
 
 
 def test_models_and_migrations_agree(engine: sa.Engine, catalog_url: str) -> None:

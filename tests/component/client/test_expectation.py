@@ -24,7 +24,7 @@ from anew.core.stamp import BATCH, Stamp, fabric_origin
 from anew.core.store import Frozen
 from anew.log.interface import TopicPartition
 from anew.segments.manifest import SubPartition
-from anew.testing.builders import cells_of
+from anew.testing.builders import FABRIC, cells_of
 from tests.component.node.fleet import subject_of
 from tests.component.node.harness import World, clock, config, key_of, place_of, world
 from tests.property.core.histories import rows_of
@@ -128,7 +128,7 @@ def test_the_expectation_is_the_definition(words: World, seed: int) -> None:
     position = words.ends()
     for text in _KEYS:
         words.write(text, "behind the position")
-    expectation = expectation_of(subject_of(words, {}).version, words.feeds, position, words.deep, words.log)
+    expectation = expectation_of(subject_of(words, {}).version, FABRIC, words.feeds, position, words.deep, words.log)
     logged = logged_cells(words, start, position)
     held = model_of(base, logged, floors)
     carried = [cell for cell in held.values() if cell.stamp.time_ms > clock()]
@@ -149,6 +149,7 @@ def test_rows_of_some_buckets_are_those_of_these_buckets(words: World) -> None:
     words.version(1, dict.fromkeys(_KEYS, "x"), config=config(partitions=1))
     expectation = expectation_of(
         subject_of(words, {}).version,
+        FABRIC,
         words.feeds,
         words.ends(),
         words.deep,
@@ -167,7 +168,7 @@ def test_a_log_that_ends_too_early_is_an_error(words: World) -> None:
     """A position that the log does not have is never taken for the end of what there is."""
     words.version(1, {}, config=config(partitions=1))
     beyond = PositionMap({at: end + 1 for at, end in words.ends().items()})
-    expectation = expectation_of(subject_of(words, {}).version, words.feeds, beyond, words.deep, words.log)
+    expectation = expectation_of(subject_of(words, {}).version, FABRIC, words.feeds, beyond, words.deep, words.log)
     with pytest.raises(Failed, match="ends before the position that was read from it"):
         list(expectation.fingerprints())
 
@@ -181,7 +182,7 @@ def test_a_base_row_with_a_raised_time_is_hashed_again(words: World) -> None:
     words.seal(1, write_base(words, frozen, {"a": late}), frozen, {"start": ends})
     words.write("a", "earlier in its clock")
     position = words.ends()
-    expectation = expectation_of(subject_of(words, {}).version, words.feeds, position, words.deep, words.log)
+    expectation = expectation_of(subject_of(words, {}).version, FABRIC, words.feeds, position, words.deep, words.log)
     time_ms = logged_cells(words, ends, position)[key_of("a")][0].stamp.time_ms
     raised = replace(late, stamp=replace(late.stamp, time_ms=time_ms))
     wanted = rows_of([(key_of("a"), raised)]).column("hash").to_pylist()

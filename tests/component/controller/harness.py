@@ -56,13 +56,13 @@ from anew.core.planning import (
     push_start_ms,
 )
 from anew.core.rebuild import Stage
-from anew.core.store import ManifestRef, RebuildKind, Store, Version
+from anew.core.store import ManifestRef, RebuildKind, Store, Version, VersionInFabric
 from anew.core.stores.plan import Plan, PushInput
 from anew.core.stores.rebuild import Fingerprints, StoreRebuild
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
-from anew.log.interface import TopicPartition
+from anew.log.interface import Log, TopicPartition, topic_partition
 from anew.registry.interface import SchemaRegistry
 from anew.segments.baserange import BaseRangeWriter, start_of_push
 from anew.segments.layout import attempt_name, attempt_path, manifest_path, version_path
@@ -96,7 +96,7 @@ class Cluster:
     app: FastAPI
     watch: Watch
     reconciler: Reconciler
-    log: EmbeddedLog
+    log: Log
     deep: DeepStore
     nodes: tuple[str, ...] = ("node-1", "node-2")
     launched: list[tuple[str, str]] = field(default_factory=list)
@@ -126,6 +126,10 @@ class Cluster:
             (version,) = self.context.catalog.past_versions(store.uid, 1, number=number)
         return version
 
+    def there(self, number: int, name: str = "flights") -> VersionInFabric:
+        """A version's life in `FABRIC`."""
+        return self.version(number, name).fabrics[FABRIC]
+
     def status(self, number: int, name: str = "flights") -> str:
         """Where a version stands."""
         return self.version(number, name).status.value
@@ -148,7 +152,7 @@ class Cluster:
         """The ends of a feed's partitions."""
         return PositionMap(
             {
-                at: self.log.offsets(TopicPartition(feed.topic, feed.topic_uid, at.partition)).end
+                at: self.context.fabrics[feed.fabric].log.offsets(topic_partition(feed, at.partition)).end
                 for at in feed.feed_partitions()
             }
         )
@@ -203,7 +207,8 @@ class Cluster:
 
     def _range(self, rebuild: StoreRebuild, directory: str) -> BaseRange:
         """A row in the version topic."""
-        topic, attempt = self.version(rebuild.version).topics[FABRIC], attempt_name(directory, "attempt-0")
+        topic, attempt = self.there(rebuild.version).topic, attempt_name(directory, "attempt-0")
+        assert topic is not None
         start = start_of_push(rebuild.plan.target.config, None, attempt)
         place = TopicPartition(topic.name, topic.uid, 0)
         writer = BaseRangeWriter(self.log, place, attempt, start, compressor("none"))
@@ -263,9 +268,11 @@ class Cluster:
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def report(self, node: str, change: Callable[[ReplicaReport], ReplicaReport | None] | None = None) -> None:
+    def report(
+        self, node: str, change: Callable[[ReplicaReport], ReplicaReport | None] | None = None, fabric: str = FABRIC
+    ) -> None:
         """The node says that it holds all that it should, caught up to the log's end; ``change`` says otherwise."""
-        desired = self.client.desired(node, FABRIC)
+        desired = self.client.desired(node, fabric)
         assert desired is not None
         replicas = [
             self._replica(store, version, partition, sub_partition)
@@ -275,7 +282,7 @@ class Cluster:
             for sub_partition in range(version.config.amplification_factor)
         ]
         told = [replica if change is None else change(replica) for replica in replicas]
-        self.client.report(node_report(node, *(replica for replica in told if replica is not None)))
+        self.client.report(node_report(node, *(replica for replica in told if replica is not None), fabric=fabric))
 
     def _replica(
         self, store: DesiredStore, version: DesiredVersion, partition: int, sub_partition: int
@@ -366,11 +373,13 @@ def _snapshot(view: SnapshotView) -> Snapshot:
     )
 
 
-def node_report(node: str, *replicas: ReplicaReport, dead_letters: tuple[DeadLetter, ...] = ()) -> NodeReport:
+def node_report(
+    node: str, *replicas: ReplicaReport, dead_letters: tuple[DeadLetter, ...] = (), fabric: str = FABRIC
+) -> NodeReport:
     """A node's report."""
     return NodeReport(
         node=node,
-        fabric=FABRIC,
+        fabric=fabric,
         url=f"http://{node}:1",
         started_at_ms=NOON_MS,
         replicas=replicas,
@@ -393,8 +402,9 @@ def opened_cluster(
     limits: Limits = LIMITS,
     security: ServerSecurity = OPEN_SERVER,
     registry: SchemaRegistry | None = None,
+    others: tuple[str, ...] = (),
 ) -> Iterator[Cluster]:
-    """A cluster of two live nodes and no store."""
+    """A cluster of two live nodes and no store; ``others`` are further fabrics, with a log and a deep store each."""
     clock = ManualClock()
     ids = itertools.count()
     database = directory / "catalog.sqlite"
@@ -402,14 +412,11 @@ def opened_cluster(
         directory.mkdir(exist_ok=True)
         database.write_bytes(_empty_catalog())
     catalog = DatabaseCatalog(f"sqlite:///{database}", timeout_seconds=0.5)
-    log = EmbeddedLog(directory / "log", clock=clock, durable=False)
-    deep = open_deep_store(str(directory / "deep"))
-    location = LogLocation(kind="embedded", address=str(directory / "log"))
-    fabric = Fabric(FABRIC, log, location, deep)
+    fabrics = {name: _fabric(directory, name, clock) for name in (FABRIC, *others)}
     launched: list[tuple[str, str]] = []
     context = Context(
         catalog,
-        {FABRIC: fabric},
+        fabrics,
         clock,
         lambda: f"id-{next(ids):04d}",
         limits,
@@ -421,15 +428,25 @@ def opened_cluster(
     with served(context, security) as app:
         own = NOBODY if security.tokens is None else Credentials(security.tokens.cluster)
         client = ControllerClient("http://localhost", actor="tester", transport=AppTransport(app), credentials=own)
+        here, reconciler = fabrics[FABRIC], Reconciler(context, clock.seconds)
         cluster = Cluster(
-            context, clock, client, app, context.watch, Reconciler(context, clock.seconds), log, deep, launched=launched
+            context, clock, client, app, context.watch, reconciler, here.log, here.deep_store, launched=launched
         )
         for node in cluster.nodes:
             client.report(node_report(node))
         yield cluster
         client.close()
-    log.close()
+    for fabric in fabrics.values():
+        fabric.log.close()
     catalog.close()
+
+
+def _fabric(directory: Path, name: str, clock: ManualClock) -> Fabric:
+    beside = directory if name == FABRIC else directory / name
+    beside.mkdir(exist_ok=True)
+    location = LogLocation(kind="embedded", address=str(beside / "log"))
+    log = EmbeddedLog(beside / "log", clock=clock, durable=False)
+    return Fabric(name, log, location, open_deep_store(str(beside / "deep")))
 
 
 def refused(kind: type[AnewError], act: Callable[[], object]) -> AnewError:

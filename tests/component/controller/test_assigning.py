@@ -97,7 +97,7 @@ _CASES = (
 def test_who_is_to_hold_a_partition(case: Case) -> None:
     """Whoever leaves has successors that are ready; whoever does not get on is replaced, successors too."""
     frozen = a_config(partitions=1, replicas=2).frozen
-    held = {FABRIC: {0: tuple(case.held.split())}}
+    held = {0: tuple(case.held.split())}
     version = a_version(config=frozen, config_hash=frozen.hash, assignment=held)
     store = _STORE.model_copy(update={"versions": (version,)})
     reports: list[NodeReport] = [node_report(node, replica) for node, replica in case.told.items()]
@@ -108,7 +108,7 @@ def test_who_is_to_hold_a_partition(case: Case) -> None:
 def test_a_sick_replica_of_a_store_that_is_short_elsewhere_is_replaced() -> None:
     """What one partition lacks does not keep another one from getting well."""
     frozen = a_config(partitions=2, replicas=2).frozen
-    held = {FABRIC: {0: ("a", "b"), 1: ("b", "lost")}}
+    held = {0: ("a", "b"), 1: ("b", "lost")}
     version = a_version(config=frozen, config_hash=frozen.hash, assignment=held)
     store = _STORE.model_copy(update={"versions": (version,)})
     of_b = node_report("b", _WELL, _WELL.model_copy(update={"partition": 1}))

@@ -59,12 +59,12 @@ def test_a_controller_that_was_away_takes_no_replica_from_a_node_at_once(cluster
     """The first node to report after an outage does not get what belongs to the others."""
     cluster.create(replicas=1, partitions=2)
     cluster.serve(cluster.push_plan())
-    before = cluster.version(1).assignment
+    before = cluster.there(1).assignment
     cluster.clock.advance(1_000_000)
     _started_again(cluster)
     cluster.report(cluster.nodes[0])
     cluster.round()
-    assert cluster.version(1).assignment == before
+    assert cluster.there(1).assignment == before
 
 
 def test_a_controller_that_was_just_started_places_nothing_before_it_has_heard_of_all_nodes(cluster: Cluster) -> None:
@@ -82,7 +82,7 @@ def test_a_controller_that_was_just_started_places_nothing_before_it_has_heard_o
         cluster.report(node)
     rebuild = begin(cluster.context, BeginRebuild(plan=plan, request_id="r", driver="d"), "somebody")
     assert isinstance(rebuild, StoreRebuild)
-    held = cluster.version(rebuild.version).assignment["dc-0"]
+    held = cluster.there(rebuild.version).assignment
     assert {node for nodes in held.values() for node in nodes} == set(cluster.nodes)
 
 
@@ -98,13 +98,13 @@ def test_a_clock_that_is_set_fails_no_rebuild(cluster: Cluster, hours: int) -> N
         seconds[0] += 7
         cluster.round()
     rebuild = cluster.begin(cluster.repush_plan())
-    before = cluster.version(1).assignment
+    before = cluster.there(1).assignment
     cluster.clock.advance(hours * 3_600_000)
     seconds[0] += 0.5
     cluster.report("node-1")
     cluster.round()
     assert cluster.client.rebuild(rebuild.id)["status"] == "running"
-    assert cluster.version(1).assignment == before
+    assert cluster.there(1).assignment == before
     for _ in range(4):
         cluster.pass_seconds(7)
         seconds[0] += 7

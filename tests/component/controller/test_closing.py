@@ -82,7 +82,7 @@ def test_writes_end_before_the_swap(cluster: Cluster) -> None:
     writer = _Writer(cluster)
     writer.write_until_served(2)
     version = cluster.version(2)
-    assert (version.config.hybrid, version.stop, version.ready_target) == (
+    assert (version.config.hybrid, version.stop, version.fabrics["dc-0"].ready_target) == (
         False,
         cluster.ends(cluster.store().feeds[0]),
         version.stop,
@@ -90,7 +90,7 @@ def test_writes_end_before_the_swap(cluster: Cluster) -> None:
     assert len(writer.acknowledged) > 20
     assert writer.refusals > 0
     assert writer.beyond(version.stop) == []
-    assert all(version.start[at] <= offset for at, offset in writer.acknowledged)
+    assert all(version.fabrics["dc-0"].start[at] <= offset for at, offset in writer.acknowledged)
     assert cluster.client.routing("flights").feed is None
     done = [row["what"] for row in reversed(cluster.client.history("flights"))]
     steps = ["close writes", "open or close topics", "topics opened or closed", "freeze stop", "ready", "swap"]

@@ -41,7 +41,7 @@ def _two_versions(cluster: Cluster, name: str = "flights") -> None:
 def test_a_dry_run_says_what_would_go_and_why(cluster: Cluster) -> None:
     """Versions that stay and that go, each with its reason, and nothing is changed; the run itself says the same."""
     _two_versions(cluster)
-    until = utc_text(cluster.version(1).since_ms["dc-0"] + _WEEK_SECONDS * 1000)
+    until = utc_text(cluster.there(1).since_ms + _WEEK_SECONDS * 1000)
     assert _rows(_gc(cluster, dry_run=True), "version") == {
         ("version", "1"): ("keep", f"backup in dc-0, until {until}"),
         ("version", "2"): ("keep", "current in dc-0"),
@@ -70,7 +70,7 @@ def test_a_dry_run_goes_by_the_controller_s_own_wait(short_wait: Cluster) -> Non
     cluster = short_wait
     _two_versions(cluster)
     cluster.serve(cluster.repush_plan())
-    until = utc_text(cluster.version(2).since_ms["dc-0"] + 60_000)
+    until = utc_text(cluster.there(2).since_ms + 60_000)
     told = _rows(_gc(cluster, dry_run=True), "version")
     assert told["version", "2"] == ("keep", f"backup in dc-0, though version 3 holds the same data, until {until}")
     cluster.pass_seconds(60)

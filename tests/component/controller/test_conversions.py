@@ -38,7 +38,7 @@ def test_batch_to_hybrid_opens_with_the_swap(cluster: Cluster) -> None:
     assert (cluster.store().feeds[0].closed, cluster.client.routing("flights").feed) == (True, None)
     cluster.settle(2)
     version, feed = cluster.version(2), cluster.store().feeds[0]
-    assert (version.status.value, version.feeds, version.start, version.stop) == (
+    assert (version.status.value, version.feeds, version.fabrics["dc-0"].start, version.stop) == (
         "current",
         (feed.id,),
         _zero(cluster),
@@ -67,8 +67,8 @@ def test_the_next_hybrid_version_starts_at_the_stop(cluster: Cluster) -> None:
     cluster.settle(1)
     acknowledged = cluster.write(cluster.store().feeds[0], 30, "again")
     version = cluster.version(3)
-    assert (version.start, version.stop) == (stop, None)
-    assert all(version.start[at] <= offset for at, offset in acknowledged)
+    assert (version.fabrics["dc-0"].start, version.stop) == (stop, None)
+    assert all(version.fabrics["dc-0"].start[at] <= offset for at, offset in acknowledged)
 
 
 @pytest.mark.case("rules:R9", "rules:R10")
@@ -83,7 +83,7 @@ def test_a_batch_store_goes_back_and_forth(cluster: Cluster) -> None:
     cluster.serve(cluster.repush_plan())
     cluster.serve(cluster.push_plan())
     folded = cluster.version(3)
-    assert (folded.feeds, folded.start, folded.stop) == ((store.feeds[0].id,), stop, stop)
+    assert (folded.feeds, folded.fabrics["dc-0"].start, folded.stop) == ((store.feeds[0].id,), stop, stop)
     assert cluster.version(4).stop == stop
     for number in (3, 2, 4, 2, 3, 4):
         cluster.swap(number)
@@ -112,8 +112,8 @@ def test_a_push_that_ends_writes_keeps_those_after_its_input(cluster: Cluster) -
     version = cluster.version(2)
     assert (version.status.value, version.stop) == ("current", cluster.ends(feed))
     assert version.stop is not None
-    assert all(version.start[at] <= offset < version.stop[at] for at, offset in acknowledged)
-    assert not any(version.start[at] <= offset for at, offset in old)
+    assert all(version.fabrics["dc-0"].start[at] <= offset < version.stop[at] for at, offset in acknowledged)
+    assert not any(version.fabrics["dc-0"].start[at] <= offset for at, offset in old)
 
 
 @pytest.mark.case("rules:R10")
@@ -127,7 +127,7 @@ def test_writes_before_the_first_version_are_kept(cluster: Cluster) -> None:
     cluster.serve(cluster.push_plan())
     stop = cluster.version(1).stop
     assert stop is not None
-    assert (stop, cluster.version(1).start) == (cluster.ends(feed), _zero(cluster))
+    assert (stop, cluster.there(1).start) == (cluster.ends(feed), _zero(cluster))
     assert all(offset < stop[at] for at, offset in acknowledged)
 
 
@@ -153,7 +153,7 @@ def test_what_a_batch_store_folded_in_may_be_forgotten(cluster: Cluster) -> None
     begins = [cluster.log.offsets(TopicPartition(feed.topic, feed.topic_uid, p)).begin for p in range(feed.partitions)]
     assert begins == list(stop.values())
     cluster.serve(cluster.repush_plan())
-    assert (cluster.version(4).start, cluster.version(4).stop, cluster.status(4)) == (stop, stop, "current")
+    assert (cluster.there(4).start, cluster.version(4).stop, cluster.status(4)) == (stop, stop, "current")
 
 
 @pytest.mark.case("rules:R12")

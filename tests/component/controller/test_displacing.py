@@ -122,7 +122,7 @@ def test_nearline_writes_do_not_notice(cluster: Cluster) -> None:
     acknowledged += cluster.write(feed, 10, "served")
     version = cluster.version(3)
     assert (version.status.value, version.feeds, version.stop) == ("current", (feed.id,), None)
-    assert all(version.start[at] <= offset for at, offset in acknowledged)
+    assert all(version.fabrics["dc-0"].start[at] <= offset for at, offset in acknowledged)
     assert cluster.client.rebuild(running.id)["status"] == "killed"
 
 

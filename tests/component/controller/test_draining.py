@@ -22,11 +22,11 @@ def _serving(cluster: Cluster) -> list[int]:
     cluster.create(partitions=4)
     cluster.serve(cluster.push_plan())
     cluster.serve(cluster.repush_plan())
-    return [p for p, nodes in cluster.version(2).assignment["dc-0"].items() if nodes == ("node-1",)]
+    return [p for p, nodes in cluster.there(2).assignment.items() if nodes == ("node-1",)]
 
 
 def _holders(cluster: Cluster, number: int) -> set[str]:
-    return {node for nodes in cluster.version(number).assignment["dc-0"].values() for node in nodes}
+    return {node for nodes in cluster.there(number).assignment.values() for node in nodes}
 
 
 def _loading(replica: ReplicaReport) -> ReplicaReport:
@@ -43,7 +43,7 @@ def test_a_drained_node_is_left_when_others_are_ready(cluster: Cluster) -> None:
         cluster.report("node-2", lambda r: _loading(r) if r.partition in mine else r)
         cluster.round()
         for number in (1, 2):
-            after = cluster.version(number).assignment["dc-0"]
+            after = cluster.there(number).assignment
             assert all(after[p] == ("node-1", "node-2") for p in mine), "the predecessor stays"
             assert all(after[p] == ("node-2",) for p in after if p not in mine)
     assert cluster.client.routing("flights").versions[2].replicas[mine[0]] == ("node-1",)
@@ -73,7 +73,7 @@ def test_what_a_node_said_before_it_was_let_go_counts_no_more(cluster: Cluster) 
         cluster.report("node-1", lambda r: r.model_copy(update={"store_revision": r.store_revision - 1}))
         cluster.report("node-2")
         cluster.round()
-        assert all(cluster.version(2).assignment["dc-0"][p] == ("node-2", "node-1") for p in mine)
+        assert all(cluster.there(2).assignment[p] == ("node-2", "node-1") for p in mine)
     cluster.settle(3)
     assert _holders(cluster, 2) == {"node-1"}
 
@@ -88,7 +88,7 @@ def test_one_replica_may_leave_before_another(cluster: Cluster) -> None:
         cluster.report("node-1")
         cluster.report("node-2", lambda r: _loading(r) if r.partition == mine[1] else r)
         cluster.round()
-    after = cluster.version(2).assignment["dc-0"]
+    after = cluster.there(2).assignment
     assert (after[mine[0]], after[mine[1]]) == (("node-2",), ("node-1", "node-2"))
 
 
@@ -112,13 +112,13 @@ def test_redundancy_is_not_taken_away_unasked(cluster: Cluster) -> None:
     """With two replicas on two nodes neither is drained, unless forced or a third one can take its place."""
     cluster.create(partitions=2, replicas=2)
     cluster.serve(cluster.push_plan())
-    before = cluster.version(1).assignment
+    before = cluster.there(1).assignment
     for node in ("node-1", "node-2"):
         error = refused(Refused, partial(_drain, cluster, node))
         assert (error.code, error.expected) == ("too_few_nodes", "at least 2 other nodes")
         assert f"anew node drain {node} --force" in str(error.hint)
     cluster.settle(2)
-    assert (cluster.version(1).assignment, [n.drained for n in cluster.client.nodes()]) == (before, [False, False])
+    assert (cluster.there(1).assignment, [n.drained for n in cluster.client.nodes()]) == (before, [False, False])
     cluster.client.report(node_report("node-3"))
     assert sorted(_drain(cluster)) == ["flights_v1/0", "flights_v1/1"]
     assert sorted(_drain(cluster)) == ["flights_v1/0", "flights_v1/1"], "asked again, it is answered as before"
@@ -149,12 +149,12 @@ def test_a_version_in_the_making_moves_as_well(cluster: Cluster) -> None:
 def test_a_drain_can_be_undone(cluster: Cluster) -> None:
     """Used again before its replicas moved, a node keeps them; afterwards it gets some of what is made from then on."""
     mine = _serving(cluster)
-    before = cluster.version(2).assignment
+    before = cluster.there(2).assignment
     _drain(cluster)
     assert [(node.id, node.drained) for node in cluster.client.nodes()] == [("node-1", True), ("node-2", False)]
     assert len(_drain(cluster, undo=True)) == 2 * len(mine)
     cluster.settle(2)
-    assert (cluster.version(2).assignment, [n.drained for n in cluster.client.nodes()]) == (before, [False, False])
+    assert (cluster.there(2).assignment, [n.drained for n in cluster.client.nodes()]) == (before, [False, False])
     cluster.serve(cluster.push_plan())
     assert _holders(cluster, 3) == {"node-1", "node-2"}
 

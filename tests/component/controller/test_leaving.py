@@ -55,7 +55,7 @@ def test_a_version_stays_until_its_rebuild_has_ended(cluster: Cluster, monkeypat
     """The reconciler brings a rebuild's record in line with its version: the version is there until it has."""
     cluster.create()
     rebuild = cluster.begin(cluster.push_plan())
-    gone = cluster.version(1).model_copy(update={"statuses": {"dc-0": VersionStatus.RECLAIMED}})
+    gone = cluster.version(1).moved(("dc-0",), status=VersionStatus.RECLAIMED)
     store = cluster.store()
     changed = store.model_copy(update={"versions": (gone,)})
     cluster.context.catalog.commit(

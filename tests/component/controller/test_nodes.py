@@ -46,16 +46,16 @@ def test_the_target_is_taken_at_one_instant(cluster: Cluster) -> None:
     cluster.write(feed, 30)
     _report_all(cluster, _with(state=ReplicaState.LOADING))
     cluster.round()
-    assert cluster.version(1).ready_target is None
+    assert cluster.there(1).ready_target is None
     nowhere = _with(position=PositionMap(dict.fromkeys(feed.feed_partitions(), 0)))
     _report_all(cluster, nowhere)
     cluster.round()
-    target = cluster.version(1).ready_target
+    target = cluster.there(1).ready_target
     assert target == cluster.ends(feed)
     cluster.write(feed, 30, "later")
     _report_all(cluster, nowhere)
     cluster.round()
-    assert (cluster.version(1).ready_target, cluster.status(1)) == (target, "loading")
+    assert (cluster.there(1).ready_target, cluster.status(1)) == (target, "loading")
     _report_all(cluster, _with(position=target, lag_records=30))
     cluster.settle(0)
     cluster.round()
@@ -186,7 +186,7 @@ def test_the_position_of_all_replicas_is_the_least(cluster: Cluster) -> None:
 
 
 def _holders(cluster: Cluster, number: int = 1) -> set[str]:
-    return {node for nodes in cluster.version(number).assignment["dc-0"].values() for node in nodes}
+    return {node for nodes in cluster.there(number).assignment.values() for node in nodes}
 
 
 @pytest.mark.case("rules:R25")
@@ -201,10 +201,10 @@ def test_a_lost_node_s_replicas_are_given_to_others(cluster: Cluster) -> None:
     assert _holders(cluster) == {"node-1", "node-2"}
     cluster.listen_on(2)
     cluster.report("node-1")
-    mine = [p for p, nodes in cluster.version(1).assignment["dc-0"].items() if "node-1" in nodes]
+    mine = [p for p, nodes in cluster.there(1).assignment.items() if "node-1" in nodes]
     others = [p for p in range(4) if p not in mine]
     cluster.round()
-    after = cluster.version(1).assignment["dc-0"]
+    after = cluster.there(1).assignment
     assert all(after[p] == ("node-1",) for p in mine)
     assert all(after[p] == ("node-2", "node-1") for p in others), "the predecessor stays until the successor is ready"
     cluster.report(
@@ -215,10 +215,10 @@ def test_a_lost_node_s_replicas_are_given_to_others(cluster: Cluster) -> None:
     cluster.report("node-1")
     cluster.round()
     assert _holders(cluster) == {"node-1"}
-    settled = cluster.version(1).assignment
+    settled = cluster.there(1).assignment
     cluster.report("node-1")
     cluster.round()
-    assert cluster.version(1).assignment == settled
+    assert cluster.there(1).assignment == settled
 
 
 @pytest.mark.case("rules:R25")
@@ -226,25 +226,25 @@ def test_a_node_that_comes_back_in_time_keeps_its_replicas(cluster: Cluster) -> 
     """A restart within the limit moves nothing, and a new node takes nothing from those that live."""
     cluster.create(partitions=4)
     cluster.serve(cluster.push_plan())
-    before = cluster.version(1).assignment
+    before = cluster.there(1).assignment
     cluster.clock.advance(50_000)
     cluster.report("node-1")
     cluster.round()
     cluster.report("node-2")
     cluster.client.report(node_report("node-3"))
     cluster.round()
-    assert cluster.version(1).assignment == before
+    assert cluster.there(1).assignment == before
 
 
 def test_a_new_node_gets_the_replicas_that_were_missing(cluster: Cluster) -> None:
     """With fewer nodes than replicas each partition has all; another node fills up what was missing."""
     cluster.create(replicas=3)
     cluster.serve(cluster.push_plan())
-    assert all(len(nodes) == 2 for nodes in cluster.version(1).assignment["dc-0"].values())
+    assert all(len(nodes) == 2 for nodes in cluster.there(1).assignment.values())
     cluster.client.report(node_report("node-3"))
     cluster.nodes = ("node-1", "node-2", "node-3")
     cluster.settle(2)
-    assert all(set(nodes) == set(cluster.nodes) for nodes in cluster.version(1).assignment["dc-0"].values())
+    assert all(set(nodes) == set(cluster.nodes) for nodes in cluster.there(1).assignment.values())
 
 
 # -- dead letters ----------------------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def test_the_status_names_what_is_wrong_and_what_comes_next(cluster: Cluster) ->
     cluster.report("node-1", _with(**error))
     status = cluster.client.status()
     found = {problem.what: (problem.since_ms, problem.hint) for problem in status.problems}
-    (mine,) = [p for p, nodes in cluster.version(1).assignment["dc-0"].items() if nodes == ("node-1",)]
+    (mine,) = [p for p, nodes in cluster.there(1).assignment.items() if nodes == ("node-1",)]
     assert found == {
         "node node-2 does not report": (silent_since_ms, "anew node list"),
         f"flights_v1/{mine} on node-1: disk is full": (None, "anew store show flights"),

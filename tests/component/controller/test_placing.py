@@ -179,7 +179,7 @@ def test_a_partition_is_there_when_all_its_parts_are(cluster: Cluster) -> None:
             for node in cluster.nodes:
                 cluster.report(node, change)
             cluster.round()
-            assert (cluster.version(1).ready_target, cluster.status(1)) == (None, "loading")
+            assert (cluster.there(1).ready_target, cluster.status(1)) == (None, "loading")
 
     def behind(replica: ReplicaReport) -> ReplicaReport:
         at = max(replica.position)
@@ -191,7 +191,7 @@ def test_a_partition_is_there_when_all_its_parts_are(cluster: Cluster) -> None:
             cluster.report(node, behind)
         cluster.round()
         assert cluster.status(1) == "loading"
-    assert cluster.version(1).ready_target is not None
+    assert cluster.there(1).ready_target is not None
     cluster.settle(3)
     assert cluster.status(1) == "current"
 

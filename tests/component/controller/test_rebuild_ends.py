@@ -339,5 +339,5 @@ def test_a_begin_request_names_its_node_reports(cluster: Cluster) -> None:
     cluster.clock.advance(7_000)
     cluster.client.report(node_report("node-2"))
     cluster.client.begin_rebuild(BeginRebuild(plan=cluster.push_plan(), request_id="r"), StoreRebuild)
-    assert cluster.version(1).assignment == {"dc-0": dict.fromkeys(range(4), ("node-2",))}
-    assert cluster.version(1).start == PositionMap(dict.fromkeys(cluster.store().feeds[0].feed_partitions(), 0))
+    assert cluster.there(1).assignment == dict.fromkeys(range(4), ("node-2",))
+    assert cluster.there(1).start == PositionMap(dict.fromkeys(cluster.store().feeds[0].feed_partitions(), 0))

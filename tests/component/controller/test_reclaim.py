@@ -164,7 +164,7 @@ def test_the_log_is_truncated_below_low_water_only(cluster: Cluster) -> None:
     cluster.write(feed, 40)
     cluster.pass_seconds(10)
     cluster.serve(cluster.repush_plan())
-    starts = cluster.version(2).start
+    starts = cluster.there(2).start
     cluster.write(feed, 10, "late")
 
     def begins() -> dict[int, int]:

@@ -81,9 +81,9 @@ def test_a_push_that_counts_from_its_end_may_start_later(cluster: Cluster) -> No
     cluster.write(cluster.store().feeds[0], 40, "during")
     later = _moved(rebuild, 2, partitions=2)
     cluster.client.seal(rebuild.id, cluster.seal_of(rebuild, start=later))
-    assert cluster.version(2).start == later
+    assert cluster.there(2).start == later
     cluster.settle()
-    assert (cluster.status(2), cluster.version(2).start) == ("current", later)
+    assert (cluster.status(2), cluster.there(2).start) == ("current", later)
 
 
 @pytest.mark.case("rules:R13")
@@ -107,7 +107,7 @@ def test_a_push_that_counts_from_its_start_keeps_it(cluster: Cluster) -> None:
     later = cluster.seal_of(rebuild, start=_moved(rebuild, 1))
     assert refused(Failed, lambda: cluster.client.seal(rebuild.id, later)).code == "start_moved"
     cluster.client.seal(rebuild.id, cluster.seal_of(rebuild, start=rebuild.plan.target.start))
-    assert cluster.version(2).start == rebuild.plan.target.start
+    assert cluster.there(2).start == rebuild.plan.target.start
 
 
 @pytest.mark.case("rules:R13")
@@ -120,7 +120,7 @@ def test_a_repush_starts_where_its_scan_ended(cluster: Cluster) -> None:
     seal = cluster.seal_of(rebuild, start=_moved(rebuild, 1))
     assert refused(Failed, lambda: cluster.client.seal(rebuild.id, seal)).code == "start_moved"
     assert cluster.seal(rebuild)["stage"] == "load"
-    assert cluster.version(2).start == rebuild.plan.source.end
+    assert cluster.there(2).start == rebuild.plan.source.end
 
 
 def test_a_seal_takes_the_rebuilds_own_manifest_alone(cluster: Cluster) -> None:

@@ -236,7 +236,7 @@ def test_a_replica_that_does_not_get_on_is_placed_elsewhere(cluster: Cluster) ->
     """After the patience that a lost node has, another node gets it; the sick one goes once that one has it (R25)."""
     cluster.create()
     cluster.serve(cluster.push_plan())
-    (mine,) = [p for p, nodes in cluster.version(1).assignment["dc-0"].items() if nodes == ("node-1",)]
+    (mine,) = [p for p, nodes in cluster.there(1).assignment.items() if nodes == ("node-1",)]
 
     def sick(stuck_ms: int) -> None:
         update = {"state": ReplicaState.ERROR, "error": "a bad block", "error_code": "storage_broken"}
@@ -245,11 +245,11 @@ def test_a_replica_that_does_not_get_on_is_placed_elsewhere(cluster: Cluster) ->
     sick(1_000)
     cluster.report("node-2")
     cluster.round()
-    assert cluster.version(1).assignment["dc-0"][mine] == ("node-1",)
+    assert cluster.there(1).assignment[mine] == ("node-1",)
     sick(61_000)
     cluster.round()
-    assert cluster.version(1).assignment["dc-0"][mine] == ("node-1", "node-2")
+    assert cluster.there(1).assignment[mine] == ("node-1", "node-2")
     cluster.report("node-2")
     sick(62_000)
     cluster.round()
-    assert cluster.version(1).assignment["dc-0"][mine] == ("node-2",)
+    assert cluster.there(1).assignment[mine] == ("node-2",)

@@ -18,7 +18,9 @@ _WEEK_SECONDS = 7 * 86_400
 
 
 def _made(cluster: Cluster, number: int) -> VersionTopic:
-    return cluster.version(number).topics["dc-0"]
+    topic = cluster.there(number).topic
+    assert topic is not None
+    return topic
 
 
 @contextmanager
@@ -48,7 +50,7 @@ def test_a_version_gets_a_topic_of_its_own(cluster: Cluster) -> None:
     cluster.client.kill_rebuild(cluster.client.rebuilds()[0]["id"])
     cluster.update(transport="files")
     cluster.begin(cluster.push_plan())
-    assert cluster.version(2).topics == {}
+    assert cluster.there(2).topic is None
     assert cluster.log.topic("flights_v2") is None
 
 

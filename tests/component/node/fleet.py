@@ -155,4 +155,4 @@ def subject_of(words: World, urls: dict[str, str]) -> Subject:
 def _version(desired: DesiredVersion, holders: dict[int, tuple[str, ...]]) -> Version:
     names = ("config", "feeds", "start", "stop", "ttl_floor_ms", "tombstone_floor_ms", "manifest")
     fields: dict[str, Any] = {name: getattr(desired, name) for name in names}
-    return a_version(desired.number, assignment={"dc-0": holders}, **fields)
+    return a_version(desired.number, assignment=holders, **fields)

@@ -69,7 +69,7 @@ class StoreLife(RuleBasedStateMachine):
             feeds=(feed.id,),
             start=start,
             source_version=source,
-            swap_from=dict(self.store.current),
+            swap_from=self.store.current[FABRIC],
         )
         if self.store.in_the_making() is not None:
             with pytest.raises(Refused, match="is running"):
@@ -83,8 +83,8 @@ class StoreLife(RuleBasedStateMachine):
         """The version in the making is sealed."""
         number = self._number(S.BUILDING)
         if number is not None:
-            version = lifecycle.existing(self.store, number)
-            self.store = lifecycle.seal(self.store, number, _manifest(number), version.start, self.now_ms)
+            start = lifecycle.existing(self.store, number).fabrics[FABRIC].start
+            self.store = lifecycle.seal(self.store, number, _manifest(number), start, self.now_ms)
 
     @rule()
     def catch_up_and_swap(self) -> None:
@@ -92,7 +92,7 @@ class StoreLife(RuleBasedStateMachine):
         number = self._number(S.LOADING)
         if number is not None:
             self.store = lifecycle.caught_up(self.store, number, FABRIC, self.now_ms)
-            planned = lifecycle.existing(self.store, number).swap_from[FABRIC]
+            planned = lifecycle.existing(self.store, number).fabrics[FABRIC].swap_from
             undisturbed = planned == self.store.current[FABRIC]
             self.store = lifecycle.swap_when_ready(self.store, number, FABRIC, self.now_ms)
             after = lifecycle.existing(self.store, number)
@@ -147,10 +147,10 @@ class StoreLife(RuleBasedStateMachine):
             source = getattr(self.store.in_the_making(), "source_version", None)
             assert number not in (self.store.current[FABRIC], source)
             if before.status in (S.BACKUP, S.ROLLED_BACK):
-                assert self.now_ms >= before.since_ms[FABRIC] + _RETENTION_SECONDS * 1000
+                assert self.now_ms >= before.fabrics[FABRIC].since_ms + _RETENTION_SECONDS * 1000
             elif before.status is S.DEFERRED:
                 overtaken = self.store.current[FABRIC] > number
-                assert overtaken or self.now_ms >= before.since_ms[FABRIC] + _RETENTION_SECONDS * 1000
+                assert overtaken or self.now_ms >= before.fabrics[FABRIC].since_ms + _RETENTION_SECONDS * 1000
             else:
                 assert before.status in (S.FAILED, S.KILLED)
             self.store = lifecycle.retire(self.store, number, self.now_ms)
@@ -160,7 +160,7 @@ class StoreLife(RuleBasedStateMachine):
         """The files of a retired version go."""
         number = self._number(S.RETIRED)
         if number is not None:
-            self.store = lifecycle.reclaimed(self.store, number, self.now_ms)
+            self.store = lifecycle.reclaimed(self.store, number, FABRIC, self.now_ms)
 
     @rule(rewind=st.integers(0, 50))
     def truncate(self, rewind: int) -> None:
@@ -194,7 +194,7 @@ class StoreLife(RuleBasedStateMachine):
         gone = {S.FAILED, S.KILLED, S.RETIRED, S.RECLAIMED}
         for version in self.store.versions:
             if version.status not in gone:
-                assert min(version.start.values()) >= self.truncated
+                assert min(version.fabrics[FABRIC].start.values()) >= self.truncated
 
 
 @pytest.mark.case("rules:R2", "rules:R14", "rules:R15")

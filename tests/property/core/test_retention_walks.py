@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from anew.core import lifecycle
 from anew.core.errors import AnewError
+from anew.core.feed import NOWHERE
 from anew.core.lifecycle import VersionEvent
 from anew.core.retention import keeping, retirable
 from anew.core.store import IN_THE_MAKING, ManifestRef, RebuildKind, Store, Version, VersionStatus
@@ -47,7 +48,7 @@ class _Life:
         """Begin a version, when none is in the making and its source can be read; its number."""
         store = self.store
         read = None if source is None else store.version(source)
-        possible = kind is K.FULL_PUSH or (read is not None and lifecycle.readable(read))
+        possible = kind is K.FULL_PUSH or (read is not None and read.readable)
         if store.in_the_making() is not None or store.deferred() is not None or not possible:
             return None
         made = a_version(
@@ -56,9 +57,10 @@ class _Life:
             source_version=None if kind is K.FULL_PUSH else source,
             defer_swap=defer,
             statuses=dict.fromkeys(_FABRICS, S.BUILDING),
-            since_ms=dict.fromkeys(_FABRICS, self.now_ms),
-            swap_from=dict(store.current),
+            since_ms=self.now_ms,
         )
+        for fabric, number in store.current.items():
+            made = made.moved((fabric,), swap_from=number)
         self.store = store.model_copy(update={"versions": (*store.versions, made), "next_version": made.number + 1})
         return made.number
 
@@ -67,7 +69,7 @@ class _Life:
         making = self.store.in_the_making()
         if making is not None and making.manifest is None:
             manifest = _manifest(making.number)
-            self.store = lifecycle.seal(self.store, making.number, manifest, making.start, self.now_ms)
+            self.store = lifecycle.seal(self.store, making.number, manifest, NOWHERE, self.now_ms)
 
     def swap_when_ready(self, fabric: str) -> None:
         """Swap what is loading in a fabric."""
@@ -143,7 +145,7 @@ def _check(store: Store, now_ms: int, gone: dict[int, str]) -> None:
             assert not _claimed(store, version, now_ms)
             assert not (version.defer_swap and S.DEFERRED in statuses)
             for fabric, status in version.statuses.items():
-                passed_ms = now_ms - version.since_ms[fabric]
+                passed_ms = now_ms - version.fabrics[fabric].since_ms
                 if status in (S.BACKUP, S.ROLLED_BACK) and passed_ms < _RETENTION_MS:
                     current = lifecycle.existing(store, store.current[fabric])
                     assert (status, version.kind, current.kind) == (S.BACKUP, K.REPUSH, K.REPUSH)
@@ -152,7 +154,7 @@ def _check(store: Store, now_ms: int, gone: dict[int, str]) -> None:
             assert _claimed(store, version, now_ms)
     for fabric in _FABRICS:
         targets = _targets(alive, store, fabric)
-        within = [v for v in targets if now_ms < v.since_ms[fabric] + _RETENTION_MS]
+        within = [v for v in targets if now_ms < v.fabrics[fabric].since_ms + _RETENTION_MS]
         assert not within or any(version.number not in gone for version in targets)
 
 

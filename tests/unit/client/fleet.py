@@ -97,8 +97,10 @@ class Fleet:
         routed = RoutedVersion(partitions=partitions, partitioner="xxhash64", config=config, replicas=placed)
         self.route(current=version, versions={**self.routing.versions, version: routed})
 
-    def route(self, **changes: object) -> None:
+    def route(self, current: int | None = None, **changes: object) -> None:
         """The controller's routing has changed."""
+        if current is not None:
+            changes["shares"] = {current: 1.0} if current else {}
         self.routing = self.routing.model_copy(update={"revision": self.routing.revision + 1, **changes})
 
     def drop(self, version: int) -> None:
@@ -204,7 +206,7 @@ def a_fleet(node_count: int = 3, feed: Feed | None = None) -> Fleet:
         uid=UID,
         revision=1,
         fabric=FABRIC,
-        current=0,
+        shares={},
         key_schema=KEY_SCHEMA,
         schemas={1: VALUE_SCHEMA},
         versions={},

@@ -34,10 +34,10 @@ def test_what_is_in_the_way_ends_or_refuses(incoming: RebuildKind, running: Rebu
     making = a_version(2, status, kind=running)
     store = a_store(versions=(a_version(1), making), current={FABRIC: 1})
     if MAY_KILL[incoming, running]:
-        assert displaced(store, incoming) == making
+        assert displaced(store, incoming, (FABRIC,)) == making
         return
     with pytest.raises(Refused) as caught:
-        displaced(store, incoming)
+        displaced(store, incoming, (FABRIC,))
     assert (caught.value.code, caught.value.hint) == ("rebuild_running", "wait for it, or: anew rebuild kill rebuild-2")
 
 
@@ -46,7 +46,7 @@ def test_what_is_in_the_way_ends_or_refuses(incoming: RebuildKind, running: Rebu
 def test_nothing_is_in_the_way_of_the_first(incoming: RebuildKind) -> None:
     """With no version in the making nothing is displaced, whatever became of those before."""
     ended = [a_version(n, status) for n, status in enumerate((S.FAILED, S.KILLED, S.BACKUP, S.RETIRED), 2)]
-    assert displaced(a_store(versions=(a_version(1), *ended), current={FABRIC: 1}), incoming) is None
+    assert displaced(a_store(versions=(a_version(1), *ended), current={FABRIC: 1}), incoming, (FABRIC,)) is None
 
 
 @pytest.mark.case("stores:H10")
@@ -56,10 +56,20 @@ def test_a_deferred_version_is_waited_for(incoming: RebuildKind) -> None:
     waiting = a_version(2, S.DEFERRED, kind=K.REPUSH, defer_swap=True)
     store = a_store(versions=(a_version(1), waiting), current={FABRIC: 1})
     with pytest.raises(Refused) as caught:
-        displaced(store, incoming)
+        displaced(store, incoming, (FABRIC,))
     assert (caught.value.code, caught.value.hint) == (
         "swap_deferred",
         "anew swap flights 2, or give it up: anew rebuild kill rebuild-2",
     )
     stranded = waiting.model_copy(update={"defer_swap": False})
-    assert displaced(store.model_copy(update={"versions": (a_version(1), stranded)}), incoming) is None
+    assert displaced(store.model_copy(update={"versions": (a_version(1), stranded)}), incoming, (FABRIC,)) is None
+
+
+@pytest.mark.parametrize("status", sorted(IN_THE_MAKING | {S.DEFERRED}))
+def test_what_is_in_another_fabric_is_in_nobodys_way(status: VersionStatus) -> None:
+    """What loads or waits in one fabric refuses rebuilds that concern it, and none that is for another one."""
+    making = a_version(2, statuses={"dc-1": status}, defer_swap=True)
+    store = a_store(versions=(a_version(1), making), current={FABRIC: 1, "dc-1": 0}, fabrics=(FABRIC, "dc-1"))
+    assert displaced(store, K.FULL_PUSH, (FABRIC,)) is None
+    with pytest.raises(Refused):
+        displaced(store, K.FULL_PUSH, (FABRIC, "dc-1"))

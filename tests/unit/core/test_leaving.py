@@ -11,7 +11,7 @@ from anew.core.errors import NotFound, Refused
 from anew.core.leaving import leavers, left, past
 from anew.core.retention import keeping, retirable
 from anew.core.store import RebuildKind, Store, Version, VersionStatus
-from anew.testing.builders import a_config, a_store, a_version
+from anew.testing.builders import FABRIC, a_config, a_store, a_version
 from anew.testing.clock import NOON_MS
 
 S = VersionStatus
@@ -30,7 +30,7 @@ def _numbers(store: Store) -> list[int]:
 
 def test_only_what_was_reclaimed_everywhere_leaves() -> None:
     """The lowest numbers come first, as many as are asked for; files in one fabric keep a version there."""
-    half = a_version(2).model_copy(update={"statuses": {"dc-0": S.RECLAIMED, "dc-1": S.RETIRED}})
+    half = a_version(2, statuses={"dc-0": S.RECLAIMED, "dc-1": S.RETIRED})
     others = [a_version(number, status) for number, status in enumerate((S.FAILED, S.RETIRED, S.CURRENT), 5)]
     gone = [a_version(number, S.RECLAIMED) for number in (4, 3, 1)]
     store = a_store(versions=(half, *others, *gone))
@@ -90,8 +90,8 @@ def test_a_chain_goes_on_past_what_has_left(leaving: set[int], third: RebuildKin
 
 def test_the_places_of_replicas_do_not_outlive_them() -> None:
     """A past version is what it was, but for the nodes that held it."""
-    version = a_version(1, S.RECLAIMED, assignment={"dc-0": {0: ("node-1",)}})
-    assert past(version) == version.model_copy(update={"assignment": {}})
+    version = a_version(1, S.RECLAIMED, assignment={0: ("node-1",)})
+    assert past(version) == version.moved((FABRIC,), assignment={})
 
 
 class _Counted(tuple[Version, ...]):
@@ -124,7 +124,7 @@ def test_a_year_of_hourly_repushes_is_a_small_document() -> None:
         if hour in (200, 400, _YEAR_OF_HOURS):
             seen[hour] = (len(store.model_dump_json()), _looks(store, now_ms))
         for gone in retirable(store, now_ms):
-            store = lifecycle.reclaimed(lifecycle.retire(store, gone, now_ms), gone, now_ms)
+            store = lifecycle.reclaimed(lifecycle.retire(store, gone, now_ms), gone, FABRIC, now_ms)
         store = left(store, {version.number for version in leavers(store, 500)})
     assert store.next_version == _YEAR_OF_HOURS + 2
     assert store.past_numbers == ((1, store.versions[0].number - 1),)

@@ -105,9 +105,9 @@ def test_a_source_that_is_being_reclaimed_is_refused(status: VersionStatus) -> N
     """A plan made while its source was kept does not begin once the source's reclaim has begun."""
     source = a_version(1, S.ROLLED_BACK, manifest=_MANIFEST)
     store = a_store(versions=(source, a_version(2)), next_version=3, current={FABRIC: 2})
-    plan = _plan_of(store, source=Source(version=1, topic="flights_v1", manifest=_MANIFEST))
+    plan = _plan_of(store, source=Source(version=1, fabric=FABRIC, topic="flights_v1", manifest=_MANIFEST))
     assert lifecycle.begin(store, plan, a_version(3, S.BUILDING), NOON_MS).next_version == 4
-    gone = source.model_copy(update={"statuses": {FABRIC: status}})
+    gone = source.moved((FABRIC,), status=status)
     assert _refusal(store.model_copy(update={"versions": (gone, a_version(2))}), plan) == "plan_outdated"
 
 
@@ -127,7 +127,7 @@ def test_a_swap_needs_all_feeds_of_the_current_version() -> None:
 def test_a_rebuild_that_lacks_a_feed_is_deferred() -> None:
     """A version that got ready without a feed of the one that serves stays deferred and says which feed."""
     serving = a_version(1, feeds=("dc-0/s_rt#1", "dc-1/s_rt#1"))
-    ready = a_version(2, S.READY, feeds=("dc-0/s_rt#1",), swap_from={FABRIC: 1})
+    ready = a_version(2, S.READY, feeds=("dc-0/s_rt#1",), swap_from=1)
     store = a_store(versions=(serving, ready), current={FABRIC: 1})
     after = lifecycle.existing(lifecycle.swap_when_ready(store, 2, FABRIC, NOON_MS), 2)
     assert (after.status, "dc-1/s_rt#1" in str(after.error)) == (S.DEFERRED, True)
@@ -137,8 +137,8 @@ def test_a_rebuild_that_lacks_a_feed_is_deferred() -> None:
 def test_the_target_is_frozen_once() -> None:
     """A second aim, by another controller, does not move the target that replicas are already judged by."""
     store = a_store(versions=(a_version(1, S.LOADING),))
-    aimed = lifecycle.aim(store, 1, _at(5))
-    assert lifecycle.aim(aimed, 1, _at(9)) == aimed
+    aimed = lifecycle.aim(store, 1, FABRIC, _at(5))
+    assert lifecycle.aim(aimed, 1, FABRIC, _at(9)) == aimed
 
 
 @pytest.mark.parametrize("status", [S.BUILDING, S.LOADING, S.FAILED, S.KILLED, S.RETIRED, S.RECLAIMED])
@@ -215,10 +215,101 @@ def test_no_end_is_frozen_for_a_version_that_ended(status: VersionStatus) -> Non
     """A controller that read the ends of closed logs finds the version gone: writes go on, and nothing is frozen."""
     making = a_version(1, S.LOADING, feeds=(_FEED.id,), closing=True)
     frozen = lifecycle.existing(lifecycle.freeze_stop(a_store(versions=(making,)), 1, _at(5)), 1)
-    assert (frozen.stop, frozen.ready_target) == (_at(5), _at(5))
+    assert (frozen.stop, frozen.fabrics[FABRIC].ready_target) == (_at(5), _at(5))
     again = lifecycle.freeze_stop(a_store(versions=(frozen,)), 1, _at(6))
     assert lifecycle.existing(again, 1).stop == _at(5)
-    ended = a_store(versions=(making.model_copy(update={"statuses": {FABRIC: status}}),))
+    ended = a_store(versions=(making.moved((FABRIC,), status=status),))
     assert lifecycle.freeze_stop(ended, 1, _at(5)) == ended
     unasked = a_store(versions=(making.model_copy(update={"closing": False}),))
     assert lifecycle.freeze_stop(unasked, 1, _at(5)) == unasked
+
+
+# -- in several fabrics ----------------------------------------------------------------------------------------------
+
+_OTHER = "dc-1"
+
+
+def _in_two(status: VersionStatus, other: VersionStatus, number: int = 1, **changes: Any) -> Version:
+    return a_version(number, statuses={FABRIC: status, _OTHER: other}, **changes)
+
+
+def _two(*versions: Version, **changes: Any) -> Store:
+    return a_store(fabrics=(FABRIC, _OTHER), current={FABRIC: 0, _OTHER: 0}, versions=versions, **changes)
+
+
+def test_a_version_that_is_put_off_is_in_nobodys_way() -> None:
+    """What a fabric cannot take now is sealed in the others, pending there, and displaces or refuses no rebuild."""
+    put_off = lifecycle.put_off(_two(_in_two(S.BUILDING, S.BUILDING)), 1, _OTHER, "its log does not answer", NOON_MS)
+    sealed = lifecycle.existing(lifecycle.seal(put_off, 1, _MANIFEST, _at(5), NOON_MS), 1)
+    here, there = sealed.fabrics[FABRIC], sealed.fabrics[_OTHER]
+    assert (here.status, here.manifest, here.start, here.error) == (S.LOADING, _MANIFEST, _at(5), None)
+    assert (there.status, there.manifest, there.error) == (S.PENDING, None, "its log does not answer")
+    pending = _two(_in_two(S.CURRENT, S.PENDING), _in_two(S.KILLED, S.PENDING, 2))
+    assert (pending.in_the_making(), pending.deferred()) == (None, None)
+
+
+def test_a_fabric_takes_what_was_put_off() -> None:
+    """Its base has come: nodes there load it, and it swaps on its own; what serves elsewhere is left alone."""
+    store = _two(_in_two(S.CURRENT, S.PENDING, error="away")).model_copy(update={"current": {FABRIC: 1, _OTHER: 0}})
+    taken = lifecycle.take(store, 1, _OTHER, _MANIFEST, _at(5), NOON_MS + 9)
+    there = lifecycle.existing(taken, 1).fabrics[_OTHER]
+    assert (there.status, there.manifest, there.start, there.error) == (S.LOADING, _MANIFEST, _at(5), None)
+    assert (there.since_ms, lifecycle.existing(taken, 1).status_in(FABRIC)) == (NOON_MS + 9, S.CURRENT)
+    caught_up = lifecycle.caught_up(taken, 1, _OTHER, NOON_MS)
+    assert lifecycle.swap_when_ready(caught_up, 1, _OTHER, NOON_MS).current == {FABRIC: 1, _OTHER: 1}
+    with pytest.raises(Refused) as again:
+        lifecycle.take(taken, 1, FABRIC, _MANIFEST, _at(5), NOON_MS)
+    assert again.value.code == "bad_transition"
+
+
+@pytest.mark.parametrize("event", [lifecycle.VersionEvent.FAIL, lifecycle.VersionEvent.KILL])
+def test_what_ends_in_one_fabric_goes_on_in_the_other(event: lifecycle.VersionEvent) -> None:
+    """Status and error are those of that fabric; the version can be read and held where it is whole."""
+    store = _two(_in_two(S.LOADING, S.LOADING, manifest=_MANIFEST))
+    after = lifecycle.existing(lifecycle.end_badly(store, 1, event, "no room", NOON_MS + 9, _OTHER), 1)
+    here, there = after.fabrics[FABRIC], after.fabrics[_OTHER]
+    assert (here.status, here.error, here.since_ms) == (S.LOADING, None, NOON_MS)
+    assert (there.error, there.since_ms) == ("no room", NOON_MS + 9)
+    assert (after.readable, after.readable_in(_OTHER), after.error) == (True, False, "no room")
+
+
+def test_errors_of_several_fabrics_name_them() -> None:
+    """One error is told as it is; two are told with where each was."""
+    both = a_version(1, S.FAILED, statuses={FABRIC: S.FAILED, _OTHER: S.FAILED})
+    assert both.moved((FABRIC, _OTHER), error="no room").error == "no room"
+    told = both.moved((FABRIC,), error="no room").moved((_OTHER,), error="damaged").error
+    assert told == f"{FABRIC}: no room; {_OTHER}: damaged"
+
+
+def test_files_go_fabric_by_fabric() -> None:
+    """A version has left none behind only when each fabric has reclaimed it."""
+    retired = _two(_in_two(S.RETIRED, S.RETIRED))
+    half = lifecycle.reclaimed(retired, 1, FABRIC, NOON_MS)
+    assert lifecycle.existing(half, 1).statuses == {FABRIC: S.RECLAIMED, _OTHER: S.RETIRED}
+    assert not lifecycle.existing(half, 1).reclaimed
+    assert lifecycle.existing(lifecycle.reclaimed(half, 1, _OTHER, NOON_MS), 1).reclaimed
+
+
+def test_what_moves_elsewhere_outdates_no_plan() -> None:
+    """A plan is judged by the current versions of the fabrics that it reads and makes: others may swap meanwhile."""
+    store = _two(config=a_config())
+    plan = a_plan(store).model_copy(update={"target": a_plan(store).target.model_copy(update={"fabrics": (FABRIC,)})})
+    swapped = store.model_copy(update={"current": {FABRIC: 0, _OTHER: 7}})
+    made = a_version(1, S.BUILDING)
+    assert lifecycle.begin(swapped, plan.sealed(), made, NOON_MS).versions == (made,)
+    here = store.model_copy(update={"current": {FABRIC: 7, _OTHER: 0}})
+    with pytest.raises(Refused) as caught:
+        lifecycle.begin(here, plan.sealed(), made, NOON_MS)
+    assert (caught.value.code, caught.value.found) == ("plan_outdated", {FABRIC: 7})
+
+
+@pytest.mark.case("rules:R9")
+def test_a_feed_that_is_replaced_is_not_missing() -> None:
+    """A version that names the feeds whose place its own take may serve without them; any other one may not."""
+    serving = a_version(1, feeds=("dc-0/s@1#1", "dc-0/s_rt#1"))
+    ready = a_version(2, S.READY, feeds=("dc-0/s@2#1", "dc-0/s_rt#1"), swap_from=1)
+    store = a_store(versions=(serving, ready), current={FABRIC: 1})
+    assert lifecycle.missing_feeds(store, ready, FABRIC) == ["dc-0/s@1#1"]
+    replacing = ready.model_copy(update={"replaces": ("dc-0/s@1#1",)})
+    store = store.model_copy(update={"versions": (serving, replacing)})
+    assert lifecycle.swap_when_ready(store, 2, FABRIC, NOON_MS).current == {FABRIC: 2}

@@ -332,10 +332,25 @@ def test_closed_feeds_end_where_the_serving_version_does() -> None:
 @pytest.mark.case("rules:R9", "rules:R10")
 def test_a_source_that_never_had_a_feed_gets_all_of_it() -> None:
     """A version from before the store was hybrid is read as base; its successor applies the feed from low water."""
-    before = _sealed(6, S.BACKUP, config=_BATCH.frozen).model_copy(update={"feeds": (), "start": PositionMap()})
+    before = (
+        _sealed(6, S.BACKUP, config=_BATCH.frozen)
+        .model_copy(update={"feeds": ()})
+        .moved((FABRIC,), start=PositionMap())
+    )
     store = _store(before, _sealed(7, S.CURRENT, stop=_STOP, config=_BATCH.frozen), current=7)
     target = _plan(store, allow=True, input_topic="s_v6").target
     assert (target.feeds, target.start) == ((_FEED.id,), PositionMap(dict.fromkeys(_FEED.feed_partitions(), 0)))
+
+
+@pytest.mark.case("rules:R2", "rules:R9")
+def test_a_source_without_a_feed_whose_records_are_forgotten_is_refused() -> None:
+    """What was folded into other versions and truncated would be lost: such a version is no source any more."""
+    before = _sealed(6, S.BACKUP).model_copy(update={"feeds": ()})
+    store = _store(before, _sealed(7, S.CURRENT), current=7)
+    begun = store.feeds[0].model_copy(update={"low_water": (0, 3, *store.feeds[0].low_water[2:])})
+    with pytest.raises(Refused) as caught:
+        _plan(store.model_copy(update={"feeds": (begun,)}), allow=True, input_topic="s_v6")
+    assert (caught.value.code, _FEED.id in str(caught.value.found)) == ("feeds_truncated", True)
 
 
 @pytest.mark.case("rules:R12")

@@ -66,7 +66,7 @@ def test_the_source_of_a_running_rebuild_stays() -> None:
     running = _store(backup, a_version(2), making, current=2)
     assert retirable(running, late_ms) == {}
     assert keeping(running, late_ms)[1] == "the source of version 3, which is in the making"
-    failed = making.model_copy(update={"statuses": {"dc-0": S.FAILED}})
+    failed = making.moved(("dc-0",), status=S.FAILED)
     assert sorted(retirable(_store(backup, a_version(2), failed, current=2), late_ms)) == [1, 3]
 
 
@@ -104,7 +104,7 @@ def _chain(*kinds: RebuildKind) -> list[Version]:
 
 
 def _moved(version: Version, status: VersionStatus, since_ms: int = NOON_MS) -> Version:
-    return version.model_copy(update={"statuses": {"dc-0": status}, "since_ms": {"dc-0": since_ms}})
+    return version.moved(("dc-0",), status=status, since_ms=since_ms)
 
 
 @pytest.mark.case("stores:H7")
@@ -215,13 +215,13 @@ def test_a_version_goes_when_every_fabric_lets_it_go() -> None:
     """In each fabric its own status, its own time and its own chain count; the longest claim decides."""
 
     def two(number: int, statuses: tuple[VersionStatus, VersionStatus], later_ms: int = 0) -> Version:
-        return a_version(
+        made = a_version(
             number,
             kind=K.FULL_PUSH if number == 1 else K.REPUSH,
             source_version=number - 1 or None,
             statuses=dict(zip(("dc-0", "dc-1"), statuses, strict=True)),
-            since_ms={"dc-0": NOON_MS, "dc-1": NOON_MS + later_ms},
         )
+        return made.moved(("dc-1",), since_ms=NOON_MS + later_ms)
 
     def store(*versions: Version, current: tuple[int, int]) -> Store:
         pointers = dict(zip(("dc-0", "dc-1"), current, strict=True))
@@ -233,7 +233,7 @@ def test_a_version_goes_when_every_fabric_lets_it_go() -> None:
     later = store(first, two(2, (S.BACKUP, S.BACKUP), 9), two(3, (S.CURRENT, S.CURRENT)), current=(3, 3))
     assert sorted(retirable(later, NOON_MS + _WAIT_MS + 8)) == []
     assert sorted(retirable(later, NOON_MS + _WAIT_MS + 9)) == [2]
-    here_alone = first.model_copy(update={"statuses": {"dc-0": S.BACKUP}, "since_ms": {"dc-0": NOON_MS}})
+    here_alone = first.model_copy(update={"fabrics": {"dc-0": first.fabrics["dc-0"]}})
     lacking = store(here_alone, two(2, (S.BACKUP, S.BACKUP)), two(3, (S.CURRENT, S.CURRENT)), current=(3, 3))
     assert retirable(lacking, NOON_MS + _WAIT_MS) == {}
     assert "go back to in dc-1" in keeping(lacking, NOON_MS + _WAIT_MS)[2]
@@ -296,3 +296,34 @@ def test_only_what_may_be_forgotten_is_asked_about() -> None:
     assert may_forget(_store(serving).model_copy(update={"feeds": (marked,)})) == [second]
     assert may_forget(_store(_starting(1, S.BACKUP, 0), serving)) == []
     assert may_forget(_store()) == []
+
+
+@pytest.mark.case("rules:R2")
+def test_a_version_without_a_feed_does_not_hold_it_back() -> None:
+    """Only versions that apply a feed need its records; where none does, all are kept."""
+    other = _FEED.model_copy(update={"incarnation": 2})
+    backup, serving = a_version(1, S.BACKUP), _starting(2, S.CURRENT, 70)
+    store = _store(backup, serving).model_copy(update={"feeds": (_FEED, other)})
+    unbounded = _NOTHING | dict.fromkeys(other.feed_partitions(), 10**9)
+    assert low_water(store, unbounded) == {_FEED.id: (70, 70), other.id: (0, 0)}
+
+
+@pytest.mark.case("rules:R2")
+def test_each_fabric_holds_the_log_back() -> None:
+    """A version is applied from its start in every fabric that may still read it, and in a pending one too."""
+    positions = dict.fromkeys(_FEED.feed_partitions(), 70)
+    two = a_version(1, statuses={"dc-0": S.CURRENT, "dc-1": S.PENDING}, feeds=(_FEED.id,), start=PositionMap(positions))
+    early = two.moved(("dc-1",), start=PositionMap(dict.fromkeys(positions, 20)))
+    assert low_water(_store(early), _NOTHING) == {_FEED.id: (20, 20)}
+    assert low_water(_store(early.moved(("dc-1",), status=S.FAILED)), _NOTHING) == {_FEED.id: (70, 70)}
+
+
+def test_a_pending_version_stays_until_it_is_overtaken() -> None:
+    """What a fabric has still to take is kept for it, unless a later version serves there by now."""
+    pending = a_version(1, statuses={"dc-0": S.BACKUP, "dc-1": S.PENDING})
+    store = _store(pending, a_version(2), current=2).model_copy(update={"current": {"dc-0": 2, "dc-1": 0}})
+    late_ms = NOON_MS + 9 * _WEEK_MS
+    assert retirable(store, late_ms) == {}
+    assert "pending in dc-1" in keeping(store, late_ms)[1]
+    overtaken = store.model_copy(update={"current": {"dc-0": 2, "dc-1": 2}})
+    assert sorted(retirable(overtaken, late_ms)) == [1]

@@ -114,9 +114,9 @@ def _held(context: Context) -> Iterator[tuple[str, Sequence[str]]]:
     """Each partition and slot that is to be held, with the nodes that are to hold it."""
     for store in context.catalog.stores():
         for version in store.versions:
-            for fabric, assigned in version.assignment.items():
-                if version.statuses.get(fabric) in SERVABLE:
-                    for partition, nodes in assigned.items():
+            for there in version.fabrics.values():
+                if there.status in SERVABLE:
+                    for partition, nodes in there.assignment.items():
                         yield f"{version.name_in(store.name)}/{partition}", nodes
     for table in context.catalog.tables():
         for slot, nodes in table.assignment.items():

@@ -139,8 +139,8 @@ def _reclaims(context: Context, store: Store) -> Iterator[PutReclaim | PutFlag]:
         yield from all_of(context, store)
         return
     for version in store.versions:
-        for fabric, status in version.statuses.items():
-            if status is VersionStatus.RETIRED:
+        for fabric, there in version.fabrics.items():
+            if there.status is VersionStatus.RETIRED:
                 yield from notes_of(context, store, version, fabric, "retired before")
 
 

@@ -22,6 +22,7 @@ from anew.core.store import (
     Store,
     StoreConfig,
     Version,
+    VersionInFabric,
     VersionStatus,
     VersionTopic,
 )
@@ -115,29 +116,32 @@ def _follow_record(made: Rebuilt, found: Found, now_ms: int) -> None:
 
 
 def _as_found(version: Version, sealed: FoundManifest | None, made: Rebuilt, now_ms: int) -> Version:
-    name, present = made.store.name, set(version.statuses.values())
-    if IN_THE_MAKING.isdisjoint(present):
-        if SERVABLE.isdisjoint(present) or (sealed is not None and sealed.ref == version.manifest):
-            if version.defer_swap and VersionStatus.DEFERRED in present:
-                made.notes.append(f"version {version.number} is deferred as before; anew swap {name} {version.number}")
-            return version.model_copy(update={"defer_swap": False})
-        made.notes.append(f"version {version.number} is lost: its files are not what they were")
-        return _moved(version, VersionStatus.FAILED, now_ms, "its files were lost")
-    if sealed is None or sealed.manifest.rebuild != version.rebuild:
-        made.notes.append(f"version {version.number} was being made; it has failed")
-        return _moved(version, VersionStatus.FAILED, now_ms, _LOST)
-    made.notes.append(f"version {version.number} was sealed, but not swapped; anew swap {name} {version.number}")
-    changes = {"manifest": sealed.ref, "path": dirname(sealed.ref.path), "start": sealed.manifest.start}
-    deferred = _moved(version, VersionStatus.DEFERRED, now_ms, _SEALED)
-    return deferred.model_copy(update={**changes, "defer_swap": False, "closing": False})
-
-
-def _moved(version: Version, status: VersionStatus, now_ms: int, error: str) -> Version:
-    kept = (VersionStatus.CURRENT, VersionStatus.BACKUP)
-    only = {f: s for f, s in version.statuses.items() if status is VersionStatus.FAILED or s not in kept}
-    statuses = {**version.statuses, **dict.fromkeys(only, status)}
-    since = {**version.since_ms, **dict.fromkeys(only, now_ms)}
-    return version.model_copy(update={"statuses": statuses, "since_ms": since, "error": error})
+    """The version, fabric by fabric, as its files there say."""
+    name, number = made.store.name, version.number
+    mine = sealed is not None and sealed.manifest.rebuild == version.rebuild
+    lost, unmade, waiting = list[str](), list[str](), list[str]()
+    for fabric, there in version.fabrics.items():
+        present = sealed is not None and fabric in sealed.fabrics
+        if there.status in IN_THE_MAKING:
+            (waiting if present and mine else unmade).append(fabric)
+        elif there.status in SERVABLE and not (present and sealed is not None and sealed.ref == there.manifest):
+            lost.append(fabric)
+    failed = VersionStatus.FAILED
+    if lost:
+        made.notes.append(f"version {number} is lost: its files are not what they were")
+        version = version.moved(lost, status=failed, since_ms=now_ms, error="its files were lost")
+    if unmade:
+        made.notes.append(f"version {number} was being made; it has failed")
+        version = version.moved(unmade, status=failed, since_ms=now_ms, error=_LOST)
+    if waiting and sealed is not None:
+        made.notes.append(f"version {number} was sealed, but not swapped; anew swap {name} {number}")
+        base = {"manifest": sealed.ref, "start": sealed.manifest.start}
+        waits = {"status": VersionStatus.DEFERRED, "since_ms": now_ms, "error": _SEALED}
+        version = version.moved(waiting, **base, **waits)
+        return version.model_copy(update={"path": dirname(sealed.ref.path), "defer_swap": False, "closing": False})
+    if version.defer_swap and version.has({VersionStatus.DEFERRED}):
+        made.notes.append(f"version {number} is deferred as before; anew swap {name} {number}")
+    return version.model_copy(update={"defer_swap": False})
 
 
 def _choose_current(made: Rebuilt, now_ms: int) -> None:
@@ -145,17 +149,16 @@ def _choose_current(made: Rebuilt, now_ms: int) -> None:
     store = made.store
     for fabric, number in store.current.items():
         version = store.version(number)
-        if number == 0 or (version is not None and version.statuses.get(fabric) is VersionStatus.CURRENT):
+        if number == 0 or (version is not None and version.status_in(fabric) is VersionStatus.CURRENT):
             continue
-        complete = [v for v in store.versions if v.statuses.get(fabric) in SERVABLE and v.manifest is not None]
+        complete = [v for v in store.versions if fabric in v.fabrics and v.fabrics[fabric].readable]
         best = max(complete, key=lambda v: v.number, default=None)
         made.notes.append(
             f"version {number}, which {fabric} served, is lost: it serves {best.number if best else 'none'}"
         )
         versions = store.versions
         if best is not None:
-            statuses = {**best.statuses, fabric: VersionStatus.CURRENT}
-            chosen = best.model_copy(update={"statuses": statuses, "since_ms": {**best.since_ms, fabric: now_ms}})
+            chosen = best.moved((fabric,), status=VersionStatus.CURRENT, since_ms=now_ms)
             versions = tuple(chosen if v.number == best.number else v for v in versions)
         current = {**store.current, fabric: 0 if best is None else best.number}
         store = store.model_copy(update={"versions": versions, "current": current})
@@ -174,8 +177,8 @@ def _from_manifests(found: Found, fabrics: tuple[str, ...], now_ms: int) -> Rebu
     versions = []
     for number, manifest in sorted(sealed.items()):
         version = _version_of(manifest, VersionStatus.BACKUP, now_ms, None)
-        serving = {f: VersionStatus.CURRENT for f in manifest.fabrics if current[f] == number}
-        versions.append(version.model_copy(update={"statuses": {**version.statuses, **serving}}))
+        serving = [fabric for fabric in manifest.fabrics if current[fabric] == number]
+        versions.append(version.moved(serving, status=VersionStatus.CURRENT))
     store = Store(
         uid=found.uid,
         name=newest.store,
@@ -212,35 +215,36 @@ def _sealed(manifests: Iterable[FoundManifest]) -> dict[int, FoundManifest]:
 
 def _version_of(found: FoundManifest, status: VersionStatus, now_ms: int, error: str | None) -> Version:
     manifest = found.manifest
+    there = VersionInFabric(
+        status=status,
+        since_ms=now_ms,
+        error=error,
+        manifest=found.ref,
+        start=manifest.start,
+        topic=_topic_of(found),
+        # Without a node: the next rounds place the replicas.
+        assignment=dict.fromkeys(range(manifest.config.partitions), ()),
+    )
     return Version(
         number=manifest.version,
         kind=manifest.kind,
         config=manifest.config,
         config_hash=manifest.config_hash,
-        statuses=dict.fromkeys(found.fabrics, status),
-        since_ms=dict.fromkeys(found.fabrics, now_ms),
+        fabrics=dict.fromkeys(found.fabrics, there),
         created_at_ms=manifest.created_at_ms,
         rebuild=manifest.rebuild,
         epoch=manifest.epoch,
         path=dirname(found.ref.path),
         source_version=manifest.source_version,
         feeds=tuple(feed.id for feed in manifest.feeds),
-        start=manifest.start,
         stop=manifest.stop,
         ttl_floor_ms=manifest.ttl_floor_ms,
         tombstone_floor_ms=manifest.tombstone_floor_ms,
-        manifest=found.ref,
-        # Without a node: the next rounds place the replicas.
-        assignment={f: dict.fromkeys(range(manifest.config.partitions), ()) for f in found.fabrics},
         timed=manifest.config.hybrid or manifest.kind is RebuildKind.TTL_REPUSH,
-        error=error,
-        topics=_topics_of(found),
     )
 
 
-def _topics_of(found: FoundManifest) -> dict[str, VersionTopic]:
-    """The topics that a base lies in, as its manifest names them."""
+def _topic_of(found: FoundManifest) -> VersionTopic | None:
+    """The topic that a base lies in, as its manifest names it."""
     named = next(iter(found.manifest.ranges), None)
-    if named is None:
-        return {}
-    return dict.fromkeys(found.fabrics, VersionTopic(name=named.topic, uid=named.topic_uid, ready=True))
+    return None if named is None else VersionTopic(name=named.topic, uid=named.topic_uid, ready=True)

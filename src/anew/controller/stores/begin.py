@@ -17,7 +17,7 @@ from anew.core.assignment import assign
 from anew.core.displacing import displaced
 from anew.core.errors import Failed, Refused
 from anew.core.rebuild import RebuildStatus, end
-from anew.core.store import Store, Version, VersionStatus
+from anew.core.store import Store, Version, VersionInFabric, VersionStatus
 from anew.core.stores.plan import Plan
 from anew.core.stores.rebuild import StoreRebuild
 from anew.log.interface import Log, Offsets, TopicPartition, topic_partition
@@ -35,10 +35,10 @@ def begin(context: Context, plan: Plan, opening: Mapping[str, Any]) -> Begun[Sto
     lifecycle.check_fence(store, plan)
     _check_logs(context, store, plan)
     made = _version(context, store, plan, str(opening["id"]))
-    topics = announced(context, made.name_in(store.name), made.config, tuple(made.statuses))
-    made = made.model_copy(update={"topics": topics})
+    for fabric, topic in announced(context, made.name_in(store.name), made.config, tuple(made.fabrics)).items():
+        made = made.moved((fabric,), topic=topic)
     record = StoreRebuild(**opening, store=store.name, store_uid=store.uid, version=made.number)
-    in_the_way = displaced(store, plan.kind)
+    in_the_way = displaced(store, plan.kind, plan.target.fabrics)
     after = lifecycle.begin(store, plan, made, context.clock())
     return Begun(
         record,
@@ -58,7 +58,7 @@ def _displace(context: Context, version: Version | None, plan: Plan, made: Versi
 
 def _version(context: Context, store: Store, plan: Plan, rebuild_id: str) -> Version:
     config, now_ms, number = plan.target.config, context.clock(), plan.target.version
-    assignment = {}
+    fabrics = {}
     for fabric in plan.target.fabrics:
         nodes = alive_nodes(context, fabric)
         if not nodes:
@@ -69,28 +69,30 @@ def _version(context: Context, store: Store, plan: Plan, rebuild_id: str) -> Ver
                 expected="at least one that is alive and not drained",
                 hint="anew node list",
             )
-        assignment[fabric] = assign(config.partitions, config.replicas, nodes, {})
+        fabrics[fabric] = VersionInFabric(
+            status=VersionStatus.BUILDING,
+            since_ms=now_ms,
+            start=plan.target.start,
+            swap_from=store.current.get(fabric, 0),
+            assignment=assign(config.partitions, config.replicas, nodes, {}),
+        )
     return Version(
         number=number,
         kind=plan.kind,
         config=config,
         config_hash=config.hash,
-        statuses=dict.fromkeys(plan.target.fabrics, VersionStatus.BUILDING),
-        since_ms=dict.fromkeys(plan.target.fabrics, now_ms),
+        fabrics=fabrics,
         created_at_ms=now_ms,
         rebuild=rebuild_id,
         epoch=1,
         path=version_path(store.uid, number, rebuild_id, 1),
         source_version=plan.source.version,
         feeds=plan.target.feeds,
-        start=plan.target.start,
         stop=plan.target.stop,
         ttl_floor_ms=plan.target.ttl_floor_ms,
         tombstone_floor_ms=plan.target.tombstone_floor_ms,
         timed=plan.target.timed,
         defer_swap=plan.target.defer_swap,
-        swap_from={fabric: store.current.get(fabric, 0) for fabric in plan.target.fabrics},
-        assignment=assignment,
     )
 
 

@@ -29,7 +29,7 @@ def next_assignment(
     it reads: with the base alone it would take readers back to before what they wrote. A replica that has not got on
     for longer than ``patience_ms`` on a node that is alive is given to another node, where there is one.
     """
-    held = version.assignment[fabric]
+    held = version.fabrics[fabric].assignment
     found = replicas_of(reports, store, version)
     wanted_count = min(version.config.replicas, len(nodes))
     sick = {place for place, replica in found.items() if _is_sick(replica, patience_ms)}

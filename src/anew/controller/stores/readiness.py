@@ -9,11 +9,12 @@ from anew.api.models import NodeReport, ReplicaReport, ReplicaState
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.controller.stores.replicas import replicas_of
+from anew.core.feed import PositionMap
 from anew.core.integrity import OF_THE_BASE, OF_THE_LOG
 from anew.core.partition import feed_partitions_read
 from anew.core.partitioners import XXHASH64
 from anew.core.rebuild import Progress, Stage
-from anew.core.store import Store, Version
+from anew.core.store import SERVABLE, Store, Version
 from anew.core.stores.rebuild import StoreRebuild
 
 
@@ -47,9 +48,9 @@ class Readiness:
 
 def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> Readiness:
     """How far a version is in one fabric, by the last reports of its live nodes."""
-    found = replicas_of(reports, store, version)
+    found, there = replicas_of(reports, store, version), version.fabrics[fabric]
     missing, waiting, errors, sick = list[str](), list[str](), list[str](), list[str]()
-    for partition, nodes in version.assignment.get(fabric, {}).items():
+    for partition, nodes in there.assignment.items():
         for node in nodes:
             replica = found.get((node, partition))
             name = f"{node}/{partition}"
@@ -60,13 +61,13 @@ def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]
                 of_feed = replica.error_code in OF_THE_LOG and len(replica.position) > 0
                 of_base = replica.error_code in OF_THE_BASE and not of_feed
                 (errors if of_base else sick).append(f"{name}: {replica.error}")
-            elif not _replica_ready(store, version, partition, replica):
+            elif not _replica_ready(store, version, there.ready_target, partition, replica):
                 waiting.append(f"{name}: {replica.lag_records} records behind at {replica.records_per_s:.0f} records/s")
     to_load = len(missing) + len(errors) + len(sick)
-    caught_up = not to_load and not waiting and version.ready_target is not None
+    caught_up = not to_load and not waiting and there.ready_target is not None
     why = f"{len(missing) + len(sick)} replicas not loaded, {len(waiting)} behind: "
     why += "; ".join((sick + missing + waiting)[:5])
-    replicas = sum(map(len, version.assignment.get(fabric, {}).values()))
+    replicas = sum(map(len, there.assignment.values()))
     return Readiness(caught_up, tuple(errors), tuple(sick), why, replicas, to_load, len(waiting))
 
 
@@ -100,7 +101,7 @@ def coverage(store: Store, version: Version, fabric: str, reports: list[NodeRepo
 def coverage_of(found: Mapping[tuple[str, int], ReplicaReport], version: Version, fabric: str) -> Coverage:
     """The same, of the version's replicas by node and partition."""
     missing, thin, arriving, lags = [], 0, 0, [(0, 0)]
-    for partition, nodes in version.assignment.get(fabric, {}).items():
+    for partition, nodes in version.fabrics[fabric].assignment.items():
         replicas = [found[node, partition] for node in nodes if (node, partition) in found]
         loaded = [replica for replica in replicas if is_loaded(replica)]
         thin += len(nodes) - len(loaded)
@@ -118,14 +119,16 @@ def is_loaded(replica: ReplicaReport) -> bool:
     return replica.state is ReplicaState.APPLYING or (replica.state is ReplicaState.ERROR and bool(replica.position))
 
 
-def _replica_ready(store: Store, version: Version, partition: int, replica: ReplicaReport) -> bool:
-    if version.ready_target is None:
+def _replica_ready(
+    store: Store, version: Version, target: PositionMap | None, partition: int, replica: ReplicaReport
+) -> bool:
+    if target is None:
         return False
     for feed in store.feeds_of(version):
         alike = feed.partitioner == version.config.partitioner == XXHASH64
         needed = set(feed_partitions_read(partition, version.config.partitions, feed.partitions, alike=alike))
         for at in feed.feed_partitions():
-            if at.partition in needed and replica.position.get(at, -1) < version.ready_target.get(at, 0):
+            if at.partition in needed and replica.position.get(at, -1) < target.get(at, 0):
                 return False
     return within_lag_limits(replica, version)
 
@@ -145,9 +148,12 @@ def load_progress(context: Context, rebuild: StoreRebuild) -> Progress:
     version = None if store is None else store.version(rebuild.version)
     if store is None or version is None:
         return rebuild.progress
-    reports = live_reports(context, version.statuses)
-    found = [judge(store, version, fabric, reports[fabric]) for fabric in version.statuses]
+    loading = [fabric for fabric, there in version.fabrics.items() if there.status in SERVABLE]
+    if not loading:
+        return rebuild.progress
+    reports = live_reports(context, loading)
+    found = [judge(store, version, fabric, reports[fabric]) for fabric in loading]
     total, to_load = sum(f.replicas for f in found), sum(f.to_load for f in found)
-    if version.ready_target is None:
+    if any(version.fabrics[fabric].ready_target is None for fabric in loading):
         return Progress(done=total - to_load, total=total, unit="replicas loaded")
     return Progress(done=total - to_load - sum(f.behind for f in found), total=total, unit="replicas caught up")

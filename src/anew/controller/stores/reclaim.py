@@ -41,7 +41,7 @@ def collect(context: Context, store: Store, actor: str = "controller") -> None:
             if why is None:
                 return present, ()
             version = lifecycle.existing(present, number)
-            notes = (notes_of(context, present, version, fabric, why) for fabric in version.statuses)
+            notes = (notes_of(context, present, version, fabric, why) for fabric in version.fabrics)
             return lifecycle.retire(present, number, context.clock()), tuple(chain.from_iterable(notes))
 
         operation = context.operation("retire version", store.name, actor, version=number, why=found)
@@ -88,13 +88,15 @@ def _delete_tree(context: Context, reclaim: Reclaim) -> None:
     version = None if store is None else store.version(int(number))
     if store is None or version is None:
         return
-    if version.statuses[reclaim.fabric] is not VersionStatus.RETIRED:
+    if version.status_in(reclaim.fabric) is not VersionStatus.RETIRED:
         return
     deep_store.delete_tree(version.path)
     _sweep_repairs(deep_store, store.uid, context.clock())
-    operation = context.operation("reclaim version", store.name, "controller", version=version.number)
-    now_ms = context.clock()
-    change_store(context, uid, operation, lambda s: (lifecycle.reclaimed(s, int(number), now_ms), ()))
+    operation = context.operation(
+        "reclaim version", store.name, "controller", version=version.number, fabric=reclaim.fabric
+    )
+    now_ms, fabric = context.clock(), reclaim.fabric
+    change_store(context, uid, operation, lambda s: (lifecycle.reclaimed(s, int(number), fabric, now_ms), ()))
 
 
 def _owned(context: Context, directory: str) -> bool:

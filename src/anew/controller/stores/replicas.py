@@ -9,7 +9,7 @@ from anew.api.models import DesiredStore, DesiredVersion, NodeReport, ReplicaRep
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.core.feed import FeedPartition, PositionMap
-from anew.core.store import SERVABLE, Store, Version
+from anew.core.store import SERVABLE, ManifestRef, Store, Version, VersionInFabric
 
 
 def desired_stores(context: Context, node: str, fabric: str) -> tuple[DesiredStore, ...]:
@@ -27,7 +27,7 @@ def reached_position(context: Context, store: Store, fabric: str) -> PositionMap
     if version is None:
         return PositionMap()
     found = replicas_of(live_reports(context, (fabric,))[fabric], store, version)
-    wanted = [(node, p) for p, nodes in version.assignment.get(fabric, {}).items() for node in nodes]
+    wanted = [(node, p) for p, nodes in version.fabrics[fabric].assignment.items() for node in nodes]
     if any(replica not in found for replica in wanted):
         return PositionMap()
     reached: dict[FeedPartition, int] = {}
@@ -106,12 +106,12 @@ def _as_one(subs: list[ReplicaReport]) -> ReplicaReport:
 def _desired_store(store: Store, node: str, fabric: str) -> DesiredStore:
     versions = []
     for version in store.versions:
-        if version.manifest is None or version.statuses.get(fabric) not in SERVABLE:
+        there = version.fabrics.get(fabric)
+        if there is None or there.manifest is None or there.status not in SERVABLE:
             continue
-        assigned = version.assignment.get(fabric, {})
-        partitions = tuple(partition for partition, nodes in assigned.items() if node in nodes)
+        partitions = tuple(partition for partition, nodes in there.assignment.items() if node in nodes)
         if partitions:
-            versions.append(_desired_version(version, partitions))
+            versions.append(_desired_version(version, there, there.manifest, partitions))
     return DesiredStore(
         uid=store.uid,
         name=store.name,
@@ -125,17 +125,17 @@ def _desired_store(store: Store, node: str, fabric: str) -> DesiredStore:
     )
 
 
-def _desired_version(version: Version, partitions: tuple[int, ...]) -> DesiredVersion:
-    if version.manifest is None:
-        raise AssertionError("a version without a manifest is served by nobody")
+def _desired_version(
+    version: Version, there: VersionInFabric, manifest: ManifestRef, partitions: tuple[int, ...]
+) -> DesiredVersion:
     return DesiredVersion(
         number=version.number,
         config=version.config,
         feeds=version.feeds,
-        start=version.start,
+        start=there.start,
         stop=version.stop,
         ttl_floor_ms=version.ttl_floor_ms,
         tombstone_floor_ms=version.tombstone_floor_ms,
-        manifest=version.manifest,
+        manifest=manifest,
         partitions=partitions,
     )

@@ -59,8 +59,9 @@ def routing(context: Context, name: str, fabric: str | None) -> Routing:
             replicas=_asked(context, store, version, chosen.name),
         )
         for version in store.versions
-        if version.statuses.get(chosen.name) in SERVABLE
+        if version.status_in(chosen.name) in SERVABLE
     }
+    current = store.current.get(chosen.name, 0)
     here = (feed for feed in store.feeds if feed.fabric == chosen.name)
     ready = [feed for feed in here if feed.ready and feed.open and store.writable(feed)]
     return Routing(
@@ -68,7 +69,7 @@ def routing(context: Context, name: str, fabric: str | None) -> Routing:
         uid=store.uid,
         revision=store.revision,
         fabric=chosen.name,
-        current=store.current.get(chosen.name, 0),
+        shares={current: 1.0} if current else {},
         key_schema=store.key_schema,
         schemas=store.schemas,
         versions=versions,
@@ -86,7 +87,7 @@ def _asked(context: Context, store: Store, version: Version, fabric: str) -> dic
 
     With the base alone it would take readers back, and show them what was deleted.
     """
-    held, wanted = version.assignment.get(fabric, {}), version.config.replicas
+    held, wanted = version.fabrics[fabric].assignment, version.config.replicas
     if all(len(nodes) <= wanted for nodes in held.values()):
         return dict(held)
     found = replicas_of(live_reports(context, (fabric,))[fabric], store, version)

@@ -84,14 +84,16 @@ def decision_of(context: Context, store: Store, reports: list[NodeReport]) -> De
 
 def facts_of(store: Store, reports: list[NodeReport], now_ms: int) -> Facts:
     """What a condition is judged on: the current version, by its manifest and the last reports of its replicas."""
-    current = store.version(max(store.current.values(), default=0))
+    serving = max(store.current, key=lambda fabric: store.current[fabric], default="")
+    current = store.version(store.current.get(serving, 0))
     if current is None or current.manifest is None:
         return Facts(stale=False, unsorted_share=0.0, tombstone_share=0.0, age_ms=0, rows=0, feed_records=0)
     reached: dict[FeedPartition, int] = {}
     for replica in replicas_of(reports, store, current).values():
         for at, offset in replica.position.items():
             reached[at] = max(offset, reached.get(at, offset))
-    feed_records = sum(max(0, offset - current.start.get(at, offset)) for at, offset in reached.items())
+    start = current.fabrics[serving].start
+    feed_records = sum(max(0, offset - start.get(at, offset)) for at, offset in reached.items())
     rows, tombstones = current.manifest.rows, current.manifest.tombstones
     return Facts(
         stale=bool(pending_changes(store.config, current.config)),

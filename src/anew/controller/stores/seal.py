@@ -12,7 +12,7 @@ from anew.core import lifecycle
 from anew.core.errors import Failed, Refused
 from anew.core.feed import PositionMap
 from anew.core.rebuild import DRIVEN_STAGES, Stage, advance
-from anew.core.store import ManifestRef, RebuildKind, Store, Version
+from anew.core.store import ManifestRef, RebuildKind, Store, Version, VersionStatus
 from anew.core.stores.rebuild import StoreRebuild
 from anew.segments.layout import manifest_path
 
@@ -38,7 +38,8 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> StoreRebuild:
     _check_account(request)
     _check_quota(store, rebuild, request)
     start = _sealed_start(version, request)
-    for fabric in version.statuses:
+    built = [fabric for fabric, there in version.fabrics.items() if there.status is VersionStatus.BUILDING]
+    for fabric in built:
         if context.fabrics[fabric].deep_store.stat(request.manifest.path) is None:
             raise Failed(
                 "file_missing", f"the manifest is not in the deep store of {fabric}", found=request.manifest.path
@@ -57,7 +58,7 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> StoreRebuild:
         advanced = advance(advance(newest, Stage.SEAL, now_ms), Stage.LOAD, now_ms)
         sealed = advanced.model_copy(update={**account, "progress": done})
         after = lifecycle.seal(present, rebuild.version, request.manifest, start, now_ms)
-        orphans = (PutReclaim(orphans_of(context, present, version, fabric)) for fabric in version.statuses)
+        orphans = (PutReclaim(orphans_of(context, present, version, fabric)) for fabric in built)
         return after, (PutRebuild(sealed, newest.revision), *orphans)
 
     operation = context.operation("seal version", store.name, "driver", rebuild=rebuild_id, version=version.number)
@@ -110,14 +111,15 @@ def _check_quota(store: Store, rebuild: StoreRebuild, request: Seal) -> None:
 
 def _sealed_start(version: Version, request: Seal) -> PositionMap:
     """From where the version applies its feeds: as begun, or later where a push counts from its end (rule R13)."""
-    if request.start is None or request.start == version.start:
-        return version.start
+    begun = next(iter(version.fabrics.values())).start
+    if request.start is None or request.start == begun:
+        return begun
     late = version.kind is RebuildKind.FULL_PUSH and version.config.rewind_from == "eop"
-    if not late or request.start.keys() != version.start.keys() or not request.start.reaches(version.start):
+    if not late or request.start.keys() != begun.keys() or not request.start.reaches(begun):
         raise Failed(
             "start_moved",
             "the manifest names another start than the version began with",
             found=request.start.to_json(),
-            expected=version.start.to_json(),
+            expected=begun.to_json(),
         )
     return request.start

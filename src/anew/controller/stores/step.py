@@ -28,7 +28,7 @@ from anew.controller.stores.versiontopics import make_version_topics
 from anew.core import lifecycle
 from anew.core.errors import Refused, Unreachable
 from anew.core.rebuild import DRIVEN_STAGES, RebuildStatus, Stage, advance, end
-from anew.core.store import SERVABLE, Store, Version, VersionStatus
+from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus
 from anew.core.stores.rebuild import StoreRebuild
 
 _LOG = structlog.get_logger("anew.controller")
@@ -85,9 +85,11 @@ class StoreSteps:
     def _step_rebuild(self, store: Store, rebuild: StoreRebuild, reports: Mapping[str, list[NodeReport]]) -> None:
         if rebuild.stage in DRIVEN_STAGES:
             return
-        version = lifecycle.existing(store, rebuild.version)
-        for fabric in version.statuses:
-            self._step_version(store, rebuild, fabric, reports[fabric])
+        for fabric in lifecycle.existing(store, rebuild.version).fabrics:
+            # What was decided for the fabric before is in it: else the change would be refused as outdated.
+            present = self.context.catalog.store_by_uid(store.uid)
+            if present is not None:
+                self._step_version(present, rebuild, fabric, reports[fabric])
         swapped = self.context.catalog.store_by_uid(store.uid)
         if swapped is not None and swapped.current != store.current:
             self._with_topics(swapped)
@@ -95,32 +97,49 @@ class StoreSteps:
 
     def _step_version(self, store: Store, rebuild: StoreRebuild, fabric: str, reports: list[NodeReport]) -> None:
         version = lifecycle.existing(store, rebuild.version)
-        now_ms = self.context.clock()
-        if version.statuses[fabric] not in (VersionStatus.LOADING, VersionStatus.READY):
+        there, now_ms = version.fabrics[fabric], self.context.clock()
+        if there.status not in (VersionStatus.LOADING, VersionStatus.READY):
             return
         readiness = judge(store, version, fabric, reports)
-        if version.statuses[fabric] is VersionStatus.READY and readiness.caught_up:
+        if there.status is VersionStatus.READY and readiness.caught_up:
             # Judged again: a node may have lost a replica since it was ready.
             self._swap(store, version, fabric)
         elif readiness.errors:
             error = f"replicas of version {version.number} failed: {'; '.join(readiness.errors)}"
-            end_badly(self.context, rebuild, Ending(RebuildStatus.FAILED, error, "controller"))
-        elif version.statuses[fabric] is VersionStatus.LOADING and readiness.caught_up and not version.must_close:
+            self._fail(store, rebuild, version, fabric, error)
+        elif there.status is VersionStatus.LOADING and readiness.caught_up and not version.must_close:
             change = partial(lifecycle.caught_up, number=version.number, fabric=fabric, now_ms=now_ms)
             self._change(store, "ready", version, _if_still(store, change))
-        elif now_ms - version.since_ms[fabric] > self.context.limits.ready_deadline_seconds * 1000:
+        elif now_ms - there.since_ms > self.context.limits.ready_deadline_seconds * 1000:
             why = "nearline writes could not be closed" if readiness.caught_up else readiness.why
             error = f"version {version.number} was not ready in time: {why}"
-            end_badly(self.context, rebuild, Ending(RebuildStatus.FAILED, error, "controller"))
-        elif version.statuses[fabric] is VersionStatus.READY:
+            self._fail(store, rebuild, version, fabric, error)
+        elif there.status is VersionStatus.READY:
             _LOG.info("swap_waits", store=store.name, version=version.number, why=readiness.why)
         elif readiness.caught_up:
             self._close(store, version)
-        elif readiness.loaded and version.ready_target is None:
+        elif readiness.loaded and there.ready_target is None:
             target = version.stop
             if target is None:
                 target = ends_of(self.context.fabrics, store.feeds_of(version))
-            self._change(store, "aim", version, lambda s: lifecycle.aim(s, version.number, target))
+            self._change(store, "aim", version, lambda s: lifecycle.aim(s, version.number, fabric, target))
+
+    def _fail(self, store: Store, rebuild: StoreRebuild, version: Version, fabric: str, error: str) -> None:
+        """What fails in one fabric ends there; the rebuild fails where no other fabric has the version, or will."""
+        others = [there.status for name, there in version.fabrics.items() if name != fabric]
+        if not any(status in SERVABLE or status in IN_THE_MAKING for status in others):
+            end_badly(self.context, rebuild, Ending(RebuildStatus.FAILED, error, "controller"))
+            return
+        now_ms = self.context.clock()
+        change = partial(
+            lifecycle.end_badly,
+            number=version.number,
+            event=lifecycle.VersionEvent.FAIL,
+            error=error,
+            now_ms=now_ms,
+            fabric=fabric,
+        )
+        self._change(store, f"fail in {fabric}", version, _if_still(store, change))
 
     def _swap(self, store: Store, version: Version, fabric: str) -> None:
         change = partial(_swapped_when_ready, version.number, fabric, self.context.clock())
@@ -154,9 +173,10 @@ class StoreSteps:
         if store.deleted_at_ms is None and to_be_told(store):
             self._advance(rebuild, store)
             return
-        if done.issuperset(version.statuses.values()):
+        statuses = set(version.statuses.values())
+        if statuses <= done:
             outcome, error = RebuildStatus.SUCCEEDED, None
-        elif all(status not in (VersionStatus.LOADING, VersionStatus.READY) for status in version.statuses.values()):
+        elif statuses.isdisjoint((VersionStatus.LOADING, VersionStatus.READY)):
             outcome, error = RebuildStatus.PARTLY, version.error
         else:
             self._advance(rebuild, store)
@@ -171,8 +191,8 @@ class StoreSteps:
         _LOG.info("rebuild_ended", rebuild=rebuild.id, store=store.name, status=outcome.value, error=error)
 
     def _advance(self, rebuild: StoreRebuild, store: Store) -> None:
-        ready = lifecycle.existing(store, rebuild.version).statuses.values()
-        if rebuild.stage is Stage.LOAD and all(status is not VersionStatus.LOADING for status in ready):
+        version = lifecycle.existing(store, rebuild.version)
+        if rebuild.stage is Stage.LOAD and not version.has({VersionStatus.LOADING}):
             with contextlib.suppress(Refused):
                 moved = advance(rebuild, Stage.SWAP, self.context.clock())
                 self.context.catalog.put_rebuild(moved, rebuild.revision)
@@ -194,9 +214,9 @@ class StoreSteps:
             return
         for number in [version.number for version in store.versions]:
             version = lifecycle.existing(store, number)
-            if version.statuses.get(fabric) not in SERVABLE or fabric not in version.assignment:
+            if version.status_in(fabric) not in SERVABLE:
                 continue
-            held = version.assignment[fabric]
+            held = version.fabrics[fabric].assignment
             patience_ms = int(self.context.limits.node_lost_seconds * 1000)
             wanted = next_assignment(store, version, fabric, nodes, seen.reports[fabric], patience_ms)
             if wanted != held:

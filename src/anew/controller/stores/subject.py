@@ -19,7 +19,7 @@ from anew.core.errors import Refused
 from anew.core.lifecycle import VersionEvent
 from anew.core.rebuild import Progress, RebuildStatus
 from anew.core.schedule import ScheduleState
-from anew.core.store import IN_THE_MAKING, SERVABLE, Store, VersionStatus, source_digest
+from anew.core.store import IN_THE_MAKING, Store, VersionStatus, source_digest
 from anew.core.stores.plan import Plan
 from anew.core.stores.rebuild import STORE, StoreRebuild
 from anew.segments.layout import version_path
@@ -70,7 +70,7 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
         due_ms = context.reclaim_due_ms()
         left = (
             PutReclaim(Reclaim(f"{version.path}@{fabric}", "tree", fabric, version.path, due_ms, "its driver is gone"))
-            for fabric in version.statuses
+            for fabric in version.fabrics
         )
         store = lifecycle.take_over(present, version.number, after.epoch, path)
         return after.model_copy(update={"progress": Progress()}), (PutStore(store, present.revision), *left)
@@ -89,14 +89,14 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
         )
 
     def give_up(self, context: Context, rebuild: StoreRebuild, actor: str) -> bool:
-        """Kill the version of an ended rebuild where it waits to be swapped."""
+        """Kill the version of an ended rebuild where it waits: to be swapped, or to be taken."""
         now_ms, error = context.clock(), f"given up by {actor}"
         done = False
 
         def change(present: Store) -> tuple[Store, tuple[()]]:
             nonlocal done
             version = present.version(rebuild.version)
-            done = version is not None and VersionStatus.DEFERRED in version.statuses.values()
+            done = version is not None and version.has({VersionStatus.DEFERRED, VersionStatus.PENDING})
             if not done:
                 return present, ()
             return lifecycle.end_badly(present, rebuild.version, VersionEvent.KILL, error, now_ms), ()
@@ -155,17 +155,16 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
 
 def _sealed_ms(store: Store) -> int:
     """When the newest version was begun that went, or may go, into service; 0 without one."""
-    sealed = [version for version in store.versions if not SERVABLE.isdisjoint(version.statuses.values())]
-    return max((version.created_at_ms for version in sealed if version.manifest is not None), default=0)
+    return max((version.created_at_ms for version in store.versions if version.readable), default=0)
 
 
 def _check_in_the_making(store: Store, rebuild: StoreRebuild) -> None:
-    statuses = lifecycle.existing(store, rebuild.version).statuses
-    if IN_THE_MAKING.isdisjoint(statuses.values()):
+    version = lifecycle.existing(store, rebuild.version)
+    if not version.has(IN_THE_MAKING):
         raise Refused(
             "swapped_already",
             f"version {rebuild.version} of {store.name} is complete",
-            found={fabric: status.value for fabric, status in statuses.items()},
+            found={fabric: status.value for fabric, status in version.statuses.items()},
             expected="a version in the making",
             hint=f"to go back: anew rollback {store.name}",
         )

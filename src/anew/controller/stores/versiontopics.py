@@ -37,17 +37,18 @@ def announced(context: Context, name: str, config: Frozen, fabrics: tuple[str, .
 def make_version_topics(context: Context, store: Store) -> None:
     """Make the topics that versions in the making have announced; what cannot be made now waits for the next round."""
     for version in store.versions:
-        for fabric, topic in version.topics.items():
-            if not topic.ready and version.statuses[fabric] in IN_THE_MAKING:
+        for fabric, there in version.fabrics.items():
+            topic = there.topic
+            if topic is not None and not topic.ready and there.status in IN_THE_MAKING:
                 try:
-                    _make(context, store, version, fabric)
+                    _make(context, store, version, fabric, topic)
                 except (Refused, Unreachable) as error:
                     _LOG.warning("topic_waits", store=store.name, topic=topic.name, **error.to_json())
 
 
 def topics_to_reclaim(version: Version, fabric: str, due_ms: int, why: str) -> list[PutReclaim]:
     """The note that a version's topic is to go with its files."""
-    topic = version.topics.get(fabric)
+    topic = version.fabrics[fabric].topic
     if topic is None:
         return []
     target = f"{topic.name}\n{topic.uid}"
@@ -59,15 +60,15 @@ def topics_left(store: Store, due_ms: int, why: str) -> list[PutReclaim]:
     return [
         note
         for version in store.versions
-        for fabric, status in version.statuses.items()
-        if status not in _GONE
+        for fabric, there in version.fabrics.items()
+        if there.status not in _GONE
         for note in topics_to_reclaim(version, fabric, due_ms, why)
     ]
 
 
-def _make(context: Context, store: Store, version: Version, fabric: str) -> None:
+def _make(context: Context, store: Store, version: Version, fabric: str, topic: VersionTopic) -> None:
     """Make one topic; a crash after it is made leaves one that the next round finds made, as it is of the same uid."""
-    topic, log = version.topics[fabric], context.fabrics[fabric].log
+    log = context.fabrics[fabric].log
     value_bytes = max(store.config.max_value_bytes, _LEAST_VALUE_BYTES)
     spec = TopicSpec(topic.name, topic.uid, version.config.sub_partitions, record_bytes(value_bytes))
     made = log.create_topic(spec)
@@ -76,11 +77,11 @@ def _make(context: Context, store: Store, version: Version, fabric: str) -> None
     def change(present: Store) -> tuple[Store, tuple[()]]:
         nonlocal is_late
         now = present.version(version.number)
-        is_late = now is None or now.statuses[fabric] in _GONE
+        is_late = now is None or now.fabrics[fabric].status in _GONE
         if now is None or is_late:
             return present, ()
         ready = topic.model_copy(update={"uid": made.uid, "ready": True})
-        changed = now.model_copy(update={"topics": {**now.topics, fabric: ready}})
+        changed = now.moved((fabric,), topic=ready)
         versions = tuple(changed if v.number == now.number else v for v in present.versions)
         return present.model_copy(update={"versions": versions}), ()
 

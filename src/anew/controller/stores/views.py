@@ -121,7 +121,7 @@ def _notes(store: Store) -> list[str]:
 
 def _fabric_view(store: Store, fabric: str, reports: list[NodeReport], number: int | None) -> dict[str, Any]:
     current = store.version(store.current.get(fabric, 0))
-    shown = [v for v in store.versions if fabric in v.statuses and number in (None, v.number)]
+    shown = [v for v in store.versions if fabric in v.fabrics and number in (None, v.number)]
     return {
         "current": store.current.get(fabric, 0),
         "versions": [_version_view(version, fabric) | _lag(store, version, reports) for version in shown],
@@ -147,10 +147,11 @@ def _shown_config(config: Frozen) -> dict[str, Any]:
 
 
 def _version_view(version: Version, fabric: str) -> dict[str, Any]:
-    manifest = version.manifest
+    there = version.fabrics[fabric]
+    manifest = there.manifest
     return {
         "number": version.number,
-        "status": version.statuses[fabric].value,
+        "status": there.status.value,
         "kind": version.kind.value,
         "source_version": version.source_version,
         "rows": None if manifest is None else manifest.rows,
@@ -159,8 +160,8 @@ def _version_view(version: Version, fabric: str) -> dict[str, Any]:
         "config_hash": version.config_hash,
         "created_at": version.created_at_ms,
         "rebuild": version.rebuild,
-        "error": version.error,
-        "start": version.start.to_json(),
+        "error": there.error,
+        "start": there.start.to_json(),
     }
 
 
@@ -186,10 +187,10 @@ def store_problems(store: Store, reports: dict[str, list[NodeReport]]) -> list[P
         if feed.partitions_in_log is not None
     ]
     for version in store.versions:
-        for fabric, status in version.statuses.items():
-            if status in SERVABLE:
+        for fabric, there in version.fabrics.items():
+            if there.status in SERVABLE:
                 problems += _replica_problems(store, version, fabric, reports.get(fabric, []))
-            if status is VersionStatus.DEFERRED:
+            if there.status is VersionStatus.DEFERRED:
                 problems.append(_waiting_problem(store, version, fabric))
     return problems
 
@@ -218,22 +219,22 @@ def _stuck_problems(
 
 
 def _waiting_problem(store: Store, version: Version, fabric: str) -> Problem:
-    lacks = missing_feeds(store, version, fabric)
+    lacks, there = missing_feeds(store, version, fabric), version.fabrics[fabric]
     give_up = f"it lacks writes that {store.name} took since: anew rebuild kill {version.rebuild}"
     return Problem(
-        what=f"{version.name_in(store.name)} waits to be swapped: {version.error}",
-        since_ms=version.since_ms[fabric],
+        what=f"{version.name_in(store.name)} waits to be swapped: {there.error}",
+        since_ms=there.since_ms,
         hint=give_up if lacks else f"anew swap {store.name} {version.number}",
     )
 
 
 def _replica_problems(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> list[Problem]:
-    found = replicas_of(reports, store, version)
+    found, there = replicas_of(reports, store, version), version.fabrics[fabric]
     name, problems = version.name_in(store.name), _stuck_problems(store, version, list(found.items()))
     # Those of which no node reports a replica at all are told below.
     told = {partition for _, partition in found}
     missing = [partition for partition in coverage_of(found, version, fabric).missing if partition in told]
-    if missing and version.statuses[fabric] is VersionStatus.CURRENT:
+    if missing and there.status is VersionStatus.CURRENT:
         which = ", ".join(map(str, missing[:_FEW])) + (
             f" and {len(missing) - _FEW} more" if len(missing) > _FEW else ""
         )
@@ -244,7 +245,7 @@ def _replica_problems(store: Store, version: Version, fabric: str, reports: list
                 hint=f"anew store show {store.name}; anew node list",
             )
         )
-    for partition, nodes in version.assignment.get(fabric, {}).items():
+    for partition, nodes in there.assignment.items():
         alive = [node for node in nodes if (node, partition) in found]
         # Not in the state error alone: one that waits for room on its disk does not answer either.
         broken = [n for n in alive if found[n, partition].state is ReplicaState.ERROR or found[n, partition].error_code]
@@ -257,7 +258,7 @@ def _replica_problems(store: Store, version: Version, fabric: str, reports: list
                 )
             )
         wanted = max(len(nodes), version.config.replicas)
-        if version.statuses[fabric] is VersionStatus.CURRENT and len(alive) < wanted:
+        if there.status is VersionStatus.CURRENT and len(alive) < wanted:
             problems.append(
                 Problem(
                     what=f"{name}/{partition} has {len(alive)} of {wanted} replicas",

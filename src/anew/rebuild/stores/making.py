@@ -89,7 +89,7 @@ def _topic(plan: Plan, rebuild: StoreRebuild, store: Store, lease: Lease, run: S
     deadline = run.clock_seconds() + run.patience_seconds
     while True:
         version = store.version(rebuild.version)
-        topic = None if version is None else version.topics.get(plan.target.fabrics[0])
+        topic = None if version is None else version.fabrics[plan.target.fabrics[0]].topic
         if topic is not None and topic.ready:
             return topic
         if lease.lost or run.clock_seconds() > deadline:
