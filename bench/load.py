@@ -22,7 +22,7 @@ from anew.core.arrow import bytes_list
 from anew.core.cell import encode_cells
 from anew.core.feed import NOWHERE
 from anew.deepstore.open import open_deep_store
-from anew.node.loadjob import LoadJob
+from anew.node.stores.loadjob import LoadJob
 from anew.segments.manifest import BaseFile
 from anew.segments.provenfile import read_proven
 from anew.storage.applying import Floors

@@ -25,9 +25,9 @@ from anew.core.arrow import bytes_list
 from anew.core.errors import AnewError
 from anew.core.feed import PositionMap
 from anew.log.interface import Log
-from anew.node.engine import Engine, NodeIdentity, Workshop
-from anew.node.feeds import READ_RECORDS
 from anew.node.loader import Job
+from anew.node.stores.engine import Engine, NodeIdentity, Workshop
+from anew.node.stores.feeds import READ_RECORDS
 from anew.storage.memory import NodeMemory
 from anew.storage.rocks import Database
 from anew.testing.builders import FABRIC

@@ -45,8 +45,9 @@ from anew.core.rows import ROWS
 from anew.core.schedule import parse_schedule
 from anew.core.stamp import Origin, Stamp, fabric_origin
 from anew.core.store import ManifestRef, RebuildKind
-from anew.node.reads import Reads, Request, decode_key
-from anew.node.serving import Picture, ServedStore, ServedVersion
+from anew.node.exchange import Request
+from anew.node.stores.reads import Reads, decode_key
+from anew.node.stores.serving import Picture, ServedStore, ServedVersion
 from anew.segments.manifest import BaseFile, Manifest, SubPartition, parse_manifest
 from anew.segments.record import (
     SegmentList,

@@ -26,9 +26,9 @@ from anew.core.arrow import replaced
 from anew.core.assignment import assign
 from anew.core.feed import NOWHERE, PositionMap
 from anew.core.store import VersionStatus
-from anew.node import feeds as node_feeds
-from anew.node import gathering
-from anew.node.holding import keys_of
+from anew.node.stores import feeds as node_feeds
+from anew.node.stores import gathering
+from anew.node.stores.holding import keys_of
 from anew.segments import baserange
 from anew.segments.content import check_content
 from anew.segments.proof import FileProof
@@ -49,7 +49,7 @@ def _early() -> AbstractContextManager[Any]:
         early = PositionMap({at: max(0, offset - 2) for at, offset in start.items()})
         return replica.Base(manifest, rows, tombstones, early, dictionary)
 
-    return patch("anew.node.loadjob.Base", base)
+    return patch("anew.node.stores.loadjob.Base", base)
 
 
 @bug("R2: the low-water mark forgets the versions that are kept", "low water", "truncation")
@@ -444,7 +444,7 @@ def _any_manifest() -> AbstractContextManager[Any]:
     def keys(store: Any, version: Any) -> Any:
         return [replace(key, manifest="0" * 8) for key in keys_of(store, version)]
 
-    return patch("anew.node.engine.keys_of", keys)
+    return patch("anew.node.stores.engine.keys_of", keys)
 
 
 @bug("starts: a repush of a repush applies its feeds from their beginning", "starts do not go back", seed=2)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from anew.core.errors import AnewError
 from anew.loops.guarded import GuardedLoop, Loops
-from anew.node import feeds as node_feeds
+from anew.node.stores import feeds as node_feeds
 from anew.testing.memory.log import MemoryLog
 from tests.simulation.history import histories
 from tests.simulation.planting import bug

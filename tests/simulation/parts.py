@@ -50,10 +50,11 @@ from anew.deepstore.arrow import ArrowDeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.open import open_log
 from anew.loops.guarded import GuardedLoop, Loops
-from anew.node.engine import Engine, NodeIdentity, Workshop
+from anew.node.exchange import Answer, Request, error_answer
 from anew.node.loader import Job, answer_of
 from anew.node.process import Liaison, NodeSettings
-from anew.node.reads import Answer, Reads, Request, error_answer
+from anew.node.stores.engine import Engine, NodeIdentity, Workshop
+from anew.node.stores.reads import Reads
 from anew.rebuild.lease import Lease
 from anew.storage.memory import MIB, NodeMemory
 from anew.testing.builders import FABRIC

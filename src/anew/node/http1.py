@@ -19,7 +19,7 @@ import structlog
 from anew.api.security import HEAD_BYTES, RequestLimits, too_large, too_slow
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.grants import Unauthorized
-from anew.node.reads import Answer, Request, error_answer
+from anew.node.exchange import Answer, Request, error_answer
 
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"

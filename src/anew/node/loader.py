@@ -24,7 +24,7 @@ from anew.loops.guarded import Loops
 from anew.loops.processes import processes_at_side
 from anew.node.faults import fault_of
 
-AT_SIDE = ("anew.node.loadjob", __name__, "anew.node.tables.fetchjob", "anew.sql.sandbox")
+AT_SIDE = ("anew.node.stores.loadjob", __name__, "anew.node.tables.fetchjob", "anew.sql.sandbox")
 """What the processes at a node's side run: they are forked from one helper that has imported it."""
 ATTEMPTS = 3
 NICENESS = 10

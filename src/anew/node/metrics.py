@@ -10,8 +10,8 @@ from prometheus_client.registry import Collector
 
 from anew.api.models import ReplicaReport, ReplicaState
 from anew.api.segments import SegmentReport, SegmentState
-from anew.node.engine import Engine
-from anew.node.reads import Reads
+from anew.node.stores.engine import Engine
+from anew.node.stores.reads import Reads
 from anew.node.tables.hosting import SegmentHost
 from anew.node.tables.queryface import QueryFace
 

@@ -25,19 +25,19 @@ from anew.log.interface import Log
 from anew.log.open import open_log
 from anew.loops.guarded import Loops, Trouble
 from anew.loops.processes import import_beforehand
-from anew.node.engine import Engine, NodeIdentity, Workshop
 from anew.node.exits import REMOVED
 from anew.node.keeping import read_desired, save_desired
 from anew.node.loader import AT_SIDE, Loader
 from anew.node.metrics import registry_of
-from anew.node.reads import Reads
 from anew.node.server import Faces, NodeApp, NodeServer
+from anew.node.stores.engine import Engine, NodeIdentity, Workshop
+from anew.node.stores.reads import Reads
+from anew.node.stores.verifyhttp import VerifyFace
 from anew.node.tables.cache import SegmentCache
 from anew.node.tables.copyface import CopyFace
 from anew.node.tables.hosting import SegmentHost
 from anew.node.tables.queryface import QueryFace
 from anew.node.tables.querying import TableQueries
-from anew.node.verifyhttp import VerifyFace
 from anew.sql.pool import QueryPool
 from anew.sql.query import Limits
 from anew.storage.memory import MIB, NodeMemory

@@ -23,12 +23,13 @@ from anew.api.rights import NODE_RIGHTS
 from anew.api.security import OPEN_SERVER, ServerSecurity
 from anew.api.strictness import check_content, check_parameters
 from anew.core.errors import Failed, NotFound
+from anew.node.exchange import Answer, Request, error_answer
 from anew.node.http1 import App, Connection
 from anew.node.metrics import exposition
-from anew.node.reads import Answer, Reads, Request, error_answer
+from anew.node.stores.reads import Reads
+from anew.node.stores.verifyhttp import VerifyFace, is_verification
 from anew.node.tables.copyface import CopyFace
 from anew.node.tables.queryface import QUERY_PATH, QueryFace
-from anew.node.verifyhttp import VerifyFace, is_verification
 
 _STOP_SECONDS = 5.0
 _CLOCK_SECONDS = 0.25

@@ -25,8 +25,8 @@ from anew.core.store import Frozen
 from anew.log.interface import TopicPartition
 from anew.segments.manifest import SubPartition
 from anew.testing.builders import FABRIC, cells_of
-from tests.component.node.fleet import subject_of
 from tests.component.node.harness import World, clock, config, key_of, place_of, world
+from tests.component.node.stores.fleet import subject_of
 from tests.property.core.histories import rows_of
 
 _KEYS = [f"k{number:02}" for number in range(60)]

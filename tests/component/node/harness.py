@@ -30,9 +30,9 @@ from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import APPEND_RECORDS, Log, TopicPartition, TopicSpec
 from anew.log.open import open_log
-from anew.node.engine import Engine, NodeIdentity, Workshop
-from anew.node.holding import Holding
 from anew.node.loader import Loader
+from anew.node.stores.engine import Engine, NodeIdentity, Workshop
+from anew.node.stores.holding import Holding
 from anew.segments.basefile import BaseFileWriter
 from anew.segments.baserange import BaseRangeWriter, start_of_push
 from anew.segments.manifest import BaseFile, BaseRange, Manifest, SubPartition

@@ -14,7 +14,7 @@ import pytest
 
 from anew.api.security import RequestLimits, ServerSecurity
 from anew.core.errors import Failed, InvalidRequest
-from anew.node.reads import Answer, Request
+from anew.node.exchange import Answer, Request
 from anew.node.server import NodeServer
 from tests.cluster.commands import wait_until
 from tests.component.security.servers import heard

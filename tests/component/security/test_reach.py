@@ -21,7 +21,7 @@ from anew.api.security import Credentials, ServerSecurity
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
 from anew.core.grants import Grant, Right, format_grants, token_hash
 from anew.node.loader import Loader
-from anew.node.verifying import Verifications
+from anew.node.stores.verifying import Verifications
 from tests.component.node.harness import key_of
 from tests.component.security.servers import LOOPBACK, Listening, controller, node
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from anew.api.copy_wire import COPY_PATH, MOST_BYTES, AskBytes, AskCopy, SegmentCopy
 from anew.api.gate import Gate
 from anew.core.errors import AnewError, InvalidRequest, NotFound, Refused
-from anew.node.reads import Answer, Request, error_answer
+from anew.node.exchange import Answer, Request, error_answer
 from anew.node.tables.granting import may_read
 from anew.node.tables.hosting import SegmentHost, ServedFile
 

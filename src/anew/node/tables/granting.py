@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anew.api.gate import Gate
-from anew.node.reads import Request
+from anew.node.exchange import Request
 
 
 def may_read(gate: Gate, request: Request) -> Callable[[str], None]:

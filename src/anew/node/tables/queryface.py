@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from anew.api.gate import Gate
 from anew.api.query_wire import ARROW_TYPE, HEADER_READS, AskQuery, json_rows
 from anew.core.errors import AnewError, InvalidRequest
-from anew.node.reads import Answer, Request, error_answer
+from anew.node.exchange import Answer, Request, error_answer
 from anew.node.tables.granting import may_read
 from anew.node.tables.querying import QueryAnswer, TableQueries
 from anew.sql.sandbox import read_answer

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from anew.api.gate import Gate
 from anew.core.errors import AnewError, error_from_json
-from anew.node.reads import Answer, Request
+from anew.node.exchange import Answer, Request
 from anew.node.tables.cache import SegmentCache
 from anew.node.tables.queryface import QUERY_PATH, QueryFace
 from anew.node.tables.querying import Read, TableQueries

@@ -13,7 +13,7 @@ from anew.api.copy_wire import BYTES_PATH, COPY_PATH, SegmentCopy
 from anew.api.gate import Gate, Tokens
 from anew.core.errors import AnewError, error_from_json
 from anew.core.grants import Grant, Right, format_grants, token_hash
-from anew.node.reads import Answer, Request
+from anew.node.exchange import Answer, Request
 from anew.node.tables.copyface import CopyFace
 from tests.component.node.tables.harness import PLAIN, SORTED, Rig, rig, rows, segment, table
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from anew.core.feed import FeedPartition
-from anew.node import holding
-from anew.node.holding import DeadLetters
+from anew.node.stores import holding
+from anew.node.stores.holding import DeadLetters
 
 AT = FeedPartition("changes", 3)
 
@@ -59,7 +59,7 @@ def test_a_line_that_a_full_disk_cut_does_not_swallow_the_next(journal: Path, mo
 
     letters.add("uid-1", AT, 2, "unknown schema")
     with monkeypatch.context() as patch:
-        patch.setattr("anew.node.holding.os.fsync", full)
+        patch.setattr("anew.node.stores.holding.os.fsync", full)
         with pytest.raises(OSError, match="No space left"):
             letters.keep()
     letters.keep()

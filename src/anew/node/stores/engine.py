@@ -1,7 +1,7 @@
 """The engine: works towards the desired state, level-triggered (`Nodes` in docs/architecture.md).
 
-One thread does everything that changes replicas: opening, loading, applying, closing (`anew.node.opening` has the steps
-of a load). A replica that is no longer desired is closed and removed after a grace.
+One thread does everything that changes replicas: opening, loading, applying, closing (`anew.node.stores.opening` has
+the steps of a load). A replica that is no longer desired is closed and removed after a grace.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from anew.core.errors import AnewError, Unreachable
 from anew.core.integrity import NOT_AS_PROMISED
 from anew.log.interface import Log
 from anew.loops.guarded import Loops
-from anew.node.directories import Directories
 from anew.node.disk import DiskWatch
 from anew.node.faults import OF_THE_MACHINE, fault_of
-from anew.node.feeds import FeedApplier
-from anew.node.holding import DeadLetters, Holding, ReplicaKey, keys_of, unknown_schemas
 from anew.node.loader import Submits
-from anew.node.opening import Opening
-from anew.node.serving import Picture, picture_of
-from anew.node.verifying import Verifications
+from anew.node.stores.directories import Directories
+from anew.node.stores.feeds import FeedApplier
+from anew.node.stores.holding import DeadLetters, Holding, ReplicaKey, keys_of, unknown_schemas
+from anew.node.stores.opening import Opening
+from anew.node.stores.serving import Picture, picture_of
+from anew.node.stores.verifying import Verifications
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica
 
@@ -38,7 +38,7 @@ REST_SECONDS = 0.02
 SAVE_SECONDS = 1.0
 _RETRY_SECONDS = (0.5, 60.0)
 
-_log = structlog.get_logger("anew.node.engine")
+_log = structlog.get_logger("anew.node.stores.engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +365,7 @@ class Engine:
         self._shop.memory.check_room(sum(holding.replica is not None for holding in self._of_disk()) + 1)
 
     def _check_may_go(self, holding: Holding, why: str) -> None:
-        """See `anew.node.replacing.Replacements.check_may_go`."""
+        """See `anew.node.stores.replacing.Replacements.check_may_go`."""
         if self._feeds is not None:
             self._feeds.replacements.check_may_go(holding, why)
 

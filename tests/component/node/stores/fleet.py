@@ -17,8 +17,8 @@ from anew.api.node_http import NodeClient
 from anew.client.verdict import Verification
 from anew.client.verify import Sources, Subject, verify
 from anew.core.store import Version
-from anew.node.holding import Holding
 from anew.node.process import Node, NodeSettings
+from anew.node.stores.holding import Holding
 from anew.storage.library import library_path
 from anew.storage.rocks import Database
 from anew.testing.builders import a_config, a_store, a_version

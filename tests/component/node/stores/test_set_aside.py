@@ -14,8 +14,8 @@ from anew.api.models import DesiredState, NodeReport, ReplicaState
 from anew.core.errors import Failed
 from anew.core.partition import XxHash64Partitioner
 from anew.log.interface import topic_partition
-from anew.node.engine import Engine
 from anew.node.process import Liaison
+from anew.node.stores.engine import Engine
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica
 from anew.storage.rocks import RocksError
@@ -78,7 +78,7 @@ def test_a_replica_that_cannot_apply_holds_up_no_other(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """The others apply; it says why, is never without lag meanwhile, and goes on once it can."""
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.05, 0.1))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (0.05, 0.1))
     words.version(1, {"a": "base"}, config=config(partitions=2))
     places = {XxHash64Partitioner(2).of(key_of(name)): name for name in ("k1", "k2", "k3", "k4", "k5", "k6")}
     apply, broken = Replica.apply, [True]
@@ -121,7 +121,7 @@ def test_a_replica_that_fails_again_is_told_to_fail_since_the_first_time(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A retry is no progress: it stays in error from its first failure to its first success, however often it tries."""
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (0.02, 0.05))
     words.version(1, {"a": "base"}, config=config(partitions=1))
     apply, broken, tries = Replica.apply, [True], [0]
 
@@ -152,7 +152,7 @@ def test_a_replica_that_breaks_again_is_not_loaded_again_and_again(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first time it is loaded again; what comes again after that waits for longer each time, and is told."""
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (0.02, 0.05))
     words.version(1, {"a": "base"}, config=config(partitions=1))
     (tries, unable), discarded, discard = _damaged(), [0], Replica.discard
 
@@ -181,7 +181,7 @@ def test_what_the_log_has_no_more_is_not_thrown_away(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A damaged replica of which the log has not all that follows its base may be the last copy: it serves on."""
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (0.02, 0.05))
     words.version(1, {"a": "base"}, config=config(partitions=1))
     tries, unable = _damaged()
 
@@ -202,7 +202,7 @@ def test_a_replica_outlives_a_full_disk_at_its_start(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be opened for want of room is told, kept, and opened once there is some; nothing is loaded again."""
-    monkeypatch.setattr("anew.node.engine._RETRY_SECONDS", (0.05, 0.1))
+    monkeypatch.setattr("anew.node.stores.engine._RETRY_SECONDS", (0.05, 0.1))
     words.version(1, {"a": "base"}, config=config(partitions=1))
     with engine_in(tmp_path) as engine:
         engine.accept(words.desired())

@@ -11,7 +11,7 @@ from anew.codec.avro import AvroSchema, parse_schema
 from anew.core.errors import NotFound, Refused
 from anew.core.partition import Partitioner, sub_partition_of
 from anew.core.partitioning import partitioner_of
-from anew.node.holding import Holding
+from anew.node.stores.holding import Holding
 from anew.storage.replica import Replica
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import anew.node.engine
-import anew.node.feeds
-from anew.node.engine import REST_SECONDS, Engine
-from anew.node.feeds import FeedApplier
-from anew.node.holding import Holding
+import anew.node.stores.engine
+import anew.node.stores.feeds
+from anew.node.stores.engine import REST_SECONDS, Engine
+from anew.node.stores.feeds import FeedApplier
+from anew.node.stores.holding import Holding
 from tests.component.node.harness import World, caught_up, engine_in, value_of, wait_for, world
 
 pytestmark = pytest.mark.processes
@@ -70,8 +70,8 @@ def test_a_round_that_left_records_is_followed_at_once(
     """A node that rests for an hour after each round that caught up applies what takes many rounds when it is woken."""
     with engine_in(tmp_path) as engine:
         _serve(engine, words)
-        monkeypatch.setattr(anew.node.engine, "REST_SECONDS", _NEVER_SECONDS)
-        monkeypatch.setattr(anew.node.feeds, "READ_RECORDS", _A_ROUND)
+        monkeypatch.setattr(anew.node.stores.engine, "REST_SECONDS", _NEVER_SECONDS)
+        monkeypatch.setattr(anew.node.stores.feeds, "READ_RECORDS", _A_ROUND)
         for number in range(_A_ROUND * _ROUNDS):
             words.write("a", str(number))
         engine.accept(words.desired())

@@ -14,8 +14,8 @@ import pytest
 from anew.api.models import ReplicaState
 from anew.core.errors import Failed
 from anew.log.interface import TopicSpec
-from anew.node.engine import Engine
 from anew.node.loader import Job, Loader
+from anew.node.stores.engine import Engine
 from anew.segments.manifest import BaseRange, SubPartition
 from anew.storage.replica import Replica
 from anew.testing.builders import some_records

@@ -4,7 +4,7 @@ The steps of a load, and what a crash after each leaves: (1) the loader fills a 
 next start); (2) a fresh instance takes the files in (no marker: discarded, loaded again; rule R4); (3) the marker is
 written (complete). One that replaces another is loaded beside it, comes up to it there, and takes its place then: to
 readers nothing goes back. A crash in between leaves two: the one that is to be replaced says so in its directory
-(`anew.node.directories.Verdict`) and serves, and the other one goes on coming up to it.
+(`anew.node.stores.directories.Verdict`) and serves, and the other one goes on coming up to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from anew.api.models import DesiredState, ReplicaState
 from anew.codec.compression import compressor
 from anew.core.errors import AnewError, Failed
 from anew.core.feed import FeedPartition
-from anew.node.directories import (
+from anew.node.faults import fault_of
+from anew.node.loader import Submits
+from anew.node.stores.directories import (
     Directories,
     Verdict,
     forget_verdict,
@@ -28,10 +30,8 @@ from anew.node.directories import (
     read_verdict,
     unopened,
 )
-from anew.node.faults import fault_of
-from anew.node.holding import Holding
-from anew.node.loader import Submits
-from anew.node.loadjob import LoadJob
+from anew.node.stores.holding import Holding
+from anew.node.stores.loadjob import LoadJob
 from anew.storage.applying import Floors
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica, remove_replica
@@ -45,7 +45,7 @@ _NOWHERE = frozenset({"offset_out_of_range", "topic_lost"})
 """What a fresh one says of a log that has no longer what it lacks."""
 _TWO = "two of it lie here: one was being put in the place of the other"
 
-_log = structlog.get_logger("anew.node.opening")
+_log = structlog.get_logger("anew.node.stores.opening")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Opening:
         loading: Where files under way are.
         memory: The node's.
         loader: Makes replicas from bases.
-        check_may_go: Raises where what a holding has may be the last copy (`anew.node.replacing`).
+        check_may_go: Raises where what a holding has may be the last copy (`anew.node.stores.replacing`).
         check_room: Raises unless one more instance may be open.
         repaint: Called when another replica serves than before, while both are open.
         clock_seconds: A monotonic clock.

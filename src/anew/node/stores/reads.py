@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import binascii
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import orjson
+from typing import Any
 
 from anew.api.node_wire import (
     AVRO_TYPE,
@@ -20,7 +18,6 @@ from anew.api.node_wire import (
     HEADER_STORE_UID,
     HEADER_VERSION,
     HEADER_WRITTEN_AT,
-    JSON_TYPE,
     BatchAnswer,
     KeyResult,
     KeyState,
@@ -35,39 +32,14 @@ from anew.codec.plain import to_plain
 from anew.core.errors import AnewError, Failed, InvalidRequest, NotFound
 from anew.core.feed import FeedPartition
 from anew.core.stamp import Origin
-from anew.node.serving import NotHere, Picture, ServedStore, ServedVersion, parsed_schema
+from anew.node.exchange import Answer, Headers, Request, error_answer, json_answer, parse_number
+from anew.node.stores.serving import NotHere, Picture, ServedStore, ServedVersion, parsed_schema
 from anew.storage.replica import Live
 
 SCAN_LIMIT = 1_000
 SCAN_BYTES = 1024 * 1024
 _PREFIX = "/v1/stores/"
 _URL_SAFE, _STANDARD_ONLY = bytes.maketrans(b"-_", b"+/"), frozenset(b"+/")
-
-Headers = list[tuple[str, str]]
-
-
-class Request(NamedTuple):
-    """A read as it came in; ``header`` gives a header or None."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-    header: Callable[[str], str | None]
-    body: bytes = b""
-
-    @property
-    def wants_json(self) -> bool:
-        """Whether the answer is to be JSON."""
-        accepted = self.header("accept")
-        return accepted is not None and JSON_TYPE in accepted
-
-
-class Answer(NamedTuple):
-    """What goes back."""
-
-    status: int
-    headers: Headers
-    body: bytes
 
 
 @dataclass(slots=True)
@@ -121,9 +93,9 @@ class Reads:
         live = version.replica_of(version.place_of(key)).get(key)
         self.counts.times[store.desired.name, "absent" if live is None else "found"] += 1
         if live is None:
-            return _json(404, store.headers, {"found": False, "version": version.number})
+            return json_answer(404, store.headers, {"found": False, "version": version.number})
         if request.wants_json:
-            return _json(200, store.headers, _plain(store, version, live))
+            return json_answer(200, store.headers, _plain(store, version, live))
         headers = [
             *store.headers,
             ("content-type", AVRO_TYPE),
@@ -154,7 +126,7 @@ class Reads:
                 {"state": "elsewhere"} if index in elsewhere else _plain(store, version, live)
                 for index, live in enumerate(found)
             ]
-            return _json(200, store.headers, {"version": version.number, "results": shown})
+            return json_answer(200, store.headers, {"version": version.number, "results": shown})
         results = tuple(_result(live, here=index not in elsewhere) for index, live in enumerate(found))
         answer = BatchAnswer(version.number, store.desired.revision, results)
         headers = [*store.headers, ("content-type", AVRO_TYPE), (HEADER_VERSION, str(version.number))]
@@ -185,7 +157,7 @@ class Reads:
             "tombstone": cell is not None and cell.tombstone,
         }
         if cell is None:
-            return _json(404, store.headers, shown)
+            return json_answer(404, store.headers, shown)
         stamp = cell.stamp
         feeds = [f for f in store.desired.feeds if (f.incarnation, f.origin_bytes) == (stamp.incarnation, stamp.origin)]
         start = None if not feeds else version.desired.start.get(FeedPartition(feeds[0].id, stamp.partition), 0)
@@ -200,7 +172,7 @@ class Reads:
             "source": "base" if start is None or stamp.offset < start else "feed",
             "feed": feeds[0].id if feeds else None,
         }
-        return _json(200, store.headers, shown)
+        return json_answer(200, store.headers, shown)
 
 
 def decode_key(encoded: str) -> bytes:
@@ -218,11 +190,6 @@ def decode_key(encoded: str) -> bytes:
     raise InvalidRequest(
         "bad_key", "the key is not in base64url", found=encoded, expected="the key's Avro body in base64url"
     )
-
-
-def error_answer(error: AnewError, headers: Headers) -> Answer:
-    """The answer that carries an error."""
-    return _json(error.http_status, headers, {"error": error.to_json()})
 
 
 def _plain(store: ServedStore, version: ServedVersion, live: Live | None) -> dict[str, Any]:
@@ -245,19 +212,3 @@ def _result(live: Live | None, *, here: bool) -> KeyResult:
     if live is None:
         return KeyResult(KeyState.ABSENT if here else KeyState.ELSEWHERE)
     return KeyResult(KeyState.FOUND, live.schema_id, live.time_ms, live.body)
-
-
-def parse_number(text: str, what: str) -> int:
-    """A number of a request.
-
-    Raises:
-        InvalidRequest: ``bad_number``.
-    """
-    if not (text.isascii() and text.isdigit()):
-        raise InvalidRequest("bad_number", f"the {what} is no number", found=text, expected="digits")
-    return int(text)
-
-
-def _json(status: int, headers: Headers, body: dict[str, Any]) -> Answer:
-    content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS, default=str)
-    return Answer(status, [*headers, ("content-type", JSON_TYPE)], content)

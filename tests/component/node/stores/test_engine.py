@@ -22,10 +22,10 @@ from anew.log.embedded import EmbeddedLog
 from anew.log.interface import LogRead, TopicPartition, topic_partition
 from anew.log.open import open_log
 from anew.log.topics import TopicDirectories
-from anew.node.engine import Engine
 from anew.node.keeping import read_desired, save_desired
 from anew.node.loader import Loader
 from anew.node.process import Liaison
+from anew.node.stores.engine import Engine
 from anew.segments.manifest import SubPartition
 from tests.component.node.harness import (
     PARTITIONS,

@@ -16,8 +16,8 @@ from anew.core.errors import Failed
 from anew.core.partition import XxHash64Partitioner
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import TopicPartition, topic_partition
-from anew.node import serving
-from anew.node.engine import Engine
+from anew.node.stores import serving
+from anew.node.stores.engine import Engine
 from anew.storage.replica import Replica
 from anew.storage.rocks import Database, RocksError
 from tests.component.node.harness import World, caught_up, config, engine_in, key_of, value_of, wait_for, world
@@ -49,8 +49,8 @@ def words(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
-    monkeypatch.setattr("anew.node.engine._RETRY_SECONDS", (0.05, 0.1))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr("anew.node.stores.engine._RETRY_SECONDS", (0.05, 0.1))
 
 
 def _key_in(feed_partition: int, prefix: str) -> str:
@@ -140,7 +140,7 @@ def test_a_picture_that_fails_once_is_made_again(words: World, tmp_path: Path, m
     with engine_in(tmp_path) as engine:
         engine.accept(words.desired())
         wait_for("the load", lambda: caught_up(engine) and value_of(engine, "x") == "one")
-        monkeypatch.setattr("anew.node.engine.picture_of", once)
+        monkeypatch.setattr("anew.node.stores.engine.picture_of", once)
         words.current = 2
         engine.accept(words.desired())
         wait_for("the swap", lambda: failed and value_of(engine, "x") == "two")
@@ -256,7 +256,7 @@ def test_a_feed_partition_that_cannot_be_read_holds_up_no_other(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others of the same replica are read on as they come, and not once in its pause."""
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (3600.0, 3600.0))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (3600.0, 3600.0))
     words.version(1, {"x": "base"}, config=config(partitions=1))
     a, b = _key_in(0, "a"), _key_in(1, "b")
     read = EmbeddedLog.read
@@ -281,7 +281,7 @@ def test_what_one_replica_cannot_read_keeps_no_other_from_what_lies_before(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One stands at a damaged record; another one, of a newer version, is read up to it at once."""
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (3600.0, 3600.0))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (3600.0, 3600.0))
     words.version(1, {"x": "base"}, config=config(partitions=1))
     key = _key_in(0, "a")
     read = EmbeddedLog.read
@@ -332,7 +332,7 @@ def test_what_can_be_opened_again_serves_and_not_the_base_that_was_loaded_meanwh
 ) -> None:
     """Too many files were open for a while; what was written since the base is served as soon as anything is."""
     _acknowledged(words, tmp_path)
-    monkeypatch.setattr("anew.node.opening._OPEN_ATTEMPTS", 1)
+    monkeypatch.setattr("anew.node.stores.opening._OPEN_ATTEMPTS", 1)
     is_sick = [True]
 
     def opened(directory: str, *given: Any, **named: Any) -> Any:

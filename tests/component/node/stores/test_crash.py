@@ -15,8 +15,8 @@ from anew.client.verdict import Verification
 from anew.core.errors import AnewError
 from anew.node.keeping import save_desired
 from anew.node.process import NodeSettings
-from tests.component.node.fleet import verified
 from tests.component.node.harness import World, clock, config, wait_for, world
+from tests.component.node.stores.fleet import verified
 from tests.component.node.test_node import free_port
 from tests.component.node.test_process import NOBODY, node_process
 

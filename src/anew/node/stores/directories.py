@@ -13,8 +13,8 @@ import structlog
 from anew.core.errors import Failed, Unreachable
 from anew.core.feed import FeedPartition
 from anew.node.faults import fault_of
-from anew.node.holding import ReplicaKey
 from anew.node.keeping import replace_file
+from anew.node.stores.holding import ReplicaKey
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica, remove_replica
 

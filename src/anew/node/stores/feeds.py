@@ -3,8 +3,8 @@
 Replicas that stand at the same offset of a feed partition share one read; one that is behind reads on its own until it
 has caught up, a bounded batch per round, so that it never holds up the others (rule R25). It reads no further than
 those ahead of it have come: so it meets them, however fast records are written. A replica applies what was read of all
-its feed partitions together (`anew.node.gathering`). One thread runs the rounds: there is one applier per replica
-(rule R18).
+its feed partitions together (`anew.node.stores.gathering`). One thread runs the rounds: there is one applier per
+replica (rule R18).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.feed import Feed, FeedPartition
 from anew.log.interface import Log, LogRead, TopicPartition, topic_partition
-from anew.node.directories import Verdict, keep_verdict
 from anew.node.faults import fault_of
-from anew.node.gathering import Gathered, SharedRows
-from anew.node.holding import DeadLetters, Holding, Lag, ReplicaKey
-from anew.node.replacing import Replacements
+from anew.node.stores.directories import Verdict, keep_verdict
+from anew.node.stores.gathering import Gathered, SharedRows
+from anew.node.stores.holding import DeadLetters, Holding, Lag, ReplicaKey
+from anew.node.stores.replacing import Replacements
 from anew.storage.portions import Portion
 from anew.storage.replica import Replica
 
@@ -46,7 +46,7 @@ _TOLD_SECONDS, _TOGETHER_SECONDS = 1.0, 0.25
 """Once a second is enough where the log tells of appends."""
 
 _WELL = (None, -math.inf)
-_log = structlog.get_logger("anew.node.feeds")
+_log = structlog.get_logger("anew.node.stores.feeds")
 
 
 @dataclass(slots=True)
@@ -371,7 +371,7 @@ class FeedApplier:
             self.replacements.replace(holding, str(error))
 
     def look_again(self, holding: Holding, replica: Replica) -> None:
-        """See `anew.node.replacing.Replacements.look_again`; what can be read by now goes on."""
+        """See `anew.node.stores.replacing.Replacements.look_again`; what can be read by now goes on."""
         if not self.replacements.look_again(holding, replica, self._now() + _BACKOFF_SECONDS[1]):
             self._mend(holding)
 

@@ -9,7 +9,7 @@ from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed
 from anew.log.interface import Log, TopicPartition, topic_partition
 from anew.node.faults import fault_of, is_damage
-from anew.node.holding import Holding
+from anew.node.stores.holding import Holding
 from anew.storage.replica import Replica
 
 _RELOAD_SECONDS = (10.0, 600.0)

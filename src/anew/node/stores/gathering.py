@@ -17,7 +17,7 @@ from anew.core.admission import Admitted, first_undecided
 from anew.core.arrow import take
 from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner, units_of
 from anew.log.interface import LogRead
-from anew.node.holding import Holding, ReplicaKey
+from anew.node.stores.holding import Holding, ReplicaKey
 from anew.storage.portions import BATCH_BYTES, BATCH_RECORDS, Portion
 
 

@@ -21,12 +21,12 @@ from anew.core.feed import PositionMap
 from anew.core.partition import XxHash64Partitioner
 from anew.core.store import Frozen
 from anew.log.interface import TopicPartition, TopicSpec
-from anew.node.verifying import Limits
+from anew.node.stores.verifying import Limits
 from anew.storage.replica import Replica
 from anew.storage.rocks import RocksError
 from anew.testing.builders import append_records
-from tests.component.node.fleet import Fleet, fleet, subject_of, verified
 from tests.component.node.harness import World, clock, config, damage_files, key_of, place_of, wait_for, world
+from tests.component.node.stores.fleet import Fleet, fleet, subject_of, verified
 
 pytestmark = pytest.mark.processes
 _ADDRESS = Address("words", "u1", 1)
@@ -191,7 +191,7 @@ def test_faults_on_every_replica_show_against_base_and_feeds(pair: Fleet) -> Non
 
 def test_all_differences_are_counted_and_some_are_named(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries come page by page: of ninety changed keys ninety are counted and twenty named."""
-    monkeypatch.setattr("anew.node.verifying.MAX_ENTRIES", 7)
+    monkeypatch.setattr("anew.node.stores.verifying.MAX_ENTRIES", 7)
     with pair.planted("n2", [f"k{number:03}" for number in range(90)], _other_time):
         found = pair.verify()
     assert (found.difference_count, len(found.differences)) == (90, 20)

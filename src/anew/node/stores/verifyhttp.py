@@ -19,10 +19,10 @@ from anew.api.verifying import (
 )
 from anew.core.errors import AnewError, InvalidRequest, NotFound
 from anew.core.fingerprint import BUCKETS
-from anew.node.reads import Answer, Request, error_answer, parse_number
-from anew.node.serving import NotHere, Picture
-from anew.node.verifying import Verifications
-from anew.node.verifyjob import Entries, Exported
+from anew.node.exchange import Answer, Request, error_answer, parse_number
+from anew.node.stores.serving import NotHere, Picture
+from anew.node.stores.verifying import Verifications
+from anew.node.stores.verifyjob import Entries, Exported
 
 _PREFIX = "/v1/stores/"
 

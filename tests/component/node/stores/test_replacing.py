@@ -17,7 +17,7 @@ from anew.core.feed import PositionMap
 from anew.core.partition import XxHash64Partitioner
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import Log, LogRead, Offsets, TopicPartition, topic_partition
-from anew.node.engine import Engine
+from anew.node.stores.engine import Engine
 from anew.storage.replica import Replica
 from anew.storage.rocks import RocksError
 from tests.component.node.harness import World, caught_up, clock, config, engine_in, key_of, value_of, wait_for, world
@@ -39,8 +39,8 @@ def words(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.02, 0.05))
-    monkeypatch.setattr("anew.node.engine._RETRY_SECONDS", (0.05, 0.1))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (0.02, 0.05))
+    monkeypatch.setattr("anew.node.stores.engine._RETRY_SECONDS", (0.05, 0.1))
 
 
 class SlowLog:

@@ -20,7 +20,7 @@ from anew.core.feedreads import feed_partitions_applied, start_of, stop_of
 from anew.core.partition import Partitioner
 from anew.core.partitioning import partitioner_of
 from anew.node.keeping import replace_file
-from anew.node.loadjob import Loaded
+from anew.node.stores.loadjob import Loaded
 from anew.storage.replica import Replica
 
 MAX_DEAD_LETTERS = 10_000
@@ -100,7 +100,7 @@ class Holding:
         reload: Why it is to be discarded and loaded again.
         notice: What happened to it and is over; reported until ``notice_until`` (monotonic seconds).
         integrity_failures: How often in a row its base was not what the manifest says.
-        hold: Set while somebody verifies it (`anew.node.verifying`).
+        hold: Set while somebody verifies it (`anew.node.stores.verifying`).
         arrived: Whether it has been at the ends of all that it reads since it was opened.
         apply_failures: How often in a row it could not apply what was read for it.
         broken: Feed partition → why it cannot be read further from there, and when to try again (monotonic seconds);

@@ -15,8 +15,8 @@ from anew.client.verify import Round, Sources, standing
 from anew.core.arrow import concat
 from anew.core.errors import Failed
 from anew.segments.provenfile import read_proven
-from tests.component.node.fleet import Fleet, fleet, subject_of
 from tests.component.node.harness import config, wait_for, world
+from tests.component.node.stores.fleet import Fleet, fleet, subject_of
 
 pytestmark = pytest.mark.processes
 

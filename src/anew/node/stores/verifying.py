@@ -33,9 +33,9 @@ from anew.api.verifying import (
 from anew.core.errors import AnewError, InvalidRequest, NotFound, Refused
 from anew.core.feed import PositionMap
 from anew.node.faults import fault_of, is_damage
-from anew.node.holding import Hold, Holding, ReplicaKey
 from anew.node.loader import Submits
-from anew.node.verifyjob import Entries, EntriesJob, Exported, ExportJob, FingerprintJob, Scanned
+from anew.node.stores.holding import Hold, Holding, ReplicaKey
+from anew.node.stores.verifyjob import Entries, EntriesJob, Exported, ExportJob, FingerprintJob, Scanned
 from anew.segments.layout import store_path
 from anew.storage.replica import Replica
 
@@ -45,7 +45,7 @@ MOST_AT_ONCE = 4
 _HOLDING = frozenset({PartState.HELD, PartState.REACHING})
 _PLACES_SHOWN = 3
 
-_log = structlog.get_logger("anew.node.verifying")
+_log = structlog.get_logger("anew.node.stores.verifying")
 
 
 @dataclass(slots=True)

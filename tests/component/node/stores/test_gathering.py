@@ -13,8 +13,8 @@ import pytest
 from anew.core.errors import Failed, Unreachable
 from anew.core.feed import FeedPartition
 from anew.log.interface import Log, LogRead, TopicPartition
-from anew.node.engine import Engine
 from anew.node.loader import Loader
+from anew.node.stores.engine import Engine
 from anew.storage.portions import Portion
 from anew.storage.replica import Replica
 from anew.storage.rocks import Database
@@ -151,7 +151,7 @@ def test_a_replica_waits_for_no_feed_partition_that_is_not_its_own(
 def test_much_is_applied_before_more_is_read(words: World, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """However little a batch may have, a round brings everything, each record with its position."""
     monkeypatch.setattr("anew.storage.portions.BATCH_RECORDS", most)
-    monkeypatch.setattr("anew.node.gathering.BATCH_RECORDS", most)
+    monkeypatch.setattr("anew.node.stores.gathering.BATCH_RECORDS", most)
     words.version(1, {}, config=config(partitions=3))
     with _stepped(words) as engine:
         _write_all(words, "new")
@@ -163,7 +163,7 @@ def test_much_is_applied_before_more_is_read(words: World, monkeypatch: pytest.M
 @pytest.mark.case("rules:R5", "rules:R18")
 def test_a_round_that_breaks_is_read_again(words: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that no list names sets one replica aside alone: the others apply, and it goes on a moment later."""
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.05, 0.05))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (0.05, 0.05))
     words.version(1, {}, config=config(partitions=3))
     apply, calls = Replica.apply, [0]
 
@@ -191,7 +191,7 @@ def test_a_round_that_breaks_is_read_again(words: World, monkeypatch: pytest.Mon
 
 def test_a_replica_that_cannot_apply_holds_up_no_other(words: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says why and goes on later, from where it stands; the others have applied what the round read."""
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.05, 0.05))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (0.05, 0.05))
     words.version(1, {}, config=config(partitions=3))
     apply, broken = Replica.apply, [True]
 
@@ -235,7 +235,7 @@ def test_a_feed_partition_that_does_not_answer_is_asked_once_a_round(
     words: World, reads: _Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two versions that stand at different offsets of it do not wait for it one after the other."""
-    monkeypatch.setattr("anew.node.feeds._BACKOFF_SECONDS", (0.05, 0.05))
+    monkeypatch.setattr("anew.node.stores.feeds._BACKOFF_SECONDS", (0.05, 0.05))
     words.version(1, {}, config=config(partitions=1))
     words.version(2, {}, config=config(partitions=1))
     apply, behind = Replica.apply, [True]
