@@ -26,7 +26,7 @@ from anew.core.errors import AnewError
 from anew.core.feed import PositionMap
 from anew.log.interface import Log
 from anew.node.loader import Job
-from anew.node.stores.engine import Engine, NodeIdentity, Workshop
+from anew.node.stores.engine import Collaborators, Engine, NodeIdentity
 from anew.node.stores.feeds import READ_RECORDS
 from anew.storage.memory import NodeMemory
 from anew.storage.rocks import Database
@@ -103,7 +103,7 @@ def _engine(store: ServedStore) -> Iterator[Engine]:
     def opened(_location: LogLocation) -> Log:
         return store.open_log(durable=False)
 
-    engine = Engine(identity, Workshop(NodeMemory(), _Here(), opened, now_ms))
+    engine = Engine(identity, Collaborators(NodeMemory(), _Here(), opened, now_ms))
     version = store.version(1, PositionMap(dict.fromkeys(store.feed.feed_partitions(), 0)))
     try:
         engine.accept(store.desired(1, 1, [version.model_copy(update={"feeds": ()})]))

@@ -52,8 +52,8 @@ from anew.log.open import open_log
 from anew.loops.guarded import GuardedLoop, Loops
 from anew.node.exchange import Answer, Request, error_answer
 from anew.node.loader import Job, answer_of
-from anew.node.process import Liaison, NodeSettings
-from anew.node.stores.engine import Engine, NodeIdentity, Workshop
+from anew.node.process import ControllerLink, NodeSettings
+from anew.node.stores.engine import Collaborators, Engine, NodeIdentity
 from anew.node.stores.reads import Reads
 from anew.rebuild.lease import Lease
 from anew.storage.memory import MIB, NodeMemory
@@ -367,24 +367,24 @@ class NodePart:
         clock = machines.clock_of(self.process)
         self.url = f"http://{name}"
         identity = NodeIdentity(name, FABRIC, self.url, self.directory, clock(), removal_grace_seconds=2.0)
-        shop = Workshop(
+        collaborators = Collaborators(
             NodeMemory(MIB, MIB),
             TaskLoader(world, self.process),
             lambda _location: machines.log(clock),
             clock,
             machines.seconds,
         )
-        self.engine = Engine(identity, shop)
+        self.engine = Engine(identity, collaborators)
         self.reads = Reads(lambda: self.engine.picture, name)
         settings = NodeSettings(name, FABRIC, self.directory, "", "", 0, clock)
-        self._liaison = Liaison(SimulatedClient(machines, name), self.engine, settings)
+        self._link = ControllerLink(SimulatedClient(machines, name), self.engine, settings)
         self.process.ends.append(lambda: _unlock(machines.rocks, self.directory))
         world.spawn(self.process, self._work)
-        world.spawn(self.process, lambda: self._again("desired state", _POLL_MS, lambda: self._liaison.poll(0.0)))
-        world.spawn(self.process, lambda: self._again("report", _REPORT_MS, self._liaison.tell))
+        world.spawn(self.process, lambda: self._again("desired state", _POLL_MS, lambda: self._link.poll(0.0)))
+        world.spawn(self.process, lambda: self._again("report", _REPORT_MS, self._link.report))
 
     def _work(self) -> None:
-        self._liaison.recall()
+        self._link.take_kept()
         loop = self.engine.loops.loop("applier")
         while True:
             busy = False

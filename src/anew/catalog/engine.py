@@ -18,7 +18,7 @@ from alembic.util.exc import CommandError
 
 from anew.catalog import postgresql
 from anew.catalog.connections import Options, sqlite_options
-from anew.catalog.failures import DatabaseFailure, did_nothing, said, translated
+from anew.catalog.failures import DatabaseFailure, did_nothing, error_line, translated
 from anew.catalog.url import parse_catalog_url, secrets_of
 from anew.core.errors import OutcomeUnknown, Refused
 
@@ -124,7 +124,7 @@ class Database:
             raise OutcomeUnknown(
                 "commit_unknown",
                 "the catalog did not say whether the change was committed",
-                found=said(error, self._secrets),
+                found=error_line(error, self._secrets),
                 hint="anew history",
             ) from error
 

@@ -41,7 +41,7 @@ def did_nothing(error: BaseException) -> bool:
 
 def translated(error: BaseException, secrets: Sequence[str]) -> AnewError:
     """The error in this project's words, without any of the secrets."""
-    found = said(error, secrets)
+    found = error_line(error, secrets)
     if isinstance(error, sa.exc.IntegrityError):
         return Refused(
             "revision_conflict", "somebody else made the same thing meanwhile", found=found, hint="load and try again"
@@ -71,7 +71,7 @@ def translated(error: BaseException, secrets: Sequence[str]) -> AnewError:
     )
 
 
-def said(error: BaseException, secrets: Sequence[str]) -> str:
+def error_line(error: BaseException, secrets: Sequence[str]) -> str:
     """The first line of what the database said."""
     text = str(getattr(error, "orig", None) or error).strip()
     line = text.splitlines()[0] if text else type(error).__name__

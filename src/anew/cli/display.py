@@ -75,7 +75,7 @@ class TerminalObserver:
     def planned(self, plan: PlanValue) -> None:
         """See `Observer.planned`."""
         self._defers = plan.defers
-        headline, *why = plan.told()
+        headline, *why = plan.summary()
         self._console.print(f"plan {plan.id}: {headline}")
         for reason in why:
             self._console.print(f"  {reason}")

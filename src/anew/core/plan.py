@@ -46,7 +46,7 @@ class PlanValue(Value):
         """Whether what is made waits until somebody puts it into service."""
         return False
 
-    def told(self) -> tuple[str, ...]:
+    def summary(self) -> tuple[str, ...]:
         """What people are told before it runs: what is made of what, then why, a line each."""
         return (f"{self.kind} of {self.subject_name}",)
 

@@ -30,7 +30,7 @@ from anew.node.keeping import read_desired, save_desired
 from anew.node.loader import AT_SIDE, Loader
 from anew.node.metrics import registry_of
 from anew.node.server import Faces, NodeApp, NodeServer
-from anew.node.stores.engine import Engine, NodeIdentity, Workshop
+from anew.node.stores.engine import Collaborators, Engine, NodeIdentity
 from anew.node.stores.reads import Reads
 from anew.node.stores.verifyhttp import VerifyFace
 from anew.node.tables.cache import SegmentCache
@@ -102,7 +102,7 @@ class Controller(Protocol):
         """What the node holds."""
 
 
-class Liaison:
+class ControllerLink:
     """Two threads between engine and controller: one polls the desired state, one reports."""
 
     def __init__(
@@ -114,27 +114,27 @@ class Liaison:
         self._unkept: DesiredState | None = None
         self._has_asked = False
         self._away = False
-        self._told: NodeReport | None = None
+        self._reported: NodeReport | None = None
         self._last: NodeReport | None = None
-        self._told_at_ms = 0
+        self._reported_at_ms = 0
         self.on_removed: Callable[[], None] = lambda: None
         """Called when the controller says that the node was removed."""
         self._stopped = threading.Event()
         desired = engine.loops.loop("desired state")
         report = engine.loops.loop("report")
-        report.on_failure = self._tell_of
+        report.on_failure = self._report_trouble
         self._threads = [
             threading.Thread(target=lambda: desired.run(self._poll, self._stopped), name="desired", daemon=True),
-            threading.Thread(target=lambda: report.run(self._tell, self._stopped), name="report", daemon=True),
+            threading.Thread(target=lambda: report.run(self._report, self._stopped), name="report", daemon=True),
         ]
 
     def start(self) -> None:
         """Take what was kept of the last run, then keep in touch."""
-        self.recall()
+        self.take_kept()
         for thread in self._threads:
             thread.start()
 
-    def recall(self) -> None:
+    def take_kept(self) -> None:
         """Take the desired state that was kept of the last run."""
         kept = read_desired(self._kept)
         if kept is not None:
@@ -159,7 +159,7 @@ class Liaison:
             save_desired(self._kept, self._unkept)
             self._unkept = None
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report, unless the controller heard the same a moment ago; dead letters are told once.
 
         Raises:
@@ -170,13 +170,13 @@ class Liaison:
             report = report.model_copy(update={"segments": self._segments.report()})
         now_ms = self._settings.clock()
         self._last = report
-        if report == self._told and 0 <= now_ms - self._told_at_ms < _STILL_MS:
+        if report == self._reported and 0 <= now_ms - self._reported_at_ms < _STILL_MS:
             return
         # Of a report that fails nobody knows whether it was heard.
-        self._told = None
+        self._reported = None
         self._controller.report(report)
-        self._told, self._told_at_ms = report, now_ms
-        self._engine.dead_letters.told(report.dead_letters)
+        self._reported, self._reported_at_ms = report, now_ms
+        self._engine.dead_letters.reported(report.dead_letters)
 
     def stop(self) -> None:
         """End soon; a poll under way is left behind."""
@@ -201,11 +201,11 @@ class Liaison:
             self._away = True
             self._stopped.wait(_AWAY_SECONDS)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._engine.changed.wait(REPORT_SECONDS)
         self._engine.changed.clear()
         try:
-            self.tell()
+            self.report()
         except AnewError as error:
             _log.debug("report_failed", error=str(error))
             if error.code == "node_removed":
@@ -214,7 +214,7 @@ class Liaison:
                 self.on_removed()
             self._stopped.wait(_AWAY_SECONDS)
 
-    def _tell_of(self, trouble: Trouble) -> None:
+    def _report_trouble(self, trouble: Trouble) -> None:
         """No report can be made: say that, with what was reported last.
 
         Raises:
@@ -249,7 +249,7 @@ class Node:
         def opened(location: LogLocation) -> Log:
             return open_log(location, clock=settings.clock)
 
-        self.engine = Engine(identity, Workshop(memory, self._loader, opened, settings.clock, loops=loops))
+        self.engine = Engine(identity, Collaborators(memory, self._loader, opened, settings.clock, loops=loops))
         # A loader of its own: a segment need not wait for a store's load, nor the other way round.
         self._segment_loader = Loader("loader of segments", loops)
         self.segments = SegmentHost(
@@ -266,8 +266,8 @@ class Node:
         reach = Reach(settings.address, {*security.names, *filter(None, [name_in(url)])})
         app = NodeApp(faces, gate, reach)
         self._server = NodeServer(app, settings.address, settings.port, security)
-        self._liaison = Liaison(controller, self.engine, settings, self.segments)
-        self._liaison.on_removed = on_removed
+        self._link = ControllerLink(controller, self.engine, settings, self.segments)
+        self._link.on_removed = on_removed
 
     def start(self) -> None:
         """Serve, apply and report.
@@ -278,13 +278,13 @@ class Node:
         self._loops.watch(self._stopped)
         self._server.start()
         self.engine.start()
-        self._liaison.start()
+        self._link.start()
         self.segments.start()
 
     def stop(self) -> None:
         """End everything: no more answers, positions saved, loader ended."""
         self._stopped.set()
-        self._liaison.stop()
+        self._link.stop()
         self._server.stop()
         self._loader.close()
         self._segment_loader.close()

@@ -20,7 +20,7 @@ from anew.core.hashing import hash_binary, key_hashes
 from anew.core.rows import ROWS
 from anew.storage.memory import MIB, sst_options
 from anew.storage.replica import Base, read_base, read_position
-from anew.storage.rocks import Cursor, Database, Options, behind, told
+from anew.storage.rocks import Cursor, Database, Options, as_failed, behind
 
 BATCH_ROWS = 4_096
 _READAHEAD_BYTES = 4 * MIB
@@ -67,7 +67,7 @@ def open_checkpoint(directory: Path) -> Iterator[CheckpointView]:
     Raises:
         Failed: ``storage_broken``.
     """
-    with told("RocksDB cannot open a checkpoint", directory, _HINT):
+    with as_failed("RocksDB cannot open a checkpoint", directory, _HINT):
         database = Database(str(directory), sst_options(), Options(), may_write=False)
     try:
         base = read_base(database)
@@ -79,7 +79,7 @@ def open_checkpoint(directory: Path) -> Iterator[CheckpointView]:
 
 
 def _next_of(cursor: Cursor) -> list[tuple[bytes, bytes]]:
-    with told("RocksDB cannot read a checkpoint", "its cells", _HINT):
+    with as_failed("RocksDB cannot read a checkpoint", "its cells", _HINT):
         return cursor.take(BATCH_ROWS)
 
 

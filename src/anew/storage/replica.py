@@ -30,7 +30,7 @@ from anew.core.merge import Cell
 from anew.storage.applying import Floors, Outcome, outcome_of
 from anew.storage.memory import NodeMemory
 from anew.storage.portions import Portion, batches
-from anew.storage.rocks import META, Database, DatabaseClosed, RocksError, behind, told
+from anew.storage.rocks import META, Database, DatabaseClosed, RocksError, as_failed, behind
 
 SCAN_EXAMINED = 20_000
 _FRESH = "fresh"
@@ -123,7 +123,7 @@ class Replica:
         with ExitStack() as unless_opened:
             database = _open(directory, memory)
             unless_opened.callback(database.close)
-            with told("RocksDB cannot open a replica", directory, _KEPT):
+            with as_failed("RocksDB cannot open a replica", directory, _KEPT):
                 try:
                     base = read_base(database)
                     if base is None or base.manifest != manifest:
@@ -294,7 +294,7 @@ class Replica:
             Failed: ``storage_broken``.
         """
         self.save_positions()
-        with told("RocksDB cannot keep a checkpoint", directory, "free some space"):
+        with as_failed("RocksDB cannot keep a checkpoint", directory, "free some space"):
             self._database.checkpoint(str(directory))
 
     def close(self) -> None:
@@ -390,7 +390,7 @@ def remove_replica(directory: Path) -> None:
 
 
 def _open(directory: Path, memory: NodeMemory) -> Database:
-    with told("RocksDB cannot open a replica", directory, _KEPT):
+    with as_failed("RocksDB cannot open a replica", directory, _KEPT):
         return Database(str(directory), memory.options(), memory.small_options())
 
 
@@ -398,7 +398,7 @@ def _ingest(database: Database, runs: Sequence[Sequence[str]], base: Base) -> No
     """Take the sorted files in, and count what is there then."""
     for files in reversed(runs):
         if files:
-            with told("RocksDB cannot take a sorted file in", files[0], "the node loads the replica again"):
+            with as_failed("RocksDB cannot take a sorted file in", files[0], "the node loads the replica again"):
                 database.ingest(files)
     held = database.entries()
     # Of several runs that share keys a compaction, which may run already, keeps the newest.

@@ -40,7 +40,7 @@ class DatabaseClosed(Exception):
 
 
 @contextmanager
-def told(message: str, where: Path | str, hint: str) -> Iterator[None]:
+def as_failed(message: str, where: Path | str, hint: str) -> Iterator[None]:
     """Raise what RocksDB raises inside as one of this project's errors.
 
     Raises:

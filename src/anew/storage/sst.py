@@ -20,7 +20,7 @@ from anew.core.cell import encode_cells
 from anew.core.errors import Failed
 from anew.core.hashing import total
 from anew.storage.memory import sst_options
-from anew.storage.rocks import RocksError, SortedFile, told
+from anew.storage.rocks import RocksError, SortedFile, as_failed
 
 _MODULUS = 1 << 64
 _CANNOT_WRITE = "RocksDB cannot write a sorted file"
@@ -68,7 +68,7 @@ def build_sst(
         keys: Any = batch.column("key")
         if last is not None and keys[0].as_py() <= last:
             raise _unsorted(keys, last, promised.path)
-        with told(_CANNOT_WRITE, target, "free some space"):
+        with as_failed(_CANNOT_WRITE, target, "free some space"):
             if writer is None:
                 writer = SortedFile(str(target), sst_options())
             _write(writer, batch, promised.path)
@@ -79,7 +79,7 @@ def build_sst(
     _check_promise(promised, rows - tombstones, tombstones, fingerprint)
     if writer is None or last is None:
         return None
-    with told(_CANNOT_WRITE, target, "free some space"):
+    with as_failed(_CANNOT_WRITE, target, "free some space"):
         writer.finish()
     return SstFile(str(target), rows - tombstones, tombstones, last)
 

@@ -409,7 +409,7 @@ def test_what_is_wrong_with_a_node_is_told_while_it_serves(cluster: Cluster) -> 
     cluster.create()
     cluster.serve(cluster.push_plan())
     fault = NodeFault(code="disk_full", what="the disk is full", since_ms=7, hint="free some space")
-    report = cluster.context.hearing.report(cluster.context.catalog.nodes()[0])
+    report = cluster.context.node_reports.report(cluster.context.catalog.nodes()[0])
     cluster.client.report(report.model_copy(update={"faults": (fault,)}))
     (problem,) = cluster.client.status().problems
     assert (problem.what, problem.since_ms, problem.hint) == (f"{report.node}: the disk is full", 7, "free some space")
@@ -425,7 +425,7 @@ def test_what_a_full_catalog_cannot_keep_is_told_all_the_same(
     cluster.create()
     cluster.serve(cluster.push_plan())
     fault = NodeFault(code="disk_full", what="the disk is full", since_ms=7, hint="free some space")
-    report = cluster.context.hearing.report(cluster.context.catalog.nodes()[0])
+    report = cluster.context.node_reports.report(cluster.context.catalog.nodes()[0])
 
     def full(_record: Any) -> None:
         raise Unreachable("catalog_unreachable", "the catalog cannot be written")

@@ -31,7 +31,7 @@ from anew.deepstore.open import open_deep_store
 from anew.log.interface import APPEND_RECORDS, Log, TopicPartition, TopicSpec
 from anew.log.open import open_log
 from anew.node.loader import Loader
-from anew.node.stores.engine import Engine, NodeIdentity, Workshop
+from anew.node.stores.engine import Collaborators, Engine, NodeIdentity
 from anew.node.stores.holding import Holding
 from anew.segments.basefile import BaseFileWriter
 from anew.segments.baserange import BaseRangeWriter, start_of_push
@@ -275,7 +275,7 @@ def engine_at(folder: Path, loader: Loader, log: Log | None = None) -> Engine:
         return open_log(location, clock=clock) if log is None else log
 
     identity = NodeIdentity("n1", "dc-0", "http://x", folder / "node", 1, removal_grace_seconds=0.05)
-    return Engine(identity, Workshop(NodeMemory(), loader, opened, clock))
+    return Engine(identity, Collaborators(NodeMemory(), loader, opened, clock))
 
 
 @contextmanager

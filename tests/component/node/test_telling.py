@@ -9,7 +9,7 @@ import pytest
 
 from anew.core.errors import Unreachable
 from anew.node.loader import Loader
-from anew.node.process import Liaison
+from anew.node.process import ControllerLink
 from tests.component.node.harness import engine_at, world
 from tests.component.node.test_node import PlayedController, settings_in
 
@@ -24,11 +24,11 @@ def test_what_a_controller_has_just_heard_is_not_told_again(tmp_path: Path) -> N
     with world(tmp_path) as words:
         words.version(1, {"k": "v"})
         engine = engine_at(tmp_path, loader)
-        liaison = Liaison(controller, engine, replace(settings_in(tmp_path), clock=lambda: now_ms))
+        link = ControllerLink(controller, engine, replace(settings_in(tmp_path), clock=lambda: now_ms))
 
         def told() -> int:
             before = len(controller.reports)
-            liaison.tell()
+            link.report()
             return len(controller.reports) - before
 
         assert (told(), told()) == (1, 0)
@@ -43,7 +43,7 @@ def test_what_a_controller_has_just_heard_is_not_told_again(tmp_path: Path) -> N
         assert (told(), told()) == (1, 0)
         controller.away, now_ms = True, now_ms + 2_000
         with pytest.raises(Unreachable):
-            liaison.tell()
+            link.report()
         controller.away = False
         assert (told(), told()) == (1, 0)
         engine.stop()

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from psycopg import errors
 
-from anew.catalog.failures import did_nothing, said, translated
+from anew.catalog.failures import did_nothing, error_line, translated
 from anew.core.errors import Failed, InvalidRequest, Refused, Unreachable
 
 
@@ -18,7 +18,7 @@ def _error(orig: psycopg.Error, kind: type[sa.exc.DBAPIError] = sa.exc.Operation
 def test_what_is_said_is_one_line_without_secrets() -> None:
     """Should a server or a library ever repeat a password, it does not get any further."""
     error = _error(psycopg.OperationalError('no host "s3cret@db"\nsecond line'))
-    assert said(error, ("s3cret",)) == 'no host "***@db"'
+    assert error_line(error, ("s3cret",)) == 'no host "***@db"'
     assert "s3cret" not in str(translated(error, ("s3cret",)))
 
 

@@ -10,7 +10,7 @@ from anew.catalog.change import Operation
 from anew.catalog.interface import Catalog
 from anew.controller.engine.apart import Failing
 from anew.controller.engine.attention import Attention
-from anew.controller.engine.hearing import Hearing
+from anew.controller.engine.nodereports import NodeReports
 from anew.controller.engine.subjects import NO_SUBJECTS, Subjects
 from anew.controller.engine.watch import Watch
 from anew.core.errors import Failed
@@ -87,7 +87,7 @@ class Context:
         launch: Starts drivers of scheduled rebuilds.
         subjects: What can be rebuilt.
         attention: Since when this controller listens to drivers and nodes.
-        hearing: What nodes reported last.
+        node_reports: What nodes reported last.
         registry: Where the ids of schemas come from; None: from the catalog.
         loops: The loops of the controller's process.
         failing: The steps of its rounds that fail, and since when.
@@ -103,7 +103,7 @@ class Context:
     launch: Launch = _launches_nothing
     subjects: Subjects = NO_SUBJECTS
     attention: Attention = field(default_factory=Attention)
-    hearing: Hearing = field(default_factory=Hearing)
+    node_reports: NodeReports = field(default_factory=NodeReports)
     registry: SchemaRegistry | None = None
     loops: Loops = field(default_factory=lambda: Loops(lambda: 0))
     failing: dict[str, Failing] = field(default_factory=dict)

@@ -80,14 +80,14 @@ def _silence(context: Context, rebuild: Rebuild) -> list[Problem]:
     ]
 
 
-def said(error: str) -> str:
+def first_line(error: str) -> str:
     """The first line of an error: what follows may be a traceback with lines of the user's own code."""
     return error.partition("\n")[0][:_MOST_CHARACTERS]
 
 
 def note_failure(rebuild: Rebuild, error: str, now_ms: int) -> PutFlag:
     """Keep that a rebuild failed; part of the transaction that ends it."""
-    kept = {"rebuild": rebuild.id, "error": said(error), "at_ms": now_ms}
+    kept = {"rebuild": rebuild.id, "error": first_line(error), "at_ms": now_ms}
     return PutFlag(_flag_of(rebuild.subject), json.dumps(kept))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from anew.catalog.change import PutFlag
 from anew.controller.engine.context import Context
-from anew.controller.engine.drivers import note_failure, said
+from anew.controller.engine.drivers import first_line, note_failure
 from anew.controller.engine.records import change_rebuild
 from anew.controller.engine.subjects import R, Step
 from anew.core.rebuild import Rebuild, RebuildStatus, end
@@ -38,7 +38,7 @@ def end_badly(context: Context, rebuild: R, ending: Ending) -> R:
         return ended, (*puts, *_told(context, ended))
 
     of = context.subjects.of(rebuild).detail(rebuild)
-    detail = {"rebuild": rebuild.id, **of, "error": said(ending.error)}
+    detail = {"rebuild": rebuild.id, **of, "error": first_line(ending.error)}
     operation = context.operation(f"rebuild {ending.status.value}", rebuild.subject.name, ending.actor, **detail)
     return change_rebuild(context, rebuild, operation, step)
 

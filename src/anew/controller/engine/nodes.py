@@ -26,12 +26,12 @@ def removed(flags: Mapping[str, str], node: str) -> bool:
 
 def reports(context: Context) -> list[NodeReport]:
     """The last report of each node, alive or not."""
-    return context.hearing.reports(heard_nodes(context))
+    return context.node_reports.reports(heard_nodes(context))
 
 
 def heard_nodes(context: Context) -> list[NodeRecord]:
     """All nodes, each as it was heard last: also what the catalog has no room for."""
-    return context.hearing.newest(context.catalog.nodes())
+    return context.node_reports.newest(context.catalog.nodes())
 
 
 def live_reports(
@@ -41,7 +41,7 @@ def live_reports(
     oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
     known = heard_nodes(context) if records is None else records
     alive = [record for record in known if record.last_seen_ms >= oldest_ms]
-    return {fabric: context.hearing.reports(r for r in alive if r.fabric == fabric) for fabric in fabrics}
+    return {fabric: context.node_reports.reports(r for r in alive if r.fabric == fabric) for fabric in fabrics}
 
 
 def alive_nodes(context: Context, fabric: str) -> list[str]:
@@ -90,7 +90,7 @@ def node_views(context: Context) -> tuple[NodeView, ...]:
         if removed(flags, record.id):
             # A report that crosses the removal brings the record back for a moment.
             continue
-        report = context.hearing.report(record)
+        report = context.node_reports.report(record)
         views.append(
             NodeView(
                 id=record.id,

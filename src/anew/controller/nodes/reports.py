@@ -29,14 +29,14 @@ def take_report(context: Context, report: NodeReport) -> None:
             "unknown_fabric", "the node names an unknown fabric", found=report.fabric, expected=list(context.fabrics)
         )
     record = NodeRecord(report.node, report.fabric, context.clock(), report.model_dump_json())
-    is_news = context.hearing.is_news(record)
+    is_news = context.node_reports.is_news(record)
     try:
         context.catalog.put_node(record)
     except Exception:
         # On a full disk this is how anybody hears that it is full.
-        context.hearing.unkept(record)
+        context.node_reports.unkept(record)
         raise
-    context.hearing.kept(record.id)
+    context.node_reports.kept(record.id)
     try:
         _check_kept(context, report)
     except Refused:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from anew.catalog.change import Put, PutReclaim, PutStore, Reclaim
 from anew.controller.engine.context import Context
-from anew.controller.engine.drivers import said
+from anew.controller.engine.drivers import first_line
 from anew.controller.engine.subjects import Begun, Step, Subject
 from anew.controller.stores.begin import begin
 from anew.controller.stores.readiness import load_progress
@@ -83,7 +83,7 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
         """
         present = store_of(context, before)
         _check_in_the_making(present, before)
-        event, error = _EVENTS[ended.status], said(ended.error or "")
+        event, error = _EVENTS[ended.status], first_line(ended.error or "")
         return (
             PutStore(lifecycle.end_badly(present, before.version, event, error, context.clock()), present.revision),
         )

@@ -149,7 +149,7 @@ class Plan(PlanValue):
         """Whether its swap does."""
         return self.target.defer_swap
 
-    def told(self) -> tuple[str, ...]:
+    def summary(self) -> tuple[str, ...]:
         """See `PlanValue.told`."""
         source = self.source.topic if self.source.topic is not None else "files"
         records = f"about {self.estimate.records} records, " if self.source.input is None else ""

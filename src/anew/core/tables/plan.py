@@ -101,7 +101,7 @@ class TablePlan(PlanValue):
     fence: TableFence
     planned_at_ms: int
 
-    def told(self) -> tuple[str, ...]:
+    def summary(self) -> tuple[str, ...]:
         """See `PlanValue.told`."""
         size = f"{len(self.segments)} segments, {self.estimate.records} rows, " if self.source is None else ""
         return f"{self.kind.value} of {self.table}, {size}{self.estimate.bytes} bytes", *self.why

@@ -172,7 +172,7 @@ class Appender:
             if sent.error in _WORN_OUT or (sent.error in _UNSENT and sent.lost == records.num_rows):
                 with self._lock:
                     if self._client is client:
-                        self._client, self._parting = None, client.said()
+                        self._client, self._parting = None, client.last_error()
         return _Sending(sent, client, time.monotonic() + self._connection.timeout_seconds + _GRACE_MS / 1000)
 
     @contextmanager
@@ -253,7 +253,7 @@ class Appender:
         """What was said last of brokers, also by a producer that was let go for it."""
         with self._lock:
             said, self._parting = self._parting, ""
-            return said if self._client is None else self._client.said() or said
+            return said if self._client is None else self._client.last_error() or said
 
     def _begin(self, at: TopicPartition) -> int | None:
         """An offset before which nothing can lie that is sent from now on; None where no broker says so."""
@@ -342,7 +342,7 @@ class Appender:
         with self._lock:
             over = self._client is client and client not in self._users
             if self._client is client:
-                self._client, self._parting = None, client.said()
+                self._client, self._parting = None, client.last_error()
         if over:
             client.close()
 

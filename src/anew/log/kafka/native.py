@@ -156,7 +156,7 @@ class Client:
         handle = self._native.kafka_start(self._handle, topic.encode(), partition, offset)
         return Cursor(self._native, handle, offset, key_schema_id)
 
-    def said(self) -> str:
+    def last_error(self) -> str:
         """What librdkafka said last of brokers that do not answer or turn us away; it is forgotten by this."""
         return str(self._native.kafka_said(self._handle), "utf-8", "replace")
 

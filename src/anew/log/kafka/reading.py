@@ -300,7 +300,7 @@ class Reader:
         A connection that brought none of any partition may have lost all brokers for good: see `Connection.ask`.
         """
         address, seconds = self._connection.bootstrap, self._connection.timeout_seconds
-        said = place.fetching.client.said()
+        said = place.fetching.client.last_error()
         place.fetching.is_over = time.monotonic() - place.fetching.heard_at > seconds / 2
         words = f"no record at offset {place.offset} of partition {place.at.partition} of {place.at.topic}"
         return unreachable(address, f"{words}; {said}" if said else words, seconds)

@@ -72,7 +72,7 @@ class NodeIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class Collaborators:
     """What the engine works with.
 
     Attributes:
@@ -100,26 +100,26 @@ class Engine:
         verifications: What is verified now.
     """
 
-    def __init__(self, identity: NodeIdentity, workshop: Workshop) -> None:
+    def __init__(self, identity: NodeIdentity, collaborators: Collaborators) -> None:
         self.picture = Picture()
         self.changed = threading.Event()
         self.dead_letters = DeadLetters(identity.directory / "dead-letters.jsonl")
-        own = workshop.loops
-        self.loops = Loops(workshop.clock, clock_seconds=workshop.clock_seconds) if own is None else own
+        own = collaborators.loops
+        self.loops = Loops(collaborators.clock, clock_seconds=collaborators.clock_seconds) if own is None else own
         self.loops.changed = self.changed.set
         self._applier = self.loops.loop("applier")
         self._identity = identity
         self._directories = Directories(identity.replicas)
-        self._shop = workshop
+        self._collaborators = collaborators
         self._opening = Opening(
             self._directories,
             identity.loading,
-            workshop.memory,
-            workshop.loader,
+            collaborators.memory,
+            collaborators.loader,
             self._check_may_go,
             self._check_room,
             self._repaint_now,
-            workshop.clock_seconds,
+            collaborators.clock_seconds,
         )
         self._holdings: dict[ReplicaKey, Holding] = {}
         self._desired: DesiredState | None = None
@@ -128,15 +128,15 @@ class Engine:
         self._log: Log | None = None
         self._feeds: FeedApplier | None = None
         self._applied_before = 0
-        self._saved_at = workshop.clock_seconds()
+        self._saved_at = collaborators.clock_seconds()
         self._rates: dict[ReplicaKey, tuple[float, int]] = {}
         self._hurries = False
         self._unpainted = False
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._disk = DiskWatch(identity.directory, workshop.clock)
+        self._disk = DiskWatch(identity.directory, collaborators.clock)
         self.verifications = Verifications(
-            identity.verifying, workshop.loader, identity.node, identity.started_at_ms, self._wake.set
+            identity.verifying, collaborators.loader, identity.node, identity.started_at_ms, self._wake.set
         )
         shutil.rmtree(identity.loading, ignore_errors=True)
 
@@ -244,7 +244,7 @@ class Engine:
             self._wake.clear()
 
     def _now(self) -> float:
-        return self._shop.clock_seconds()
+        return self._collaborators.clock_seconds()
 
     def _save(self) -> None:
         now = self._saved_at = self._now()
@@ -313,13 +313,15 @@ class Engine:
 
     def _use_log(self, location: LogLocation) -> None:
         """Read feeds there from now on: brokers get other addresses, and a home may be moved."""
-        fresh = self._shop.open_log(location)
+        fresh = self._collaborators.open_log(location)
         if self._log is not None:
             self._log.close()
         if self._feeds is not None:
             self._applied_before += self._feeds.applied
         self._log = fresh
-        self._feeds = FeedApplier(fresh, self.dead_letters, self._shop.clock, self._now, self._applier.progressed)
+        self._feeds = FeedApplier(
+            fresh, self.dead_letters, self._collaborators.clock, self._now, self._applier.progressed
+        )
 
     def _work_on(self, holding: Holding, desired: DesiredState) -> bool:
         """The next thing to do for one replica; whether something was done.
@@ -362,7 +364,7 @@ class Engine:
 
     def _check_room(self) -> None:
         """Raise unless one more may be open."""
-        self._shop.memory.check_room(sum(holding.replica is not None for holding in self._of_disk()) + 1)
+        self._collaborators.memory.check_room(sum(holding.replica is not None for holding in self._of_disk()) + 1)
 
     def _check_may_go(self, holding: Holding, why: str) -> None:
         """See `anew.node.stores.replacing.Replacements.check_may_go`."""

@@ -371,7 +371,7 @@ class DeadLetters:
             for (uid, feed, partition, offset), reason in waiting
         )
 
-    def told(self, letters: Iterable[DeadLetter]) -> None:
+    def reported(self, letters: Iterable[DeadLetter]) -> None:
         """A report carried them.
 
         Raises:

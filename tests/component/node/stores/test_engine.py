@@ -24,7 +24,7 @@ from anew.log.open import open_log
 from anew.log.topics import TopicDirectories
 from anew.node.keeping import read_desired, save_desired
 from anew.node.loader import Loader
-from anew.node.process import Liaison
+from anew.node.process import ControllerLink
 from anew.node.stores.engine import Engine
 from anew.segments.manifest import SubPartition
 from tests.component.node.harness import (
@@ -382,7 +382,7 @@ def test_a_record_in_a_wrong_partition_is_a_dead_letter(words: World, tmp_path: 
         wait_for("the feed", lambda: caught_up(engine) and value_of(engine, "a") == "right")
         letters = wait_for("the dead letter", lambda: engine.report().dead_letters)
         assert [(letter.partition, letter.offset) for letter in letters] == [(partition, right)]
-        engine.dead_letters.told(letters)
+        engine.dead_letters.reported(letters)
         assert engine.report().dead_letters == ()
 
 
@@ -478,8 +478,8 @@ def test_a_node_asks_anew_after_its_start(words: World, tmp_path: Path) -> None:
         settings: Any = SimpleNamespace(directory=tmp_path, node="n1", fabric="dc-0", clock=clock)
         desired = words.desired()
         save_desired(tmp_path / "desired.json", desired)
-        liaison = Liaison(Controller(), engine, settings)
-        liaison.recall()
-        liaison.poll(0.0)
-        liaison.poll(0.0)
+        link = ControllerLink(Controller(), engine, settings)
+        link.take_kept()
+        link.poll(0.0)
+        link.poll(0.0)
     assert asked == [-1, desired.revision]

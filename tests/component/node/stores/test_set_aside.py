@@ -14,7 +14,7 @@ from anew.api.models import DesiredState, NodeReport, ReplicaState
 from anew.core.errors import Failed
 from anew.core.partition import XxHash64Partitioner
 from anew.log.interface import topic_partition
-from anew.node.process import Liaison
+from anew.node.process import ControllerLink
 from anew.node.stores.engine import Engine
 from anew.storage.memory import NodeMemory
 from anew.storage.replica import Replica
@@ -298,7 +298,7 @@ def test_a_letter_outlives_the_process(words: World, tmp_path: Path) -> None:
         wait_for("the letter", engine.dead_letters.waiting)
     with engine_in(tmp_path) as engine:
         assert [(d.partition, d.offset) for d in engine.dead_letters.waiting()] == [(partition, offset)]
-        engine.dead_letters.told(engine.dead_letters.waiting())
+        engine.dead_letters.reported(engine.dead_letters.waiting())
     with engine_in(tmp_path) as engine:
         assert engine.dead_letters.waiting() == ()
 
@@ -325,8 +325,8 @@ def test_a_disk_that_is_full_for_a_moment_ends_no_poll(words: World, tmp_path: P
         settings: Any = SimpleNamespace(directory=tmp_path, node="n1", fabric="dc-0", clock=clock)
         (tmp_path / "desired.json.new").symlink_to("/dev/full")
         asked = _Asked(words)
-        liaison = Liaison(asked, engine, settings)
-        liaison.start()
+        link = ControllerLink(asked, engine, settings)
+        link.start()
         try:
             wait_for("the trouble", lambda: [t.loop for t in engine.loops.troubles()] == ["desired state"])
             assert "No space left" in engine.loops.troubles()[0].error
@@ -337,4 +337,4 @@ def test_a_disk_that_is_full_for_a_moment_ends_no_poll(words: World, tmp_path: P
             wait_for("health", lambda: not engine.loops.troubles())
             wait_for("the kept state", lambda: '"current":2' in (tmp_path / "desired.json").read_text())
         finally:
-            liaison.stop()
+            link.stop()

@@ -69,7 +69,7 @@ def test_a_line_that_a_full_disk_cut_does_not_swallow_the_next(journal: Path, mo
 def test_told_ones_leave_no_file(journal: Path) -> None:
     """The journal goes when a report has carried all, and what was told is not added again."""
     letters = kept(journal, 1, 2)
-    letters.told(letters.waiting())
+    letters.reported(letters.waiting())
     assert not journal.exists()
     letters.add("uid-1", AT, 1, "unknown schema")
     assert letters.waiting() == ()
@@ -80,7 +80,7 @@ def test_one_that_was_added_but_not_yet_kept_is_kept_with_the_rewritten_ones(jou
     letters = kept(journal, 1)
     told = letters.waiting()
     letters.add("uid-1", AT, 2, "unknown schema")
-    letters.told(told)
+    letters.reported(told)
     letters.keep()
     assert offsets(DeadLetters(journal))[-1:] == [2]
 
@@ -93,7 +93,7 @@ def test_the_journal_stays_in_bounds_while_some_always_wait(journal: Path, monke
         told = letters.waiting()
         letters.add("uid-1", AT, offset, "unknown schema")
         letters.keep()
-        letters.told(told)
+        letters.reported(told)
         assert offsets(letters) == [offset]
         assert len(journal.read_text().splitlines()) <= 2 * 4 + 1
     assert offsets(DeadLetters(journal))[-1:] == [59]

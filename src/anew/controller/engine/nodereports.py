@@ -10,7 +10,7 @@ from anew.catalog.change import NodeRecord
 
 
 @dataclass(slots=True)
-class Hearing:
+class NodeReports:
     """The reports of all nodes; safe to use from several threads, because nobody changes what was parsed."""
 
     _parsed: dict[str, tuple[str, NodeReport]] = field(default_factory=dict)
