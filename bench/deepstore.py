@@ -23,8 +23,8 @@ from anew.deepstore.s3client import s3_client
 from anew.segments.basefile import BaseFileWriter
 from anew.segments.manifest import BaseFile
 from anew.segments.provenfile import read_proven
-from anew.spark.frames import spark_schema
 from anew.spark.session import session_for_queries, spark_session
+from anew.spark.stores.frames import spark_schema
 from bench.measuring import Bench, Claim, Measured, Repeats, take_turns, timed, times_as_fast
 from bench.synthetic import KEY_BYTES, SEED, VALUE_BYTES, BenchStore, make_bench_store, partitions_for
 from tests.minio import MinioServer, cached_binary, running_minio

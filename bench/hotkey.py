@@ -22,10 +22,10 @@ from anew.codec.compression import compressor
 from anew.core.arrow import replaced
 from anew.core.hashing import row_hashes
 from anew.core.rows import ROWS
-from anew.spark.frames import Kind, as_scanned
-from anew.spark.mergewrite import MergeTask, _Merge
-from anew.spark.outputs import BaseTarget
-from anew.spark.shuffle import Destination, packed
+from anew.spark.stores.frames import Kind, as_scanned
+from anew.spark.stores.mergewrite import MergeTask, _Merge
+from anew.spark.stores.outputs import BaseTarget
+from anew.spark.stores.shuffle import Destination, packed
 from anew.testing.builders import FABRIC, ORIGIN, a_config
 from bench.machine import peak_rss_bytes
 from bench.measuring import Bench, Claim, Measured, Repeats, timed

@@ -25,10 +25,10 @@ from anew.core.feed import Feeds
 from anew.core.stores.plan import LogSplit
 from anew.log.interface import TopicSpec, topic_partition
 from anew.log.open import open_log
-from anew.spark.logsource import LogScan, group_splits
-from anew.spark.scan import Scan, scan_blocks
 from anew.spark.session import session_for_queries, spark_session
-from anew.spark.shuffle import Destination
+from anew.spark.stores.logsource import LogScan, group_splits
+from anew.spark.stores.scan import Scan, scan_blocks
+from anew.spark.stores.shuffle import Destination
 from anew.testing.builders import a_feed
 from bench.brokers import add_connector, check_connector, running_broker
 from bench.measuring import Bench, Claim, Measured, Repeats, take_turns, timed, times_as_fast

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from anew.codec.compression import compressor
-from anew.spark.build import Codecs, Place, build_repush
-from anew.spark.outputs import BaseTarget
 from anew.spark.session import session_for_queries, spark_session
+from anew.spark.stores.build import Codecs, Place, build_repush
+from anew.spark.stores.outputs import BaseTarget
 from bench.machine import forget_peak, peak_rss_bytes
 from bench.measuring import Bench, Claim, Measured, Repeats, timed
 from bench.synthetic import KEY_BYTES, PARTITIONS, SEED, VALUE_BYTES, BenchStore, make_bench_store

@@ -30,9 +30,9 @@ from anew.rebuild.columns import task_of_files
 from anew.rebuild.inputs import PushRequest, find_input
 from anew.segments.manifest import SubPartition
 from anew.segments.provenfile import read_proven
-from anew.spark.build import Codecs, Place, build_push
-from anew.spark.outputs import BaseTarget
 from anew.spark.session import session_for_queries, spark_session
+from anew.spark.stores.build import Codecs, Place, build_push
+from anew.spark.stores.outputs import BaseTarget
 from anew.testing.builders import a_config, a_store
 from anew.testing.clock import NOON_MS
 from bench.measuring import Bench, Measured, Repeats, take_turns, timed, times_as_fast

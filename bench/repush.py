@@ -26,10 +26,10 @@ from anew.core.hashing import total
 from anew.core.ledger import Entry, Ledger
 from anew.core.rows import ROWS, SORT_COLUMNS
 from anew.deepstore.open import open_deep_store
-from anew.spark.build import Codecs, Place, build_repush
-from anew.spark.frames import spark_schema
-from anew.spark.outputs import BaseTarget
 from anew.spark.session import session_for_queries, spark_session
+from anew.spark.stores.build import Codecs, Place, build_repush
+from anew.spark.stores.frames import spark_schema
+from anew.spark.stores.outputs import BaseTarget
 from bench.measuring import Bench, Measured, Repeats, take_turns, timed, times_as_fast
 from bench.synthetic import (
     KEY_BYTES,

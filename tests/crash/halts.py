@@ -18,7 +18,7 @@ When = Literal["before", "after"]
 
 BEGIN = "anew.api.http:ControllerClient.begin_rebuild"
 """The driver asks for a version."""
-FILES = "anew.spark.outputs:Outputs.close"
+FILES = "anew.spark.stores.outputs:Outputs.close"
 """A task of the build finishes its base files, in a Python worker of Spark."""
 MANIFEST = "anew.rebuild.stores.making:_seal"
 """The driver writes the manifest's file and commits it."""

@@ -235,8 +235,8 @@ def _blind() -> AbstractContextManager[Any]:
 def _uncounted() -> Iterator[None]:
     from anew.core.ledger import Ledger
     from anew.core.stores.rebuild import Fingerprints
-    from anew.spark import mergewrite
-    from anew.spark.outputs import Outputs
+    from anew.spark.stores import mergewrite
+    from anew.spark.stores.outputs import Outputs
 
     write = Outputs.write
 
@@ -279,7 +279,7 @@ def _base_unread() -> Iterator[None]:
 
 
 def _shifted() -> AbstractContextManager[Any]:
-    from anew.spark.outputs import Outputs
+    from anew.spark.stores.outputs import Outputs
 
     write = Outputs.write
 

@@ -22,8 +22,8 @@ from anew.core.store import RebuildKind
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.rebuild.stores.build import Build, Building, BuildOutcome, _push, _repush
-from anew.spark import pushscan, shuffle
 from anew.spark.failures import TaskFailed, reason_of
+from anew.spark.stores import pushscan, shuffle
 from tests.simulation.parts import Machines
 from tests.simulation.world import ProcessDied, Task
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anew.spark.mergewrite import merge_and_write
+from anew.spark.stores.mergewrite import merge_and_write
 
 
 def dying_once(flag: Path) -> Callable[[Any], Any]:

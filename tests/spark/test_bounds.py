@@ -19,11 +19,11 @@ from anew.core.hashing import row_hashes
 from anew.core.stores.plan import LogSplit
 from anew.log import through
 from anew.log.interface import LOG_RECORDS, LogRead
-from anew.spark.frames import SCANNED, Kind
-from anew.spark.logsource import scan_split
-from anew.spark.mergewrite import MergeTask, _Merge
-from anew.spark.outputs import BaseTarget
-from anew.spark.shuffle import Destination, packed
+from anew.spark.stores.frames import SCANNED, Kind
+from anew.spark.stores.logsource import scan_split
+from anew.spark.stores.mergewrite import MergeTask, _Merge
+from anew.spark.stores.outputs import BaseTarget
+from anew.spark.stores.shuffle import Destination, packed
 from anew.testing.builders import FABRIC, ORIGIN, a_config, a_feed
 
 _BATCH_ROWS = 10_000

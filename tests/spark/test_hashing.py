@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from anew.core.hashing import key_hashes, origin_hash, row_hashes
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH
-from anew.spark.frames import spark_schema
 from anew.spark.session import SparkSession
-from anew.spark.shuffle import Destination
+from anew.spark.stores.frames import spark_schema
+from anew.spark.stores.shuffle import Destination
 from anew.testing.builders import ORIGIN, a_config
 
 _RANDOM = np.random.default_rng(7)

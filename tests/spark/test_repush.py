@@ -13,8 +13,8 @@ from anew.core.hashing import row_hashes, total
 from anew.core.merge import Cell
 from anew.core.partition import XxHash64Partitioner
 from anew.core.stamp import BATCH, Stamp
-from anew.spark.frames import Kind
-from anew.spark.scan import Scan, plan_scan
+from anew.spark.stores.frames import Kind
+from anew.spark.stores.scan import Scan, plan_scan
 from anew.testing.builders import ORIGIN
 from anew.testing.clock import NOON_MS
 from tests.spark.world import World, otherwise_compressed, rows_of

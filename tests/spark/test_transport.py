@@ -12,7 +12,7 @@ from anew.core.errors import Failed
 from anew.core.merge import Cell
 from anew.core.stamp import BATCH, Stamp
 from anew.segments.manifest import Manifest
-from anew.spark import build
+from anew.spark.stores import build
 from anew.testing.builders import ORIGIN
 from tests.spark.dying import dying_once
 from tests.spark.world import World

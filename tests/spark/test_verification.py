@@ -26,9 +26,9 @@ from anew.core.stores.plan import Plan
 from anew.deepstore.open import open_deep_store
 from anew.segments.basefile import BaseFileWriter
 from anew.segments.provenfile import read_proven
-from anew.spark import build, shuffle
-from anew.spark.frames import Kind, report_row
-from anew.spark.shuffle import Destination, packed
+from anew.spark.stores import build, shuffle
+from anew.spark.stores.frames import Kind, report_row
+from anew.spark.stores.shuffle import Destination, packed
 from tests.spark.dying import dying_once
 from tests.spark.world import World
 

@@ -41,9 +41,9 @@ from anew.segments.basefile import BaseFileWriter
 from anew.segments.dictionary import codec_of, store_dictionary
 from anew.segments.layout import attempt_path, manifest_path
 from anew.segments.manifest import BaseFile, Manifest, SubPartition
-from anew.spark.build import Built, Place
-from anew.spark.outputs import BaseTarget
 from anew.spark.session import SparkSession
+from anew.spark.stores.build import Built, Place
+from anew.spark.stores.outputs import BaseTarget
 from anew.testing.builders import FABRIC, a_config, a_feed, a_store, a_version, append_records, cells_of
 from anew.testing.clock import NOON_MS, ManualClock
 

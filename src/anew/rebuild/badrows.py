@@ -17,9 +17,9 @@ from anew.codec.converting import shown_value
 from anew.codec.filerows import FileRows
 from anew.codec.vector import Misfit
 from anew.core.stores.plan import PushInput
+from anew.spark.inputcolumns import EncodeTask, cast_selected, path_of, wanted_columns
 from anew.spark.inputfiles import Piece, read_piece
-from anew.spark.pushscan import EncodeTask, cast_selected, path_of, wanted_columns
-from anew.spark.writtenat import written_times
+from anew.spark.stores.writtenat import written_times
 
 
 @dataclass(frozen=True, slots=True)

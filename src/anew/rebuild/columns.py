@@ -9,9 +9,8 @@ from anew.core.errors import InvalidRequest
 from anew.core.store import Store
 from anew.core.stores.plan import PushInput
 from anew.core.suggest import did_you_mean
+from anew.spark.inputcolumns import LATEST_MS, EncodeTask, wanted_columns
 from anew.spark.inputfiles import check_columns, check_files, headers_of, merged_header
-from anew.spark.pushscan import EncodeTask, wanted_columns
-from anew.spark.writtenat import LATEST_MS
 
 
 def task_of_files(store: Store, files: PushInput, uris: dict[str, int], latest_ms: int) -> EncodeTask:

@@ -253,7 +253,7 @@ class Cluster:
             NotFound: ``unknown_table``.
         """
         from anew.spark.session import session_for_queries
-        from anew.spark.tableread import TableSource, read_segments
+        from anew.spark.tables.reading import TableSource, read_segments
 
         snapshot = self.controller.table_snapshot(name, segments=True)
         builds = tuple(segment.build for segment in snapshot.segments)

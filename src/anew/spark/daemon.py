@@ -12,10 +12,10 @@ import gc
 import pyspark.daemon
 import pyspark.worker  # what each worker runs
 
-import anew.spark.build  # the tasks of every rebuild
-import anew.spark.pushscan  # those of a push
-import anew.spark.segmenttask  # those of a refresh
-import anew.spark.tablewrite  # noqa: F401  # those of a load
+import anew.spark.stores.build  # the tasks of every rebuild
+import anew.spark.stores.pushscan  # those of a push
+import anew.spark.tables.segmenttask  # those of a refresh
+import anew.spark.tables.write  # noqa: F401  # those of a load
 
 if __name__ == "__main__":
     # None of it ever becomes garbage, and what is not looked at is not copied for a worker.

@@ -19,7 +19,7 @@ from anew.core.tables.segment import Build
 from anew.deepstore.arrow import ArrowDeepStore
 from anew.deepstore.open import open_deep_store
 from anew.segments.tables.rebuild import make_file
-from anew.spark.segmenttask import SegmentTask, rebuild_segment
+from anew.spark.tables.segmenttask import SegmentTask, rebuild_segment
 from anew.testing.clock import NOON_MS
 from tests.component.segments_tables.rows import COLUMNS, config_of, trips
 from tests.disks import filled, small_disk

@@ -23,7 +23,7 @@ from anew.core.stores.plan import PushInput
 from anew.rebuild.columns import encode_task
 from anew.segments.manifest import Manifest, parse_manifest
 from anew.segments.record import StoreRecord, parse_record
-from anew.spark.reading import DecodeTask
+from anew.spark.stores.reading import DecodeTask
 from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA, a_store, a_version
 from anew.testing.clock import NOON_MS
 from tests.unit.client.fleet import a_fleet

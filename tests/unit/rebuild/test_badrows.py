@@ -18,8 +18,8 @@ from anew.core.tables.config import segment_config
 from anew.core.tables.settings import TableSettings
 from anew.rebuild.badrows import BadRow, locate, write_bad_rows
 from anew.rebuild.columns import encode_task
-from anew.spark.pushscan import EncodeTask
-from anew.spark.tablescan import NO_KEY, avro_schema, too_large
+from anew.spark.inputcolumns import EncodeTask
+from anew.spark.tables.scan import NO_KEY, avro_schema, too_large
 from anew.testing.builders import a_store
 
 _VALUE = '{"type": "record", "name": "V", "fields": [{"name": "n", "type": "long"}, {"name": "t", "type": "string"}]}'

@@ -18,7 +18,7 @@ from anew.core.stores.plan import PushInput
 from anew.rebuild.columns import encode_task
 from anew.rebuild.inputs import PushRequest, find_input
 from anew.rebuild.stores.planner import make_push_plan, make_repush_plan
-from anew.spark.pushscan import EncodeTask
+from anew.spark.inputcolumns import EncodeTask
 from anew.testing.builders import a_store
 
 

@@ -23,9 +23,9 @@ Traceback (most recent call last):
         ("ModuleNotFoundError: No module named 'anew'", "package_missing_on_executors", "No module named 'anew'"),
         ("ModuleNotFoundError: No module named 'xxhash'", "package_missing_on_executors", "No module named 'xxhash'"),
         (
-            "ModuleNotFoundError: No module named 'anew.spark.shuffle'",
+            "ModuleNotFoundError: No module named 'anew.spark.stores.shuffle'",
             "package_differs_on_executors",
-            "No module named 'anew.spark.shuffle'",
+            "No module named 'anew.spark.stores.shuffle'",
         ),
         (
             "AttributeError: Can't get attribute 'Sights' on <module 'anew.spark.executors' from '/opt/a.py'>",

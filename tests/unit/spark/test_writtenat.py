@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anew.core.errors import InvalidRequest
-from anew.spark.writtenat import written_times
+from anew.spark.stores.writtenat import written_times
 
 _LATEST = 1_800_000_000_000
 _MS = 1_704_067_200_123

@@ -36,12 +36,13 @@ from anew.segments.base import open_base
 from anew.segments.dictionary import ZSTD_DICT, codec_of, store_dictionary
 from anew.segments.layout import replicas_path
 from anew.segments.manifest import Manifest, parse_manifest
-from anew.spark.build import Built, Codecs, Place, build_empty, build_push, build_repush
 from anew.spark.executors import Sights, check_executors, check_files_seen
-from anew.spark.outputs import BaseTarget, TopicTarget
+from anew.spark.inputcolumns import EncodeTask, scan_files
 from anew.spark.progress import EXECUTOR_WAIT_SECONDS, JobWatch
-from anew.spark.pushscan import EncodeTask, encode_rows, sample_values, scan_files
 from anew.spark.session import SparkSession, session_for_queries
+from anew.spark.stores.build import Built, Codecs, Place, build_empty, build_push, build_repush
+from anew.spark.stores.outputs import BaseTarget, TopicTarget
+from anew.spark.stores.pushscan import encode_rows, sample_values
 
 _INPUTS_LOOKED_AT = 100
 

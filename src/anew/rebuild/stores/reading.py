@@ -8,10 +8,10 @@ from anew.deepstore.open import open_deep_store
 from anew.rebuild.stores.planner import make_repush_plan
 from anew.segments.dictionary import codec_of
 from anew.segments.manifest import parse_manifest
-from anew.spark.build import Place, source_floors
-from anew.spark.outputs import BaseTarget
-from anew.spark.reading import DecodeTask, read_rows
 from anew.spark.session import DataFrame, SparkSession, session_for_queries
+from anew.spark.stores.build import Place, source_floors
+from anew.spark.stores.outputs import BaseTarget
+from anew.spark.stores.reading import DecodeTask, read_rows
 
 
 def read_store(controller: ControllerClient, spark: SparkSession, name: str) -> DataFrame:

@@ -23,12 +23,12 @@ from anew.rebuild.lease import Lease
 from anew.rebuild.tables.driving import TableRun
 from anew.segments.layout import builds_path
 from anew.spark.executors import Sights, check_executors
+from anew.spark.inputcolumns import EncodeTask, scan_files, wanted_columns
 from anew.spark.inputfiles import check_columns, check_files, headers_of, merged_header
 from anew.spark.progress import JobWatch
-from anew.spark.pushscan import EncodeTask, scan_files, wanted_columns
 from anew.spark.session import SparkSession, session_for_queries
-from anew.spark.tablescan import NO_KEY, LoadTask, avro_schema, count_rows, dealt_rows, too_large
-from anew.spark.tablewrite import MadeSegment, WriteTask, write_segments
+from anew.spark.tables.scan import NO_KEY, LoadTask, avro_schema, count_rows, dealt_rows, too_large
+from anew.spark.tables.write import MadeSegment, WriteTask, write_segments
 
 _SHOWN = 20
 

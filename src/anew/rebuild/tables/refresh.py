@@ -23,8 +23,8 @@ from anew.rebuild.tables.driving import TableRun
 from anew.segments.layout import builds_path
 from anew.spark.executors import Sights, check_executors
 from anew.spark.progress import JobWatch
-from anew.spark.segmenttask import SegmentAnswer, SegmentTask, rebuild_on_spark
 from anew.spark.session import SparkSession, session_for_queries
+from anew.spark.tables.segmenttask import SegmentAnswer, SegmentTask, rebuild_on_spark
 
 _TRIES = 3
 _NOT_ITS_FAULT = frozenset({"checksum_mismatch", "file_missing", "build_failed"})

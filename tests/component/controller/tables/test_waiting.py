@@ -18,7 +18,7 @@ from anew.rebuild.tables import load as loading
 from anew.rebuild.tables import refresh as refreshing
 from anew.rebuild.tables.builds import refreshing as refreshing_job
 from anew.rebuild.tables.driving import TableRun
-from anew.spark.segmenttask import SegmentAnswer, SegmentTask
+from anew.spark.tables.segmenttask import SegmentAnswer, SegmentTask
 from tests.component.controller.tables.tables_harness import Tables
 
 _ASKED = (

@@ -20,8 +20,8 @@ from anew.core.stores.plan import LogSplit
 from anew.log.interface import Log, topic_partition
 from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
 from anew.log.through import read_through
-from anew.spark.dealing import dealt, share_of
-from anew.spark.frames import Kind, as_scanned, is_report, report_row
+from anew.spark.stores.dealing import dealt, share_of
+from anew.spark.stores.frames import Kind, as_scanned, is_report, report_row
 
 _COMBINED_ROWS = 100_000
 

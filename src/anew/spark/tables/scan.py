@@ -30,8 +30,8 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.dealing import Deal, groups_of
 from anew.segments.tables.partitions import partition_numbers
 from anew.spark.failures import reason_of
+from anew.spark.inputcolumns import EncodeTask, cast_selected
 from anew.spark.inputscan import CORRUPT, FILE, InputScan
-from anew.spark.pushscan import EncodeTask, cast_selected
 
 _COUNTED = "counted string"
 _EXAMPLES = 20

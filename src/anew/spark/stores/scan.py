@@ -16,11 +16,11 @@ from anew.core.stores.plan import LogSplit, Plan
 from anew.log.open import BUILD_TIMEOUT_SECONDS
 from anew.segments.base import open_base
 from anew.segments.manifest import Manifest
-from anew.spark.basescan import BasePiece, base_pieces, scan_base
 from anew.spark.failures import told_to_driver
-from anew.spark.frames import spark_schema
-from anew.spark.logsource import LogScan, group_splits, scan_splits
-from anew.spark.shuffle import Destination, packed
+from anew.spark.stores.basescan import BasePiece, base_pieces, scan_base
+from anew.spark.stores.frames import spark_schema
+from anew.spark.stores.logsource import LogScan, group_splits, scan_splits
+from anew.spark.stores.shuffle import Destination, packed
 from anew.spark.worker import begin_task, required_build
 
 _TASKS_PER_CORE = 1
@@ -46,7 +46,7 @@ class Scan:
         return all(isinstance(part, BasePiece) for part in self.tasks[index])
 
     def rows(self, index: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one task and its reports, columns `anew.spark.frames.SCANNED`."""
+        """The rows of one task and its reports, columns `anew.spark.stores.frames.SCANNED`."""
         task = self.tasks[index]
         splits = [part for part in task if isinstance(part, LogSplit)]
         pieces = [part for part in task if isinstance(part, BasePiece)]

@@ -3,84 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from anew.codec.arrow_types import column_nodes
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.codec.carried import takes_null
-from anew.codec.vector import Cast, Misfit, cast_columns, encode_table
+from anew.codec.vector import Misfit, encode_table
 from anew.core.admission import with_hashes
 from anew.core.blocks import BLOCKS
 from anew.core.hashing import total
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH
-from anew.core.stores.plan import PushInput
 from anew.spark.failures import reason_of
-from anew.spark.frames import SCANNED, Kind, report_row, spark_schema
-from anew.spark.inputfiles import Wanted, json_types
-from anew.spark.inputscan import CORRUPT, FILE, PLACE, InputScan, scan_input
-from anew.spark.shuffle import Destination, packed
-from anew.spark.writtenat import LATEST_MS, written_times
+from anew.spark.inputcolumns import EncodeTask, cast_selected
+from anew.spark.inputscan import CORRUPT, FILE, PLACE, InputScan
+from anew.spark.stores.frames import SCANNED, Kind, report_row, spark_schema
+from anew.spark.stores.shuffle import Destination, packed
+from anew.spark.stores.writtenat import written_times
 
 _EXAMPLES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class EncodeTask:
-    """What crosses to the executors.
-
-    Attributes:
-        key_schema: Avro text of the key.
-        value_schema: Avro text of the value.
-        schema_id: The value schema's id.
-        key: Columns of the key, in the order of its fields.
-        value: Columns of the value.
-        written_at: The column with the write time, or None.
-        files: File URI → its number, which orders equal keys.
-        latest_ms: The latest write time that is taken (rule R6).
-        left_out: Columns that no file has and that nobody asked for: none may be there under nearly that name.
-        named: Whether the columns of the value were named by the user, who then knows what is left out.
-    """
-
-    key_schema: str
-    value_schema: str
-    schema_id: int
-    key: tuple[str, ...]
-    value: tuple[str, ...]
-    written_at: str | None
-    files: dict[str, int]
-    latest_ms: int = LATEST_MS
-    left_out: tuple[str, ...] = ()
-    named: bool = False
-
-
-def wanted_columns(task: EncodeTask) -> Wanted:
-    """The columns that a task reads, each once."""
-    key_schema, value_schema = parse_schema(task.key_schema), parse_schema(task.value_schema)
-    times = [] if task.written_at is None else [task.written_at]
-    columns = tuple(dict.fromkeys([*task.key, *task.value, *times]))
-    types = {**json_types(value_schema, task.value), **json_types(key_schema, task.key)}
-    optional = {name for name, has_default in value_schema.fields.items() if has_default}
-    optional = optional.intersection(columns).difference([*task.key, *times])
-    watched = frozenset() if task.named else frozenset([*optional, *task.left_out])
-    return Wanted(columns, frozenset(optional), watched, types)
-
-
-def scan_files(spark: SparkSession, files: PushInput, task: EncodeTask) -> InputScan:
-    """The input's rows: the columns of the task, the file and the place of each row, rows that did not parse.
-
-    Raises:
-        InvalidRequest: ``unreadable_input``, ``bad_option``.
-    """
-    return scan_input(spark, files, [path_of(uri) for uri in task.files], wanted_columns(task))
 
 
 def encode_rows(scan: InputScan, task: EncodeTask) -> DataFrame:
@@ -110,11 +58,6 @@ def sample_values(scanned: DataFrame, count: int) -> list[bytes]:
     except Exception as error:
         raise reason_of(error) from error
     return values
-
-
-def path_of(uri: str) -> str:
-    """The path of a file's URI."""
-    return unquote(urlparse(uri).path)
 
 
 def _encoder(task: EncodeTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -263,15 +206,3 @@ class _Encoder:
         columns[ROWS.get_field_index("offset")] = pa.array(orders[kept])
         columns.append(pa.array(np.full(rows.num_rows, int(Kind.RAW), dtype=np.int8)))
         return pa.RecordBatch.from_arrays(columns, schema=SCANNED)
-
-
-def cast_selected(schema: AvroSchema, batch: pa.RecordBatch, columns: tuple[str, ...]) -> Cast:
-    """Cast some columns of the input to the schema's fields; for a schema that is no record, the one column.
-
-    Columns that the input lacks take their default.
-    """
-    chosen = batch.select([name for name in columns if name in batch.schema.names])
-    if schema.fields or not columns:
-        return cast_columns(schema, chosen)
-    cast = cast_columns(schema, chosen.rename_columns(list(column_nodes(schema))))
-    return replace(cast, misfits=[replace(misfit, column=columns[0]) for misfit in cast.misfits])

@@ -22,9 +22,9 @@ from anew.core.reduce import WinnerReducer
 from anew.core.store import newest_schema_id
 from anew.core.stores.plan import Plan
 from anew.segments.manifest import Manifest
-from anew.spark.build import Place, repush_blocks
-from anew.spark.frames import Kind, with_held
-from anew.spark.shuffle import delivered, received
+from anew.spark.stores.build import Place, repush_blocks
+from anew.spark.stores.frames import Kind, with_held
+from anew.spark.stores.shuffle import delivered, received
 from anew.spark.worker import begin_task, required_build
 
 

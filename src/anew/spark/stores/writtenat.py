@@ -17,13 +17,12 @@ import pyarrow as pa
 from anew.codec.filerows import is_utf8
 from anew.codec.kernels import pc
 from anew.core.errors import InvalidRequest
+from anew.spark.inputcolumns import LATEST_MS
 
 _NO_TIME = 0
 _DIGITS = r"^\s*[+-]?\d{1,18}(\.0*)?\s*$"
 _INSTANT = r"^\s*\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|z|[+-]\d\d(:?\d\d)?)?)?\s*$"
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
-LATEST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, for a task that writes no times."""
 _UNITS = (("seconds", 1_000, 1), ("microseconds", 1, 1_000), ("nanoseconds", 1, 1_000_000))
 _PLAUSIBLE_SINCE_MS = 315_532_800_000
 

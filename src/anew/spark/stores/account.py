@@ -6,7 +6,7 @@ from typing import Any
 
 from anew.core.errors import Failed
 from anew.core.ledger import MODULUS, Entry, Ledger
-from anew.spark.mergewrite import TaskReport
+from anew.spark.stores.mergewrite import TaskReport
 
 
 def check_scans(reports: list[TaskReport], expected: dict[str, Entry], split_ids: set[str]) -> Ledger:

@@ -18,14 +18,15 @@ from anew.core.ledger import Entry, Ledger, total_ledger
 from anew.core.stores.plan import Plan
 from anew.segments.dictionary import StoredDictionary
 from anew.segments.manifest import BasePart, Manifest, SubPartition
-from anew.spark.account import check_scans
 from anew.spark.failures import reason_of
-from anew.spark.logsource import LogScan
-from anew.spark.mergewrite import REPORT_SCHEMA, BaseGroups, FeedGroups, MergeTask, TaskReport, merge_and_write
-from anew.spark.outputs import BaseTarget
-from anew.spark.pushscan import EncodeTask, encode_blocks, scan_files
-from anew.spark.scan import plan_scan, runs_of_scan, scan_blocks
-from anew.spark.shuffle import Destination, delivered
+from anew.spark.inputcolumns import EncodeTask, scan_files
+from anew.spark.stores.account import check_scans
+from anew.spark.stores.logsource import LogScan
+from anew.spark.stores.mergewrite import REPORT_SCHEMA, BaseGroups, FeedGroups, MergeTask, TaskReport, merge_and_write
+from anew.spark.stores.outputs import BaseTarget
+from anew.spark.stores.pushscan import encode_blocks
+from anew.spark.stores.scan import plan_scan, runs_of_scan, scan_blocks
+from anew.spark.stores.shuffle import Destination, delivered
 
 _EXPANSION = 4
 """How many bytes of rows a byte of a push's files may become."""

@@ -21,8 +21,8 @@ from anew.deepstore.open import open_deep_store
 from anew.segments.layout import build_path
 from anew.segments.tables.rebuild import make_file
 from anew.spark.failures import reason_of
-from anew.spark.segmenttask import put_file, scratch_folder
-from anew.spark.tablescan import SEGMENT
+from anew.spark.tables.scan import SEGMENT
+from anew.spark.tables.segmenttask import put_file, scratch_folder
 from anew.spark.worker import begin_task, required_build
 
 _MADE = "made string"

@@ -10,8 +10,8 @@ import pyarrow as pa
 from anew.segments.base import BaseReader
 from anew.segments.basefile import ROW_GROUP_ROWS
 from anew.segments.manifest import BaseFile, BasePart
-from anew.spark.dealing import dealt, share_of
-from anew.spark.frames import Kind, as_scanned
+from anew.spark.stores.dealing import dealt, share_of
+from anew.spark.stores.frames import Kind, as_scanned
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def _rows(part: BasePart) -> int:
 
 
 def scan_base(base: BaseReader, pieces: Iterable[BasePiece]) -> Iterator[pa.RecordBatch]:
-    """The rows of some pieces, columns `anew.spark.frames.SCANNED`."""
+    """The rows of some pieces, columns `anew.spark.stores.frames.SCANNED`."""
     for piece in pieces:
         for rows in base.rows(piece.part, piece.slice_, piece.slices):
             yield as_scanned(rows, Kind.BASE)

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from anew.core.tables.columns import Column
 from anew.core.tables.segment import Build
 from anew.deepstore.open import open_deep_store
-from anew.spark.segmenttask import scratch_folder
+from anew.spark.tables.segmenttask import scratch_folder
 from anew.spark.worker import begin_task, required_build
 from anew.sql.query import Limits, QueryEngine
 from anew.sql.views import SegmentFile, TableView

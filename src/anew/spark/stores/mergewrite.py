@@ -38,10 +38,10 @@ from anew.segments.base import BaseReader, open_base
 from anew.segments.content import check_content
 from anew.segments.manifest import BasePart
 from anew.spark.failures import told_to_driver
-from anew.spark.frames import HELD, SCANNED, Kind, as_scanned, is_report, with_held
-from anew.spark.logsource import LogScan, scan_splits
-from anew.spark.outputs import BaseTarget, MadePart, Outputs
-from anew.spark.shuffle import received
+from anew.spark.stores.frames import HELD, SCANNED, Kind, as_scanned, is_report, with_held
+from anew.spark.stores.logsource import LogScan, scan_splits
+from anew.spark.stores.outputs import BaseTarget, MadePart, Outputs
+from anew.spark.stores.shuffle import received
 from anew.spark.worker import begin_task, required_build, spill_file
 
 REPORT_SCHEMA = "report string"

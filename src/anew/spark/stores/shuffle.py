@@ -22,7 +22,7 @@ from anew.core.partition import Partitions, sub_partitions_of, units_of
 from anew.core.partitioning import partitioner_of
 from anew.core.rows import SORT_COLUMNS
 from anew.core.store import Frozen
-from anew.spark.frames import is_report
+from anew.spark.stores.frames import is_report
 
 _PORTION_BYTES = 2 << 20
 
@@ -70,7 +70,7 @@ class Destination:
 def packed(
     scanned: Iterable[pa.RecordBatch], destination: Destination, *, is_sorted: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """What a task scanned (columns `anew.spark.frames.SCANNED`) as blocks, and its reports at the end.
+    """What a task scanned (columns `anew.spark.stores.frames.SCANNED`) as blocks, and its reports at the end.
 
     Where it is sorted already, so that runs follow one another and do not overlap, a run need be no larger than to give
     each receiver a block.

@@ -1,0 +1,1 @@
+"""Stores on Spark: the scans of bases, logs and input files, the merge, and what writes versions."""

@@ -1,0 +1,1 @@
+"""Tables on Spark: segments rebuilt, made out of input files, and read."""
