@@ -274,7 +274,7 @@ def swap(store: Store, number: int, fabric: str, now_ms: int) -> Store:
 
     Raises:
         NotFound: ``unknown_version``.
-        Refused: ``already_current``, ``bad_transition``, ``feeds_missing`` (rule R9).
+        Refused: ``already_current``, ``bad_transition``, ``not_in_fabric``, ``feeds_missing`` (rule R9).
     """
     after = _swap(store, number, fabric, _E.SWAP_OUT, now_ms)
     if after.schedule_held is None:
@@ -450,7 +450,16 @@ def _swap(store: Store, number: int, fabric: str, out: VersionEvent, now_ms: int
 def _moved(version: Version, event: VersionEvent, fabrics: Iterable[str], now_ms: int, **changes: Any) -> Version:
     """The version after an event in some fabrics; ``changes`` are of its life in these."""
     for fabric in fabrics:
-        status = step(version.fabrics[fabric].status, event)
+        there = version.fabrics.get(fabric)
+        if there is None:
+            raise Refused(
+                "not_in_fabric",
+                f"version {version.number} was not made for {fabric}",
+                found=f"it is in {', '.join(version.fabrics)}",
+                expected=f"a version that is in {fabric}",
+                hint="make one there: anew repush NAME --target-fabrics …",
+            )
+        status = step(there.status, event)
         version = version.moved((fabric,), status=status, since_ms=now_ms, **changes)
     return version
 

@@ -166,7 +166,8 @@ def test_a_push_waits_for_nothing_in_other_fabrics(cluster: Cluster) -> None:
     _settle(cluster)
     assert cluster.store().current == {FABRIC: 3, _OTHER: 0}
     assert refused(Refused, lambda: cluster.begin(cluster.push_plan())).code == "swap_deferred"
-    cluster.client.swap("flights", Swap(version=waiting.version, fabrics=(_OTHER,)))
+    answer = cluster.client.swap("flights", Swap(version=waiting.version))
+    assert (answer["done"], answer["failed"][FABRIC]["code"]) == ({_OTHER: {"before": 0, "after": 1}}, "not_in_fabric")
     assert cluster.store().current == {FABRIC: 3, _OTHER: 1}
 
 

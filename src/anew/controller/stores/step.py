@@ -50,7 +50,7 @@ class StoreSteps:
         store = self.step_rebuilds(store, seen, apart)
         for fabric in store.fabrics:
             with apart.step(f"replicas of {name} in {fabric}"):
-                self._reassign(store, fabric, seen)
+                store = self._reassign(store, fabric, seen)
         if store.paused is None and not seen.paused:
             with apart.step(f"retention of {name}"):
                 collect(self.context, store)
@@ -207,11 +207,11 @@ class StoreSteps:
 
     # -- replicas ----------------------------------------------------------------------------------------------------
 
-    def _reassign(self, store: Store, fabric: str, seen: Seen) -> None:
+    def _reassign(self, store: Store, fabric: str, seen: Seen) -> Store:
         """Give lost nodes' replicas to others; a node is let go only after its successors are ready (rule R25)."""
         nodes = seen.usable[fabric]
         if not nodes:
-            return
+            return store
         for number in [version.number for version in store.versions]:
             version = lifecycle.existing(store, number)
             if version.status_in(fabric) not in SERVABLE:
@@ -222,6 +222,7 @@ class StoreSteps:
             if wanted != held:
                 change = partial(lifecycle.reassign, number=version.number, fabric=fabric, assignment=wanted)
                 store = self._change(store, "reassign", version, _if_still(store, change))
+        return store
 
 
 def _swapped_when_ready(number: int, fabric: str, now_ms: int, store: Store) -> Store:
