@@ -36,6 +36,7 @@ from anew.storage import applying, replica
 from anew.testing.memory import catalog as memory_catalog
 from anew.testing.memory.log import MemoryLog
 from tests.simulation import loopbugs as _loopbugs  # noqa: F401 - it adds its own
+from tests.simulation import yearbugs as _yearbugs  # noqa: F401 - it adds its own
 from tests.simulation.disks import rebinding
 from tests.simulation.history import histories
 from tests.simulation.planting import BUGS, Bug, both, bug
