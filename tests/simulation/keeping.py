@@ -62,6 +62,9 @@ class Keeping:
         made = {version.rebuild for store in after.stores.values() for version in store.versions} & gone
         if made:
             self.breach("a rebuild is known while what it made is there", f"{sorted(made)[:3]}")
+        loaded = {segment.build.rebuild for segment in after.segments.values() if segment.prefix is None} & gone
+        if loaded:
+            self.breach("a rebuild is known while a segment asks for it", f"{sorted(loaded)[:3]}")
         asked = sorted(key for key, known in after.requests.items() if known.result in gone)
         if asked:
             self.breach("a rebuild is known while a request names it", f"{asked[:3]} (R22)")

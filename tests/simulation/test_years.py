@@ -65,7 +65,7 @@ def test_a_week_of_many_stores_leaves_a_catalog_of_what_lives() -> None:
 
 
 def _fortnight() -> Years:
-    """Stores that are repushed every hour, never, and under a log that is away; and a rebuild that takes ten days.
+    """Stores that are repushed every hour, never, and under a log that is away; a table; a rebuild of ten days.
 
     Requests are known for a week, rebuilds are listed for a day.
     """
@@ -73,6 +73,7 @@ def _fortnight() -> Years:
     years = Years(retention=RowRetention(week, day, week, week, week, week))
     for name in ("hourly", "never", "long"):
         years.create(name)
+    years.load("loaded")
     years.create("told", hybrid=True, backup_retention_seconds=0)
     years.rounds()
     years.begin("long")

@@ -17,6 +17,7 @@ from anew.controller.upkeep import forgetting
 from anew.core import leaving as core_leaving
 from anew.core import lifecycle
 from anew.core.store import VersionStatus
+from anew.core.tables.segment import Segment
 from anew.testing.memory import forgetting as memory_forgetting
 from tests.simulation.planting import Bug, Plant, both, bug
 
@@ -77,6 +78,11 @@ def _maker_forgotten() -> AbstractContextManager[Any]:
         return memory_forgetting._ended(tables, ended, named_from_ms)
 
     return patch("anew.testing.memory.catalog.unnamed", unnamed)
+
+
+@_bug("forgetting: nobody looks which segments ask for a rebuild", "a rebuild is known while a segment asks for it")
+def _load_forgotten() -> AbstractContextManager[Any]:
+    return patch.object(Segment, "made_by", property(lambda _: None))
 
 
 @_bug("R22: a rebuild goes before its request", "a rebuild is known while a request names it")

@@ -24,6 +24,7 @@ from anew.api.models import (
     Seal,
     UpdateStore,
 )
+from anew.catalog.change import Change, PutRebuild, PutSegment, PutTable
 from anew.controller.engine import begin
 from anew.controller.engine.context import Context, Fabric, Limits
 from anew.controller.nodes.reports import desired_state, take_report
@@ -35,6 +36,7 @@ from anew.core.feed import NOWHERE, PositionMap
 from anew.core.feedreads import feed_partitions_applied
 from anew.core.ledger import Entry, Ledger
 from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush
+from anew.core.rebuild import RebuildStatus
 from anew.core.rowretention import RowRetention
 from anew.core.store import ManifestRef, Store, Version
 from anew.core.stores.plan import Plan, PushInput
@@ -47,6 +49,7 @@ from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA
 from anew.testing.clock import ManualClock
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
+from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
 from tests.simulation.keeping import Keeping
 
 HOUR_SECONDS = 3_600
@@ -205,6 +208,23 @@ class Years:
     def update(self, name: str, **settings: str | int | bool | None) -> None:
         """Change settings of a store."""
         changing.update_store(self.context, name, UpdateStore(settings=settings), "test")
+
+    def load(self, name: str) -> None:
+        """A table with a segment of an earlier release: the load that made it says which prefix it belongs to."""
+        table, rebuild = a_table(name), self.new_id()
+        ended_at_ms = self.clock()
+        load = a_table_rebuild(
+            table,
+            rebuild,
+            status=RebuildStatus.SUCCEEDED,
+            created_at_ms=ended_at_ms,
+            ended_at_ms=ended_at_ms,
+        )
+        segment = a_segment(table_uid=table.uid)
+        build = segment.build.model_copy(update={"rebuild": rebuild})
+        made = PutSegment(segment.model_copy(update={"build": build}), None)
+        operation = self.context.operation("load", name, "test")
+        self.context.catalog.commit(Change(operation, (PutTable(table, None), PutRebuild(load, None), made)))
 
     def ask_again(self, asked: BeginRebuild, begun: StoreRebuild) -> None:
         """A driver that did not hear the answer asks again: what it began is what it is told of (rule R22)."""
