@@ -36,6 +36,7 @@ from anew.storage import applying, replica
 from anew.testing.memory import catalog as memory_catalog
 from anew.testing.memory.log import MemoryLog
 from tests.simulation import loopbugs as _loopbugs  # noqa: F401 - it adds its own
+from tests.simulation import yearbugs as _yearbugs  # noqa: F401 - it adds its own
 from tests.simulation.disks import rebinding
 from tests.simulation.history import histories
 from tests.simulation.planting import BUGS, Bug, both, bug
@@ -394,7 +395,7 @@ def _thaw() -> AbstractContextManager[Any]:
 
 @bug("history: a reclaimed version is forgotten", "history is kept")
 def _forget() -> AbstractContextManager[Any]:
-    def reclaimed(store: Any, number: int, _now_ms: int) -> Any:
+    def reclaimed(store: Any, number: int, _fabric: str, _now_ms: int) -> Any:
         kept = tuple(version for version in store.versions if version.number != number)
         return store.model_copy(update={"versions": kept})
 

@@ -269,6 +269,10 @@ class FarCatalog:
         """See `Catalog.forgettable`."""
         return self._read(lambda: self._catalog.forgettable(forget))
 
+    def unnamed_rebuilds(self, before_ms: int, named_from_ms: int = 0) -> Iterator[str]:
+        """See `Catalog.unnamed_rebuilds`."""
+        return iter(self._read(lambda: list(self._catalog.unnamed_rebuilds(before_ms, named_from_ms))))
+
     def next_version(self, name: str) -> int:
         """See `Catalog.next_version`."""
         return self._read(lambda: self._catalog.next_version(name))

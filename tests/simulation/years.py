@@ -14,30 +14,47 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from anew.api.models import BeginRebuild, CreateStore, LogLocation, NodeReport, ReplicaReport, ReplicaState, Seal
+from anew.api.models import (
+    BeginRebuild,
+    CreateStore,
+    LogLocation,
+    NodeReport,
+    ReplicaReport,
+    ReplicaState,
+    Seal,
+    UpdateStore,
+)
+from anew.catalog.change import Change, PutRebuild, PutSegment, PutTable
 from anew.controller.engine import begin
 from anew.controller.engine.context import Context, Fabric, Limits
 from anew.controller.nodes.reports import desired_state, take_report
 from anew.controller.reconcile import Reconciler
 from anew.controller.stores import changing, routing, seal
 from anew.controller.subjects import SUBJECTS
-from anew.core.feed import NOWHERE
+from anew.core.errors import AnewError, Unreachable
+from anew.core.feed import NOWHERE, PositionMap
+from anew.core.feedreads import feed_partitions_applied
 from anew.core.ledger import Entry, Ledger
 from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush
+from anew.core.rebuild import RebuildStatus
 from anew.core.rowretention import RowRetention
 from anew.core.store import ManifestRef, Store, Version
 from anew.core.stores.plan import Plan, PushInput
 from anew.core.stores.rebuild import Fingerprints, StoreRebuild
 from anew.deepstore.interface import StoredFile
+from anew.log.interface import TopicSpec
 from anew.segments.layout import manifest_path
 from anew.segments.manifest import BaseFile, Manifest, SubPartition
 from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA
 from anew.testing.clock import ManualClock
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
+from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
+from tests.simulation.keeping import Keeping
 
 HOUR_SECONDS = 3_600
 _KEPT_HOURS = 7 * 24
+_A_WEEK = RowRetention(*[_KEPT_HOURS * HOUR_SECONDS] * 6)
 _NODE = "node-1"
 _ROUNDS = 3
 """Enough for a version that is sealed to become current: its aim, ready, the swap."""
@@ -108,24 +125,44 @@ class NamedFiles:
         raise NotImplementedError(path, target, expected_checksum)
 
 
+class LogThatFails(MemoryLog):
+    """A log that may be away when it is told what it accepts."""
+
+    is_away = False
+
+    def set_open(self, spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
+        """See `Log.set_open`."""
+        if self.is_away:
+            raise Unreachable("log_unreachable", "the log is away")
+        super().set_open(spec, is_open=is_open, epoch=epoch)
+
+
 @dataclass
 class Years:
     """A controller that time passes for.
 
     Attributes:
         breaches: What was larger than what lives allows.
+        retention: For how long the catalog keeps what nothing depends on; a week of everything.
+        begun: Each rebuild, with the request that began it.
     """
 
     clock: ManualClock = field(default_factory=ManualClock)
     database: Database = field(default_factory=Database)
     breaches: list[str] = field(default_factory=list)
+    retention: RowRetention = _A_WEEK
+    begun: list[tuple[BeginRebuild, StoreRebuild]] = field(default_factory=list)
     _ids: Iterator[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         """Start the controller; a node is there."""
         self.deep = NamedFiles(self.clock)
-        log = MemoryLog(Topics(), clock=self.clock)
-        fabric = Fabric(FABRIC, log, LogLocation(kind="embedded", address="memory"), self.deep)
+        self.log = LogThatFails(Topics(), clock=self.clock)
+        self.keeping = Keeping(
+            lambda path: [stored.path for stored in self.deep.list(path)], self.retention.request * 1000
+        )
+        self.database.watch = self.keeping.on_commit
+        fabric = Fabric(FABRIC, self.log, LogLocation(kind="embedded", address="memory"), self.deep)
         self.context = Context(
             MemoryCatalog(self.database),
             {FABRIC: fabric},
@@ -135,7 +172,8 @@ class Years:
                 node_lost_seconds=1e9,
                 node_alive_seconds=1e9,
                 low_water_interval_seconds=HOUR_SECONDS,
-                row_retention=RowRetention(*[_KEPT_HOURS * HOUR_SECONDS] * 6),
+                lease_seconds=1e9,
+                row_retention=self.retention,
             ),
             subjects=SUBJECTS,
         )
@@ -146,28 +184,56 @@ class Years:
         """An id that nobody had."""
         return f"id-{next(self._ids):07d}"
 
-    def create(self, name: str) -> None:
+    def create(self, name: str, **settings: str | int | bool | None) -> None:
         """A store with a first version."""
         request = CreateStore(
             name=name,
             key_schema=KEY_SCHEMA,
             value_schema=VALUE_SCHEMA,
-            settings={"partitions": 1, "replicas": 1},
+            settings={"partitions": 1, "replicas": 1, **settings},
             request_id=self.new_id(),
         )
         changing.create_store(self.context, request, "test")
-        self._make(
-            plan_push(
-                self._snapshot(name),
-                PushInput(paths=("/in",), format="csv", key=("key",), as_of_ms=self.clock()),
-                1,
-                NOWHERE,
-            )
-        )
+        self._seal(self.begin(name))
+
+    def begin(self, name: str) -> StoreRebuild:
+        """Begin a push, whose driver is at it from then on."""
+        data = PushInput(paths=("/in",), format="csv", key=("key",), as_of_ms=self.clock())
+        return self._begin(plan_push(self._snapshot(name), data, 1, NOWHERE))
 
     def repush(self, name: str) -> None:
         """A repush from its begin to its end."""
-        self._make(plan_repush(self._snapshot(name), RepushRequest()))
+        self._seal(self._begin(plan_repush(self._snapshot(name), RepushRequest())))
+
+    def update(self, name: str, **settings: str | int | bool | None) -> None:
+        """Change settings of a store."""
+        changing.update_store(self.context, name, UpdateStore(settings=settings), "test")
+
+    def load(self, name: str) -> None:
+        """A table with a segment of an earlier release: the load that made it says which prefix it belongs to."""
+        table, rebuild = a_table(name), self.new_id()
+        ended_at_ms = self.clock()
+        load = a_table_rebuild(
+            table,
+            rebuild,
+            status=RebuildStatus.SUCCEEDED,
+            created_at_ms=ended_at_ms,
+            ended_at_ms=ended_at_ms,
+        )
+        segment = a_segment(table_uid=table.uid)
+        build = segment.build.model_copy(update={"rebuild": rebuild})
+        made = PutSegment(segment.model_copy(update={"build": build}), None)
+        operation = self.context.operation("load", name, "test")
+        self.context.catalog.commit(Change(operation, (PutTable(table, None), PutRebuild(load, None), made)))
+
+    def ask_again(self, asked: BeginRebuild, begun: StoreRebuild) -> None:
+        """A driver that did not hear the answer asks again: what it began is what it is told of (rule R22)."""
+        try:
+            told = begin.begin(self.context, asked, "test").id
+        except AnewError as error:
+            told = f"{error}"
+        if told != begun.id:
+            self.keeping.breach("a request begins once", f"{asked.request_id} began {begun.id}, then: {told} (R22)")
 
     def rounds(self, count: int = _ROUNDS) -> None:
         """The node reports, the reconciler goes on."""
@@ -204,12 +270,16 @@ class Years:
     def _breach(self, what: str) -> None:
         self.breaches.append(f"after {self.clock()}: {what}")
 
-    def _make(self, plan: Plan) -> None:
+    def _begin(self, plan: Plan) -> StoreRebuild:
         request = BeginRebuild(plan=plan, request_id=self.new_id(), driver="test")
         begun = begin.begin(self.context, request, "test")
         if not isinstance(begun, StoreRebuild):
             raise TypeError(begun.kind)
-        version = self.store(plan.store).version(begun.version)
+        self.begun.append((request, begun))
+        return begun
+
+    def _seal(self, begun: StoreRebuild) -> None:
+        version = self.store(begun.store).version(begun.version)
         if version is None:
             raise LookupError(begun.version)
         request_of_seal = Seal(
@@ -266,6 +336,8 @@ class Years:
                 sub_partition=0,
                 state=ReplicaState.APPLYING,
                 store_revision=store.revision,
+                # Nobody writes.
+                position=PositionMap({at: 0 for _, at in feed_partitions_applied(version, store.feeds, partition)}),
             )
             for store in desired.stores
             for version in store.versions

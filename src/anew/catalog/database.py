@@ -153,6 +153,13 @@ class DatabaseCatalog:
         """See `Catalog.forgettable`."""
         return self._database.read(lambda connection: forgetrows.count(connection, forget))
 
+    def unnamed_rebuilds(self, before_ms: int, named_from_ms: int = 0) -> Iterator[str]:
+        """See `Catalog.unnamed_rebuilds`."""
+        stores = (*self.stores(), *self.deleted_stores())
+        made = {version.rebuild for store in stores for version in store.versions}
+        found = forgetrows.unnamed_pages(self._database.read, before_ms, named_from_ms)
+        return (rebuild_id for rebuild_id in found if rebuild_id not in made)
+
     def next_number(self, sequence: str) -> int:
         """See `Catalog.next_number`."""
         if sequence == _REVISION:

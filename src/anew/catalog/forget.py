@@ -55,19 +55,38 @@ class ForgetSegments:
 
 @dataclass(frozen=True, slots=True)
 class ForgetRebuilds:
-    """A subject's rebuilds that have ended and were begun before a time, and what became of their parts.
+    """Rebuilds by their ids, and what became of their parts: of these, those that have ended and no request names.
 
     Attributes:
-        kept: The ids of those that somebody still asks about.
+        ids: The oldest first; see `Catalog.unnamed_rebuilds`.
     """
 
-    before_ms: int
-    most: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRebuildsOf:
+    """The rebuilds of a store or table that was deleted, and what became of their parts.
+
+    Attributes:
+        named_from_ms: Requests from before this time do not count: they are due themselves. Each other request keeps
+            the rebuild that it names.
+    """
+
     subject_uid: str
-    kept: frozenset[str] = frozenset()
+    most: int
+    named_from_ms: int = 0
 
 
-Forget = ForgetHistory | ForgetRequests | ForgetPastVersions | ForgetDeadLetters | ForgetSegments | ForgetRebuilds
+Forget = (
+    ForgetHistory
+    | ForgetRequests
+    | ForgetPastVersions
+    | ForgetDeadLetters
+    | ForgetSegments
+    | ForgetRebuilds
+    | ForgetRebuildsOf
+)
 FORGETS: tuple[type[Forget], ...] = get_args(Forget)
 
 

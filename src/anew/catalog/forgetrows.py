@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,9 +16,11 @@ from anew.catalog.forget import (
     ForgetHistory,
     ForgetPastVersions,
     ForgetRebuilds,
+    ForgetRebuildsOf,
     ForgetRequests,
     ForgetSegments,
 )
+from anew.catalog.parts import in_parts
 from anew.catalog.tables import (
     COUNTERS,
     DEAD_LETTERS,
@@ -39,8 +42,11 @@ _TABLES: dict[type, sa.Table] = {
     ForgetDeadLetters: DEAD_LETTERS,
     ForgetSegments: SEGMENTS,
     ForgetRebuilds: REBUILDS,
+    ForgetRebuildsOf: REBUILDS,
 }
 ForgetPut = Forget | DropStore | DropTable
+PAGE_ROWS = 20_000
+_NO_TIME_MS = -1
 
 
 def apply(connection: sa.Connection, put: ForgetPut) -> None:
@@ -60,7 +66,34 @@ def apply(connection: sa.Connection, put: ForgetPut) -> None:
 
 def count(connection: sa.Connection, forget: Forget) -> int:
     """How many rows there are to forget, at most as many as may be forgotten at once."""
-    return connection.execute(sa.select(sa.func.count()).select_from(_keys(forget).subquery())).scalar() or 0
+    counts = (sa.select(sa.func.count()).select_from(query.subquery()) for query in _keys(forget))
+    return sum(connection.execute(query).scalar() or 0 for query in counts)
+
+
+def unnamed_rebuilds(
+    connection: sa.Connection, before_ms: int, named_from_ms: int, after: tuple[int, str]
+) -> list[tuple[int, str]]:
+    """When some ended rebuilds were begun, and their ids: the next ones that no request and no segment names."""
+    row, (after_ms, after_id) = REBUILDS.c, after
+    segments = sa.exists().where(SEGMENTS.c.made_by == row.id)
+    query = sa.select(row.created_at_ms, row.id).where(
+        row.created_at_ms < before_ms,
+        row.created_at_ms >= after_ms,
+        (row.created_at_ms > after_ms) | (row.id > after_id),
+        ~row.running,
+        ~_requested(named_from_ms),
+        ~segments,
+    )
+    found = connection.execute(query.order_by(row.created_at_ms, row.id).limit(PAGE_ROWS))
+    return [(int(at_ms), str(rebuild_id)) for at_ms, rebuild_id in found]
+
+
+def unnamed_pages(read: Any, before_ms: int, named_from_ms: int) -> Iterator[str]:
+    """All such rebuilds by their ids, page by page; ``read`` runs a query in a transaction of its own."""
+    after = (_NO_TIME_MS, "")
+    while page := read(lambda connection, after=after: unnamed_rebuilds(connection, before_ms, named_from_ms, after)):
+        yield from (rebuild_id for _, rebuild_id in page)
+        after = page[-1]
 
 
 def used_numbers(name: str) -> str:
@@ -69,20 +102,37 @@ def used_numbers(name: str) -> str:
 
 
 def _forget(connection: sa.Connection, forget: Forget) -> None:
-    table, query = _TABLES[type(forget)], _keys(forget)
-    names = [column.name for column in query.selected_columns]
-    keys = [{f"key_{name}": value for name, value in zip(names, row, strict=True)} for row in connection.execute(query)]
-    if keys:
+    table = _TABLES[type(forget)]
+    for query in _keys(forget):
+        names = [column.name for column in query.selected_columns]
+        found = connection.execute(query)
+        keys = [{f"key_{name}": value for name, value in zip(names, row, strict=True)} for row in found]
+        if not keys:
+            continue
         same = (table.c[name] == sa.bindparam(f"key_{name}") for name in names)
         connection.execute(sa.delete(table).where(*same), keys)
-    if keys and isinstance(forget, ForgetRebuilds):
-        connection.execute(
-            sa.delete(SEGMENT_OUTCOMES).where(SEGMENT_OUTCOMES.c.rebuild == sa.bindparam("key_id")), keys
-        )
+        if table is REBUILDS:
+            parts = SEGMENT_OUTCOMES.c.rebuild == sa.bindparam("key_id")
+            connection.execute(sa.delete(SEGMENT_OUTCOMES).where(parts), keys)
 
 
-def _keys(forget: Forget) -> sa.Select[Any]:
-    """The primary keys of what is to be forgotten, the oldest first."""
+def _keys(forget: Forget) -> list[sa.Select[Any]]:
+    """The primary keys of what is to be forgotten, the oldest first; many rebuilds in several queries."""
+    if isinstance(forget, ForgetRebuilds):
+        row = REBUILDS.c
+        ended = sa.select(row.id).where(~row.running, ~_requested(0))
+        return [ended.where(row.id.in_(some)) for some in in_parts(forget.ids)]
+    return [_keys_by_age(forget)]
+
+
+def _requested(from_ms: int) -> sa.ColumnElement[bool]:
+    """Whether a request of that time or later names a rebuild."""
+    return sa.exists().where(REQUESTS.c.result == REBUILDS.c.id, REQUESTS.c.at_ms >= from_ms)
+
+
+def _keys_by_age(
+    forget: ForgetHistory | ForgetRequests | ForgetPastVersions | ForgetDeadLetters | ForgetSegments | ForgetRebuildsOf,
+) -> sa.Select[Any]:
     match forget:
         case ForgetHistory(before_ms=before_ms, most=most):
             # The lines are as old as their order says: only the first ones are looked at.
@@ -100,11 +150,10 @@ def _keys(forget: Forget) -> sa.Select[Any]:
             return (old if uid is None else old.where(row.store_uid == uid)).order_by(row.left_at_ms).limit(most)
         case ForgetDeadLetters():
             return _letters(forget)
-        case ForgetRebuilds(before_ms=before_ms, most=most, subject_uid=uid, kept=kept):
+        case ForgetRebuildsOf(subject_uid=uid, most=most, named_from_ms=named_from_ms):
             row = REBUILDS.c
-            old = sa.select(row.id).where(row.subject_uid == uid, ~row.running, row.created_at_ms < before_ms)
-            # Most of those that are kept are young: the few old ones among the first are passed over here.
-            return old.where(row.id.not_in(sorted(kept))).order_by(row.created_at_ms).limit(most)
+            old = sa.select(row.id).where(row.subject_uid == uid, ~row.running, ~_requested(named_from_ms))
+            return old.order_by(row.created_at_ms, row.id).limit(most)
         case ForgetSegments(table_uid=uid, most=most):
             row = SEGMENTS.c
             return sa.select(row.table_uid, row.name).where(row.table_uid == uid).order_by(row.name).limit(most)

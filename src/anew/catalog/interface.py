@@ -74,6 +74,18 @@ class Catalog(Protocol):
     def forgettable(self, forget: Forget) -> int:
         """How many rows a `Forget` would remove."""
 
+    def unnamed_rebuilds(self, before_ms: int, named_from_ms: int = 0) -> Iterator[str]:
+        """The ids of ended rebuilds that nothing asks about any more, the oldest first, without holding them all.
+
+        A rebuild is asked about while a version that it made is in its store, while a segment that it made does not say
+        itself which load it belongs to, and while a request names it. How many queries this takes depends on how many
+        rebuilds are old, and not on how many stores and tables there are.
+
+        Args:
+            before_ms: Only those that were begun before it.
+            named_from_ms: Requests from before this time do not count: they are due themselves.
+        """
+
     def next_number(self, sequence: str) -> int:
         """A number from a named sequence that is never given again (schema ids, incarnations), from 1."""
 

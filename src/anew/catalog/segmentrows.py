@@ -204,6 +204,7 @@ def _segment_row(segment: Segment) -> dict[str, Any]:
         "created_at_ms": segment.created_at_ms,
         "failed_hash": None if segment.failure is None else segment.failure.config_hash,
         "document": segment.model_dump_json(),
+        "made_by": segment.made_by,
     }
 
 

@@ -42,11 +42,12 @@ REBUILDS = sa.Table(
     sa.Column("id", sa.String(64), primary_key=True),
     sa.Column("kind", sa.String(64), nullable=False),
     sa.Column("subject_uid", sa.String(64), nullable=False, index=True),
-    sa.Column("running", sa.Boolean, nullable=False, index=True),
+    sa.Column("running", sa.Boolean, nullable=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("document", sa.Text, nullable=False),
     sa.Column("plan", sa.Text, nullable=False),
+    sa.Index("ix_rebuilds_running", "running", "created_at_ms", "id"),
 )
 """``document`` is all but the plan, which may be long and never changes."""
 
@@ -58,6 +59,7 @@ REQUESTS = sa.Table(
     sa.Column("result", sa.Text, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False, server_default=sa.text("0")),
     sa.Index("ix_requests_at", "at_ms"),
+    sa.Index("ix_requests_result", "result"),
 )
 
 HISTORY = sa.Table(
@@ -146,8 +148,10 @@ SEGMENTS = sa.Table(
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),
     sa.Column("failed_hash", sa.String(64), nullable=True),
     sa.Column("document", sa.Text, nullable=False),
+    sa.Column("made_by", sa.String(64), nullable=True, index=True),
     sa.Index("ix_segments_slot", "table_uid", "slot", "name"),
 )
+"""``made_by`` is the rebuild that a segment has to be asked about: it does not say itself which load it belongs to."""
 
 SEGMENT_SLOTS = sa.Table(
     "segment_slots",

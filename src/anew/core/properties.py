@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from anew.core.addresses import check_brokers
 from anew.core.errors import InvalidRequest
-from anew.core.settings import Kind, Setting, SettingValue, Takes
-from anew.core.suggest import did_you_mean
+from anew.core.settings import Kind, Setting, Settings, SettingValue
 
 SOURCE_KAFKA = "source.kafka"
 INPUT_TOPIC = "kafka.input.topic"
@@ -21,76 +20,56 @@ TTL_ENABLE = "repush.ttl.enable"
 TTL_SECONDS = "repush.ttl.seconds"
 TTL_START = "repush.ttl.start.timestamp"
 
-PROPERTIES: dict[str, Setting] = {
-    setting.name: setting
-    for setting in (
-        Setting(SOURCE_KAFKA, Takes.LIVE, Kind.FLAG, None, "take the store's own data as the input: a repush"),
-        Setting(
-            INPUT_TOPIC,
-            Takes.LIVE,
-            Kind.TEXT,
-            None,
-            "the version to read, as store-name_v7; default: the highest version that serves",
-        ),
-        Setting(INPUT_FABRIC, Takes.LIVE, Kind.TEXT, None, "the fabric to read from; default: one that serves it"),
-        Setting(
-            INPUT_BROKER,
-            Takes.LIVE,
-            Kind.TEXT,
-            None,
-            "HOST:PORT,… of brokers to read the log from, for nothing else: a listener of the fabric's own cluster",
-            check=check_brokers,
-        ),
-        Setting(
-            MAX_RECORDS,
-            Takes.LIVE,
-            Kind.COUNT,
-            5_000_000,
-            "how many records one task of the scan reads at most",
-            1,
-            2**31 - 1,
-        ),
-        Setting(
-            COMBINER,
-            Takes.LIVE,
-            Kind.FLAG,
-            False,
-            "whether the log scan keeps only each key's winners of what a task reads, so that less is shuffled",
-        ),
-        Setting(
-            NEW_DICTIONARY,
-            Takes.LIVE,
-            Kind.FLAG,
-            True,
-            "whether zstd_dict trains a new dictionary; false: the source version's is carried over",
-        ),
-        Setting(
-            TTL_ENABLE,
-            Takes.LIVE,
-            Kind.FLAG,
-            False,
-            "whether records written before the start of the live range are dropped, now and in every later replay",
-        ),
-        Setting(
-            TTL_SECONDS,
-            Takes.LIVE,
-            Kind.SECONDS,
-            None,
-            "how long a record lives, counted back from planning; default: the store's rewind_seconds",
-            1,
-            100 * 365 * 86_400,
-        ),
-        Setting(
-            TTL_START,
-            Takes.LIVE,
-            Kind.COUNT,
-            None,
-            "the start of the live range in ms since the epoch, instead of a number of seconds",
-            1,
-            2**53,
-        ),
-    )
-}
+PROPERTIES = Settings(
+    Setting(SOURCE_KAFKA, Kind.FLAG, None, "take the store's own data as the input: a repush"),
+    Setting(
+        INPUT_TOPIC, Kind.TEXT, None, "the version to read, as store-name_v7; default: the highest version that serves"
+    ),
+    Setting(INPUT_FABRIC, Kind.TEXT, None, "the fabric to read from; default: one that serves it"),
+    Setting(
+        INPUT_BROKER,
+        Kind.TEXT,
+        None,
+        "HOST:PORT,… of brokers to read the log from, for nothing else: a listener of the fabric's own cluster",
+        check=check_brokers,
+    ),
+    Setting(MAX_RECORDS, Kind.COUNT, 5_000_000, "how many records one task of the scan reads at most", 1, 2**31 - 1),
+    Setting(
+        COMBINER,
+        Kind.FLAG,
+        False,
+        "whether the log scan keeps only each key's winners of what a task reads, so that less is shuffled",
+    ),
+    Setting(
+        NEW_DICTIONARY,
+        Kind.FLAG,
+        True,
+        "whether zstd_dict trains a new dictionary; false: the source version's is carried over",
+    ),
+    Setting(
+        TTL_ENABLE,
+        Kind.FLAG,
+        False,
+        "whether records written before the start of the live range are dropped, now and in every later replay",
+    ),
+    Setting(
+        TTL_SECONDS,
+        Kind.SECONDS,
+        None,
+        "how long a record lives, counted back from planning; default: the store's rewind_seconds",
+        1,
+        100 * 365 * 86_400,
+    ),
+    Setting(
+        TTL_START,
+        Kind.COUNT,
+        None,
+        "the start of the live range in ms since the epoch, instead of a number of seconds",
+        1,
+        2**53,
+    ),
+    unknown=("unknown_property", "there is no key"),
+)
 """Every key of this release with its meaning."""
 
 PROPERTY_ERRORS: dict[str, str] = {
@@ -144,39 +123,10 @@ def parse_properties(given: Mapping[str, str | SettingValue]) -> RepushPropertie
         InvalidRequest: ``unknown_property`` (with the nearest known key), ``bad_setting``, ``bad_brokers``,
             ``ttl_not_enabled`` (case F5), ``contradiction`` (case F3).
     """
-    values = {name: setting.default for name, setting in PROPERTIES.items()}
-    for key, value in given.items():
-        if key not in PROPERTIES:
-            raise InvalidRequest(
-                "unknown_property",
-                f"there is no key {key}",
-                found=key,
-                expected=", ".join(PROPERTIES),
-                hint=did_you_mean(key, list(PROPERTIES)),
-            )
-        values[key] = PROPERTIES[key].parse(value)
-    source, most = values[SOURCE_KAFKA], values[MAX_RECORDS]
+    values = {**PROPERTIES.defaults(), **PROPERTIES.parse(given)}
     _check_ttl(values)
-    return RepushProperties(
-        source_kafka=None if source is None else bool(source),
-        input_topic=_text(values[INPUT_TOPIC]),
-        input_fabric=_text(values[INPUT_FABRIC]),
-        input_broker=_text(values[INPUT_BROKER]),
-        max_records_per_mapper=int(str(most)),
-        combiner=bool(values[COMBINER]),
-        new_dictionary=bool(values[NEW_DICTIONARY]),
-        ttl=bool(values[TTL_ENABLE]),
-        ttl_seconds=_number(values[TTL_SECONDS]),
-        ttl_start_ms=_number(values[TTL_START]),
-    )
-
-
-def _text(value: SettingValue) -> str | None:
-    return None if value is None else str(value)
-
-
-def _number(value: SettingValue) -> int | None:
-    return None if value is None else int(str(value))
+    # The fields are in the order of the table.
+    return RepushProperties(*values.values())
 
 
 def _check_ttl(values: Mapping[str, SettingValue]) -> None:

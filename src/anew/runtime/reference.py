@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from anew.core.properties import PROPERTIES, PROPERTY_ERRORS
-from anew.core.settings import NOT_YET_SETTINGS, STORE_SETTINGS, Kind, Setting
-from anew.core.tables.settings import ALIASES, TABLE_SETTINGS, TableSettings
+from anew.core.settings import STORE_SETTINGS, Kind, Setting, Settings
+from anew.core.tables.settings import TABLE_SETTINGS
 from anew.runtime.settings import PROCESS_SETTINGS, variable_of
 
 _HEAD = """\
@@ -19,7 +19,8 @@ _HEAD = """\
 
 Every setting of this release. The tables are made from those that the program itself reads with
 `python -m anew.runtime.reference`; a test keeps this page current. A value that is not accepted is refused with what
-is; an unknown store setting, key or name in `settings.toml` is refused with the nearest known one, never ignored.
+is; an unknown setting, key or name in `settings.toml` is refused with the nearest known one, never ignored. Null gives
+a setting its default again. So does an empty text, where the default is none.
 """
 
 _STORES = """\
@@ -33,7 +34,7 @@ _TABLES = """\
 ## Tables
 
 Given as `anew table create NAME --schema FILE [--config FILE] [--set name=value]` and `anew table update NAME …`; lists
-and objects are written as JSON. A change that makes segments stale waits for a refresh; what it means is in
+and objects are written as JSON. A change that takes effect with a refresh makes segments stale; what that means is in
 [tables.md](tables.md).
 """
 
@@ -62,42 +63,37 @@ Known, but not offered by this release: refused with the code `not_supported_yet
 
 def configuration_page() -> str:
     """The page as Markdown; the same tables give the same text."""
-    stores = [(f"`{s.name}`", s.meaning, _accepted(s), _default(s), s.takes.value) for s in STORE_SETTINGS.values()]
-    keys = [(f"`{s.name}`", s.meaning, _accepted(s), _default(s), PROPERTY_ERRORS[s.name]) for s in PROPERTIES.values()]
-    processes = [
-        (f"`{s.name}`", s.meaning, _accepted(s), _default(s), f"`{variable_of(s.name)}`")
-        for s in PROCESS_SETTINGS.values()
-    ]
-    columns = ("name", "meaning", "accepted", "default")
     parts = [
         _HEAD,
         _STORES,
-        _table((*columns, "a change takes effect"), stores),
+        _listed(STORE_SETTINGS, ("a change takes effect", _takes)),
         _TABLES,
-        _table((*columns, "a change makes segments stale", "other names"), _tables()),
+        _listed(TABLE_SETTINGS, ("a change takes effect", _takes), ("other names", _other_names)),
         _KEYS,
-        _table((*columns, "refused with"), keys),
+        _listed(PROPERTIES, ("refused with", lambda setting: PROPERTY_ERRORS[setting.name])),
         _PROCESSES,
-        _table((*columns, "environment"), processes),
+        _listed(PROCESS_SETTINGS, ("environment", lambda setting: f"`{variable_of(setting.name)}`")),
         _NOT_YET,
-        _table(("what", "where"), _not_yet()),
+        _table(("what", "where"), [(f"`{name}`", "store setting") for name in STORE_SETTINGS.not_yet]),
     ]
     return "\n".join(parts)
 
 
-def _tables() -> Iterable[tuple[str, ...]]:
-    defaults = TableSettings().model_dump(mode="json")
-    for setting in TABLE_SETTINGS.values():
-        default = defaults[setting.name]
-        others = ", ".join(f"`{alias}`" for alias, name in ALIASES.items() if name == setting.name)
-        text = default if isinstance(default, str) else json.dumps(default)
-        shown = "none" if default in (None, [], {}) else f"`{text}`"
-        accepted = setting.expected.replace(" | ", ", ")
-        yield f"`{setting.name}`", setting.meaning, accepted, shown, "yes" if setting.stale else "no", others or "–"
+def _listed(settings: Settings, *more: tuple[str, Callable[[Setting], str]]) -> str:
+    """One row for each setting: what all settings have, then further columns with what each says there."""
+    columns = ("name", "meaning", "accepted", "default", *(column for column, _ in more))
+    rows = [
+        (f"`{s.name}`", s.meaning, _accepted(s), _default(s), *(cell(s) for _, cell in more)) for s in settings.values()
+    ]
+    return _table(columns, rows)
 
 
-def _not_yet() -> list[tuple[str, str]]:
-    return [(f"`{name}`", "store setting") for name in NOT_YET_SETTINGS]
+def _takes(setting: Setting) -> str:
+    return setting.takes.value
+
+
+def _other_names(setting: Setting) -> str:
+    return ", ".join(f"`{alias}`" for alias, name in TABLE_SETTINGS.aliases.items() if name == setting.name) or "–"
 
 
 def _accepted(setting: Setting) -> str:
@@ -107,9 +103,10 @@ def _accepted(setting: Setting) -> str:
 
 
 def _default(setting: Setting) -> str:
-    if setting.default is None:
+    if setting.default in (None, (), {}):
         return "none"
-    return f"`{str(setting.default).lower() if isinstance(setting.default, bool) else setting.default}`"
+    default = setting.default
+    return f"`{default if isinstance(default, str) else json.dumps(default, default=dict)}`"
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -11,7 +11,7 @@ from anew.core.feed import NOWHERE, Feed, PositionMap
 from anew.core.merge import Cell
 from anew.core.plan import Estimate
 from anew.core.rebuild import RebuildStatus, Stage
-from anew.core.settings import defaults, parse_settings
+from anew.core.settings import STORE_SETTINGS, defaults
 from anew.core.stamp import Stamp, fabric_origin
 from anew.core.store import RebuildKind, Store, StoreConfig, Version, VersionInFabric, VersionStatus
 from anew.core.stores.plan import Fence, Plan, Source, Splits, Target
@@ -27,7 +27,7 @@ ORIGIN = fabric_origin(FABRIC).encoded
 
 def a_config(**settings: Any) -> StoreConfig:
     """A store's configuration: all defaults but the given settings."""
-    values: dict[str, Any] = {**defaults(), **parse_settings(settings)}
+    values: dict[str, Any] = {**defaults(), **STORE_SETTINGS.parse(settings)}
     return StoreConfig(**values)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,7 @@ from anew.catalog.forget import (
     ForgetHistory,
     ForgetPastVersions,
     ForgetRebuilds,
+    ForgetRebuildsOf,
     ForgetRequests,
     ForgetSegments,
 )
@@ -39,6 +41,7 @@ from anew.core.errors import Refused
 from anew.core.rebuild import RebuildStatus
 from anew.core.store import VersionStatus
 from anew.core.tables.rebuild import Done, SegmentOutcome
+from anew.core.tables.segment import Segment
 from anew.testing.builders import a_rebuild, a_store, a_version
 from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
 
@@ -153,20 +156,82 @@ class ForgetContract(ABC):
         assert (catalog.table_by_uid(table.uid), catalog.deleted_tables()) == (None, [])
         assert (catalog.segments(table.uid), catalog.table_snapshot(table.uid, {})) == ([], None)
 
+    @pytest.mark.case("rules:R22")
     def test_rebuilds_that_have_ended_are_forgotten_with_their_parts(self, catalog: Catalog) -> None:
-        """The oldest of one subject, so many at a time; never one that runs, or that somebody still asks about."""
+        """Of those that are named only what has ended and no request names goes, whatever it is of."""
         flights, trips = a_store(), a_table()
-        ended = {"status": RebuildStatus.SUCCEEDED, "ended_at_ms": 9}
-        rebuilds = [a_rebuild(flights, name, created_at_ms=at_ms, **ended) for at_ms, name in enumerate("abcd", 1)]
-        running = a_rebuild(flights, "runs", created_at_ms=1)
-        other = a_table_rebuild(trips, "other", a_segment(), created_at_ms=1, **ended)
+        rebuilds = [a_rebuild(flights, name, **_ENDED) for name in ("a", "asked", "left")]
+        other, running = a_table_rebuild(trips, "other", a_segment(), **_ENDED), a_rebuild(flights, "runs")
         done = Done(segment="s", outcome=SegmentOutcome.REFRESHED)
-        parts = [PutDone("other", done), PutDone("a", done)]
-        catalog.commit(_at(10, *(PutRebuild(one, None) for one in (*rebuilds, running, other)), *parts))
-        wanted = ForgetRebuilds(4, 2, flights.uid, frozenset({"b"}))
+        parts = [PutDone(name, done) for name in ("a", "other", "left")]
+        puts = [PutRebuild(one, None) for one in (*rebuilds, other, running)]
+        catalog.commit(_at(10, *puts, *parts, PutRequest("r-1", "h", "asked")))
+        wanted = ForgetRebuilds(("a", "asked", "other", "runs", "unknown"))
         assert catalog.forgettable(wanted) == 2
         catalog.commit(_at(11, wanted))
-        left = [one.id for one in catalog.rebuilds(subject_uid=flights.uid, running_only=False)]
-        assert (left, catalog.segments_done("a")) == (["d", "b", "runs"], [])
-        assert (catalog.segments_done("other"), catalog.rebuild("a")) == ([done], None)
-        assert catalog.forgettable(wanted) == 0
+        left = [one.id for one in catalog.rebuilds(subject_uid=None, running_only=False)]
+        assert (left, catalog.segments_done("a"), catalog.segments_done("other")) == (["runs", "asked", "left"], [], [])
+        assert (catalog.segments_done("left"), catalog.forgettable(wanted)) == ([done], 0)
+        catalog.commit(_at(12, ForgetRequests(11, 9), ForgetRebuilds(("asked",))))
+        assert catalog.rebuild("asked") is None
+
+    def test_any_number_of_rebuilds_is_named(self, catalog: Catalog) -> None:
+        """More than a database takes as parameters of one query: each of them is found."""
+        catalog.commit(_at(1, PutRebuild(a_rebuild(a_store(), "last", **_ENDED), None)))
+        wanted = ForgetRebuilds((*(f"unknown-{number}" for number in range(70_000)), "last"))
+        assert catalog.forgettable(wanted) == 1
+        catalog.commit(_at(2, wanted))
+        assert catalog.rebuild("last") is None
+
+    @pytest.mark.case("rules:R22")
+    def test_a_rebuild_is_asked_about_while_something_names_it(self, catalog: Catalog) -> None:
+        """A version that is in its store, a segment that does not say its load, and a request: each by its own id."""
+        made = a_version(1, rebuild="made")
+        flights = a_store(versions=(made,))
+        gone = a_store("trains", versions=(a_version(1, rebuild="made-of-deleted"),), deleted_at_ms=5)
+        trips = a_table()
+        names = ("asked", "free-2", "free-1", "loaded", "said", "made", "made-of-deleted", "asked-before")
+        times = {"free-1": 1, "free-2": 2}
+        rebuilds = [a_rebuild(flights, name, **{**_ENDED, "created_at_ms": times.get(name, 3)}) for name in names]
+        young = a_rebuild(flights, "young", **{**_ENDED, "created_at_ms": 4})
+        running = a_rebuild(flights, "runs", created_at_ms=1)
+        segments = [_loaded("a", "loaded", None), _loaded("b", "said", "b")]
+        puts: list[Put] = [PutStore(flights, None), PutStore(gone, None), PutTable(trips, None)]
+        puts += [PutRebuild(one, None) for one in (*rebuilds, young, running)]
+        puts += [PutSegment(one, None) for one in segments]
+        catalog.commit(_at(10, *puts, PutRequest("r-1", "h", "asked-before")))
+        catalog.commit(_at(11, PutRequest("r-2", "h", "asked")))
+        assert list(catalog.unnamed_rebuilds(4)) == ["free-1", "free-2", "said"]
+        assert list(catalog.unnamed_rebuilds(4, 11)) == ["free-1", "free-2", "asked-before", "said"]
+        assert list(catalog.unnamed_rebuilds(5, 12)) == ["free-1", "free-2", "asked", "asked-before", "said", "young"]
+        replaced = _loaded("a", "later", "a")
+        catalog.commit(_at(12, PutSegment(replaced, 1), PutStore(flights.model_copy(update={"versions": ()}), 1)))
+        assert list(catalog.unnamed_rebuilds(4)) == ["free-1", "free-2", "loaded", "made", "said"]
+
+    def test_the_rebuilds_of_a_deleted_one_go_some_at_a_time(self, catalog: Catalog) -> None:
+        """The oldest first, whatever is left of it; never one that runs, that a request names, or of another one."""
+        flights = a_store()
+        times = {"c": 3, "a": 1, "b": 2, "asked": 0}
+        rebuilds = [a_rebuild(flights, name, **{**_ENDED, "created_at_ms": at_ms}) for name, at_ms in times.items()]
+        running = a_rebuild(flights, "runs", created_at_ms=0)
+        other = a_table_rebuild(a_table(), "other", a_segment(), **_ENDED)
+        catalog.commit(_at(9, *(PutRebuild(one, None) for one in (*rebuilds, running, other))))
+        catalog.commit(_at(10, PutRequest("r-1", "h", "asked")))
+        counts = [catalog.forgettable(ForgetRebuildsOf(flights.uid, *more)) for more in ((2,), (9,), (9, 11))]
+        assert counts == [2, 3, 4]
+        catalog.commit(_at(11, ForgetRebuildsOf(flights.uid, 2)))
+        assert {one.id for one in catalog.rebuilds(subject_uid=None, running_only=False)} == {
+            "asked",
+            "c",
+            "runs",
+            "other",
+        }
+
+
+_ENDED: dict[str, Any] = {"status": RebuildStatus.SUCCEEDED, "created_at_ms": 1, "ended_at_ms": 9}
+
+
+def _loaded(name: str, rebuild: str, prefix: str | None) -> Segment:
+    """A segment whose build a rebuild made."""
+    segment = a_segment(name, prefix=prefix)
+    return segment.model_copy(update={"build": segment.build.model_copy(update={"rebuild": rebuild})})

@@ -11,7 +11,7 @@ from anew.core.tables.config import SegmentConfig, segment_config
 from anew.core.tables.plan import PlannedSegment, TableFence, TablePlan, TableRebuildKind, TableTarget
 from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Build, ColumnStats, Contents, Segment
-from anew.core.tables.settings import TableSettings, parse_table_settings
+from anew.core.tables.settings import TABLE_SETTINGS, TableSettings
 from anew.core.tables.table import Table
 from anew.testing.builders import FABRIC
 from anew.testing.clock import NOON_MS
@@ -40,13 +40,13 @@ def some_columns(*more: dict[str, Any], without: str | None = None, **changes: d
 def a_segment_config(schema: dict[str, Any] | None = None, **settings: Any) -> SegmentConfig:
     """A configuration: all defaults but the given settings."""
     columns = parse_columns(a_schema() if schema is None else schema)
-    return segment_config(columns, TableSettings(**parse_table_settings(settings)))
+    return segment_config(columns, TableSettings(**TABLE_SETTINGS.parse(settings)))
 
 
 def a_table(name: str = "trips", schema: dict[str, Any] | None = None, **settings: Any) -> Table:
     """A table without segments and nodes: all defaults but the given settings."""
     columns = parse_columns(a_schema() if schema is None else schema)
-    parsed = TableSettings(**parse_table_settings(settings))
+    parsed = TableSettings(**TABLE_SETTINGS.parse(settings))
     config = segment_config(columns, parsed)
     return Table(
         uid=f"uid-{name}",

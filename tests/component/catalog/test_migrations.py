@@ -16,16 +16,17 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 import anew.catalog
-from anew.catalog.change import NodeRecord, PutFlag, PutStore, Reclaim
+from anew.catalog.change import NodeRecord, PutFlag, PutRebuild, PutStore, Reclaim
 from anew.catalog.database import DatabaseCatalog
 from anew.catalog.tables import METADATA
 from anew.catalog.url import parse_catalog_url
 from anew.core.errors import Refused
+from anew.core.rebuild import RebuildStatus
 from anew.core.store import VersionStatus
 from anew.testing.builders import a_rebuild, a_store, a_version
 from anew.testing.catalog_contract import a_change
 from anew.testing.clock import NOON_MS
-from anew.testing.table_builders import a_segment, a_table
+from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
 
 _SCRIPTS = Path(anew.catalog.__file__).parent / "migrations"
 
@@ -196,6 +197,35 @@ def test_versions_of_before_are_rewritten(engine: sa.Engine, catalog_url: str) -
         for table in ("stores", "past_versions"):
             (document,) = connection.execute(sa.select(tables.tables[table].c.document)).scalars()
             assert ('"fabrics": {"dc-0":' in document, "statuses" in document) == (True, False)
+
+
+def test_segments_that_were_there_keep_the_rebuilds_that_made_them(engine: sa.Engine, catalog_url: str) -> None:
+    """A segment of before names its rebuild where it does not say its load; that rebuild is not forgotten."""
+    _upgrade(engine, "r0007")
+    tables = sa.MetaData()
+    with engine.begin() as connection:
+        tables.reflect(connection)
+        for name, prefix in (("a", None), ("b", "b")):
+            segment = a_segment(name, prefix=prefix)
+            segment = segment.model_copy(update={"build": segment.build.model_copy(update={"rebuild": f"load-{name}"})})
+            values = {
+                "table_uid": segment.table_uid,
+                "name": name,
+                "revision": 1,
+                "build": segment.build.id,
+                "bytes": 1,
+                "rows": 1,
+                "slot": 0,
+                "created_at_ms": NOON_MS,
+                "document": segment.model_dump_json(),
+            }
+            connection.execute(sa.insert(tables.tables["segments"]).values(**values))
+    catalog = DatabaseCatalog(catalog_url)
+    ended = {"status": RebuildStatus.SUCCEEDED, "created_at_ms": 1, "ended_at_ms": 2}
+    rebuilds = [PutRebuild(a_table_rebuild(a_table(), f"load-{name}", **ended), None) for name in "ab"]
+    catalog.commit(a_change("op-1", *rebuilds))
+    assert list(catalog.unnamed_rebuilds(2)) == ["load-b"]
+    catalog.close()
 
 
 def test_models_and_migrations_agree(engine: sa.Engine, catalog_url: str) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from anew.api.models import DeadLetter
-from anew.catalog.change import Change
+from anew.api.models import DeadLetter, EndRebuild
+from anew.catalog.change import Change, Put, PutRebuild, PutRequest, PutSegment, PutStore, PutTable
 from anew.catalog.forget import ForgetHistory
 from anew.controller.reconcile import Reconciler
 from anew.controller.upkeep import forgetting
+from anew.core.rebuild import RebuildStatus
+from anew.testing.builders import a_rebuild, a_store, a_version
+from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
 from tests.component.controller.conftest import Told
 from tests.component.controller.harness import LIMITS, Cluster, node_report
 
@@ -46,7 +52,7 @@ def test_rows_go_when_their_retention_has_ended(cluster: Cluster) -> None:
     cluster.pass_seconds(7_200 + LIMITS.reclaim_grace_seconds)
     due = _due(cluster)
     assert {what for what, _ in due} == {"history", "requests", "past versions", "rebuilds"}
-    assert due["rebuilds", "flights"] == ("forget", 1)
+    assert due["rebuilds", ""] == ("forget", 1)
     assert due["past versions", ""] == ("forget", 1)
     assert due["requests", ""] == ("forget", 2)
     cluster.settle(1)
@@ -77,6 +83,74 @@ def test_rows_go_a_bounded_number_at_a_time(cluster: Cluster, monkeypatch: pytes
     told = cluster.http.post("/v1/gc", json={"dry_run": False}).json()["items"]
     assert [item["act"] for item in told if item["what"] == "history"] == ["forget"]
     assert _due(cluster) == {}
+
+
+@pytest.mark.case("rules:R22")
+def test_a_rebuild_is_known_as_long_as_its_request(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where both end their retention in one moment, no request that is still known names a rebuild that is gone."""
+    monkeypatch.setattr(forgetting, "MOST_AT_ONCE", 2)
+    cluster.create()
+    others = tuple(PutRequest(f"other-{number}", "h", "x") for number in range(4))
+    cluster.context.catalog.commit(Change(cluster.context.operation("op-0", "x", "test"), others))
+    for number in range(6):
+        rebuild = cluster.begin(cluster.push_plan(), f"again-{number}")
+        cluster.client.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error="it broke"))
+    cluster.settle(2)
+    cluster.pass_seconds(LIMITS.reclaim_grace_seconds + 1)
+    cluster.settle(2)
+    assert cluster.store().versions == ()
+    cluster.pass_seconds(_MONTH_SECONDS + 1)
+    catalog, left = cluster.context.catalog, []
+    for _ in range(10):
+        known = [request for number in range(6) if (request := catalog.request(f"again-{number}")) is not None]
+        assert [request for request in known if catalog.rebuild(request.result) is None] == []
+        left.append((len(known), len(catalog.rebuilds(subject_uid=None, running_only=False))))
+        cluster.round()
+    assert left[0] == (6, 6)
+    assert left[-1] == (0, 0)
+
+
+def test_what_is_due_is_found_with_as_many_queries_whatever_there_is(cluster: Cluster) -> None:
+    """Stores and tables whose old rebuilds are kept, because something names them, cost no query each."""
+    catalog = cluster.context.catalog
+    counts = []
+    for first, last in ((0, 3), (3, 40)):
+        puts: list[Put] = []
+        for number in range(first, last):
+            store, table = a_store(f"s{number}"), a_table(f"t{number}")
+            segment = a_segment(table_uid=table.uid)
+            build = segment.build.model_copy(update={"rebuild": f"load-{number}"})
+            versions = (a_version(rebuild=f"push-{number}"),)
+            ended: dict[str, Any] = {"status": RebuildStatus.SUCCEEDED, "created_at_ms": 1, "ended_at_ms": 2}
+            puts += [
+                PutStore(store.model_copy(update={"versions": versions}), None),
+                PutTable(table, None),
+                PutSegment(segment.model_copy(update={"build": build}), None),
+                PutRebuild(a_rebuild(store, f"push-{number}", **ended), None),
+                PutRebuild(a_table_rebuild(table, f"load-{number}", **ended), None),
+            ]
+        catalog.commit(Change(cluster.context.operation(f"op-{first}", "x", "test"), tuple(puts)))
+        catalog.stores()
+        with _statements() as said:
+            assert [due.what for due in forgetting.counted(cluster.context)] == []
+        counts.append(len(said))
+        assert [text for text in said if "FROM segments" in text and "document" in text] == []
+    assert counts[0] == counts[1]
+
+
+@contextmanager
+def _statements() -> Iterator[list[str]]:
+    """The SQL that is executed meanwhile."""
+    said: list[str] = []
+
+    def hear(*told: Any) -> None:
+        said.append(str(told[2]))
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", hear)
+    try:
+        yield said
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", hear)
 
 
 def test_nothing_is_forgotten_while_the_cluster_is_paused(cluster: Cluster, told: Told) -> None:

@@ -103,13 +103,9 @@ class TextSubject(Subject[TextRebuild, TextPlan]):
             raise NotFound("unknown_text", f"there is no text {name}", found=name)
         return name
 
-    def uids(self, context: Context) -> Mapping[str, str]:
-        """A text is its name."""
-        return {(name := stored.path.split("/")[1]): name for stored in _deep(context).list("texts")}
-
     def well_since(self, context: Context) -> Mapping[str, int]:
         """Each has its failures forgotten."""
-        return dict.fromkeys(self.uids(context), 0)
+        return {stored.path.split("/")[1]: 0 for stored in _deep(context).list("texts")}
 
     def view(self, context: Context, rebuild: TextRebuild) -> dict[str, Any]:
         """How long it is."""

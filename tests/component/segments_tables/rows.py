@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from anew.core.tables.columns import Column, Role, parse_columns
 from anew.core.tables.config import SegmentConfig, segment_config
-from anew.core.tables.settings import TableSettings, parse_table_settings
+from anew.core.tables.settings import TABLE_SETTINGS, TableSettings
 
 EVERY_TYPE: dict[str, list[Any]] = {
     "boolean": [True, False, None, True],
@@ -45,7 +45,7 @@ def config_of(columns: dict[str, Any], **settings: Any) -> SegmentConfig:
         {"name": name, "type": said} if isinstance(said, str) else {"name": name, **said}
         for name, said in columns.items()
     ]
-    return segment_config(parse_columns({"columns": entries}), TableSettings(**parse_table_settings(settings)))
+    return segment_config(parse_columns({"columns": entries}), TableSettings(**TABLE_SETTINGS.parse(settings)))
 
 
 COLUMNS: dict[str, Any] = {

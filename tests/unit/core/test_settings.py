@@ -16,11 +16,9 @@ from anew.core.properties import (
 )
 from anew.core.settings import (
     FROZEN_SETTINGS,
-    NOT_YET_SETTINGS,
     STORE_SETTINGS,
     Kind,
     defaults,
-    parse_settings,
 )
 from anew.core.store import Frozen, StoreConfig, check_store_name, parse_version, pending_changes
 from anew.core.suggest import did_you_mean
@@ -31,7 +29,7 @@ _GOLDEN_HASH = "c1-b0bd1a7c032281bc59c3eac250cfe0eb"
 
 def _refused(given: dict[str, Any], code: str) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as caught:
-        parse_settings(given)
+        STORE_SETTINGS.parse(given)
     assert caught.value.code == code
     return caught.value
 
@@ -43,7 +41,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
     assert did_you_mean("flihgts", ["flights"]) == "did you mean flights?"
 
 
-@pytest.mark.parametrize("name", NOT_YET_SETTINGS)
+@pytest.mark.parametrize("name", STORE_SETTINGS.not_yet)
 def test_a_later_release_s_setting_is_not_ignored(name: str) -> None:
     """What the product knows but this release does not offer is said to be so."""
     assert name in _refused({name: "1"}, "not_supported_yet").message
@@ -58,7 +56,8 @@ def test_a_later_release_s_setting_is_not_ignored(name: str) -> None:
         ("partitions", "1M"),
         ("partitions", "1.5"),
         ("partitions", True),
-        ("partitions", None),
+        ("partitions", ""),
+        ("compression", ""),
         ("partitions", "٣"),
         ("hybrid", "yes"),
         ("hybrid", 1),
@@ -78,13 +77,21 @@ def test_a_value_that_does_not_fit_is_refused(name: str, value: Any) -> None:
 def test_texts_become_typed_values() -> None:
     """Numbers, flags and choices are read from text as from JSON; bounds themselves are accepted."""
     texts = {"partitions": " 8 ", "hybrid": "True", "compression": "zstd", "owner": None, "replicas": 100}
-    assert parse_settings(texts) == {
+    assert STORE_SETTINGS.parse(texts) == {
         "partitions": 8,
         "hybrid": True,
         "compression": "zstd",
         "owner": None,
         "replicas": 100,
     }
+
+
+@pytest.mark.parametrize("name", STORE_SETTINGS)
+def test_null_gives_a_setting_its_default_again(name: str) -> None:
+    """Null means the default, whatever the setting; so does an empty text where the default is that there is none."""
+    assert STORE_SETTINGS.parse({name: None}) == {name: STORE_SETTINGS[name].default}
+    if STORE_SETTINGS[name].default is None:
+        assert STORE_SETTINGS.parse({name: " "}) == {name: None}
 
 
 def test_the_table_is_whole() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anew.core.properties import PROPERTIES
-from anew.core.settings import NOT_YET_SETTINGS, STORE_SETTINGS
+from anew.core.settings import STORE_SETTINGS
 from anew.core.tables.settings import TABLE_SETTINGS
 from anew.runtime.reference import configuration_page
 from anew.runtime.settings import PROCESS_SETTINGS
@@ -35,7 +35,7 @@ def test_the_command_prints_the_page() -> None:
 
 def test_every_name_has_its_row() -> None:
     """Each setting and each key has exactly one row, in the order of the tables; what is not offered has one too."""
-    expected = [*STORE_SETTINGS, *TABLE_SETTINGS, *PROPERTIES, *PROCESS_SETTINGS, *NOT_YET_SETTINGS]
+    expected = [*STORE_SETTINGS, *TABLE_SETTINGS, *PROPERTIES, *PROCESS_SETTINGS, *STORE_SETTINGS.not_yet]
     assert [row[0].strip("`") for row in _rows(configuration_page())] == expected
 
 
@@ -45,8 +45,8 @@ def test_every_name_has_its_row() -> None:
         "| `rt_partitioner` | how producers place keys in the real-time topic; any: their own way, so that all "
         "partitions are read | `xxhash64`, `any` | `xxhash64` | never (chosen when the store is made) |",
         "| `owner` | who is asked about the store | text | none | at once |",
-        "| `codec` | how columns are compressed | none, snappy, gzip, lz4, zstd, brotli | `zstd` | yes | "
-        "`compression` |",
+        "| `codec` | how columns are compressed | `none`, `snappy`, `gzip`, `lz4`, `zstd`, `brotli` | `zstd` | "
+        "with a refresh | `compression` |",
         "| `source.kafka` | take the store's own data as the input: a repush | true or false | none | "
         "`contradiction`: with input files, or false on a repush |",
         "| `log_durable` | whether an acknowledged write is on disk (fsync) | true or false | `true` | "

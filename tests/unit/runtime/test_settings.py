@@ -47,18 +47,18 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_pat
 
 
 def test_presence_counts_and_not_truth(tmp_path: Path) -> None:
-    """False, zero and the empty text are values: they win over what comes after them."""
+    """False, zero and the empty text, which means none, win over what comes after them."""
     opposite = {"ANEW_LOG_DURABLE": "true", "ANEW_RECLAIM_GRACE_SECONDS": "9", "ANEW_FABRIC": "dc-9"}
     flags = {"log_durable": False, "reclaim_grace_seconds": 0, "fabric": ""}
     settings = _resolved(tmp_path, flags=flags, environment=opposite)
     assert (settings.flag("log_durable"), settings.number("reclaim_grace_seconds"), settings.optional("fabric")) == (
         False,
         0,
-        "",
+        None,
     )
     negations = {"ANEW_LOG_DURABLE": "false", "ANEW_FABRIC": ""}
     settings = _resolved(tmp_path, environment=negations, file='log_durable = true\nfabric = "dc-9"')
-    assert (settings.flag("log_durable"), settings.optional("fabric")) == (False, "")
+    assert (settings.flag("log_durable"), settings.optional("fabric")) == (False, None)
     settings = _resolved(tmp_path, file="log_durable = false\nreclaim_grace_seconds = 0")
     assert (settings.flag("log_durable"), settings.number("reclaim_grace_seconds")) == (False, 0)
 

@@ -115,14 +115,6 @@ class Subject(ABC, Generic[R, P]):
         """
 
     @abstractmethod
-    def uids(self, context: Context) -> Mapping[str, str]:
-        """Uid → name of all of its kind, also of those that were deleted and are not forgotten yet."""
-
-    def kept(self, context: Context, uid: str) -> frozenset[str]:
-        """The ids of ended rebuilds of one whose records somebody still asks about: they are not forgotten."""
-        return frozenset()
-
-    @abstractmethod
     def well_since(self, context: Context) -> Mapping[str, int]:
         """Name → since when what failed before is history (ms): it was made then, or a later rebuild went well."""
 

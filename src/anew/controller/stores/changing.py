@@ -20,7 +20,7 @@ from anew.controller.stores.schemas import key_schema_id, value_schema_id
 from anew.core import lifecycle
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
-from anew.core.settings import SettingValue, Takes, defaults, parse_settings
+from anew.core.settings import STORE_SETTINGS, SettingValue, Takes, defaults
 from anew.core.store import (
     Store,
     check_store_name,
@@ -57,7 +57,7 @@ def _make_store(context: Context, request: CreateStore, body_hash: str, actor: s
     check_store_name(request.name)
     key_schema, value_schema = parse_schema(request.key_schema), parse_schema(request.value_schema)
     check_key_schema(key_schema)
-    config = configured(defaults(), parse_settings(request.settings), request.partitioner_source, key_schema)
+    config = configured(defaults(), STORE_SETTINGS.parse(request.settings), request.partitioner_source, key_schema)
     if context.catalog.store(request.name) is not None:
         raise Refused("store_exists", f"there is a store {request.name} already", found=request.name)
     topic = real_time_topic(request.name)
@@ -93,7 +93,7 @@ def update_store(context: Context, name: str, request: UpdateStore, actor: str) 
         Refused: ``rebuild_running``: whether it is hybrid cannot change now (case H5).
     """
     store = store_named(context, name)
-    settings = parse_settings(request.settings)
+    settings = STORE_SETTINGS.parse(request.settings)
     fixed = [s for s in settings if takes_effect(s) is Takes.FIXED and settings[s] != getattr(store.config, s)]
     if fixed:
         raise InvalidRequest(

@@ -111,15 +111,6 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
         """See `Subject.uid_of`."""
         return store_named(context, name).uid
 
-    def uids(self, context: Context) -> Mapping[str, str]:
-        """See `Subject.uids`."""
-        return {store.uid: store.name for store in (*context.catalog.stores(), *context.catalog.deleted_stores())}
-
-    def kept(self, context: Context, uid: str) -> frozenset[str]:
-        """Those that made the versions which are there."""
-        store = context.catalog.store_by_uid(uid)
-        return frozenset() if store is None else frozenset(version.rebuild for version in store.versions)
-
     def well_since(self, context: Context) -> Mapping[str, int]:
         """When each was made, or its newest version was begun that went, or may go, into service."""
         return {store.name: max(store.created_at_ms, _sealed_ms(store)) for store in context.catalog.stores()}

@@ -22,7 +22,7 @@ from anew.core.tables.columns import Column, parse_columns
 from anew.core.tables.config import SegmentConfig, segment_config
 from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Segment
-from anew.core.tables.settings import TableSettings, parse_table_settings
+from anew.core.tables.settings import TABLE_SETTINGS, TableSettings
 from anew.core.tables.table import Table, asked_to_reload, changed, check_table_name
 from anew.segments.layout import table_path
 from anew.sql.expressions import check_expressions, conjuncts
@@ -42,7 +42,7 @@ def create_table(context: Context, request: CreateTable, actor: str) -> Table:
         return made
     check_table_name(request.name)
     columns = parse_columns(request.columns)
-    settings = TableSettings(**parse_table_settings(request.settings))
+    settings = TableSettings(**TABLE_SETTINGS.parse(request.settings))
     config = segment_config(columns, settings)
     check_expressions(config)
     table = Table(
@@ -76,7 +76,7 @@ def update_table(context: Context, name: str, request: UpdateTable, actor: str) 
         NotFound: ``unknown_table``.
     """
     columns = None if request.columns is None else parse_columns(request.columns)
-    settings = parse_table_settings(request.settings)
+    settings = TABLE_SETTINGS.parse(request.settings)
     table = table_named(context, name)
     check_expressions(changed(table, columns, settings).config)
 

@@ -93,8 +93,8 @@ class _Owners:
 
     def of(self, segment: Segment) -> str | None:
         """The prefix of a segment; one of before segments had any is that of the load which made its build."""
-        made_by = segment.build.rebuild
-        if segment.prefix is not None or not made_by:
+        made_by = segment.made_by
+        if made_by is None:
             return segment.prefix
         if made_by not in self._of_rebuilds:
             rebuild = self._context.catalog.rebuild(made_by)

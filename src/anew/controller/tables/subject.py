@@ -60,14 +60,6 @@ class TableSubject(Subject[TableRebuild, TablePlan]):
         """See `Subject.uid_of`."""
         return table_named(context, name).uid
 
-    def uids(self, context: Context) -> Mapping[str, str]:
-        """See `Subject.uids`."""
-        return {table.uid: table.name for table in (*context.catalog.tables(), *context.catalog.deleted_tables())}
-
-    def kept(self, context: Context, uid: str) -> frozenset[str]:
-        """Those that loaded segments which do not say themselves to which prefix they belong."""
-        return frozenset(s.build.rebuild for s in context.catalog.segments(uid) if s.prefix is None and s.build.rebuild)
-
     def well_since(self, context: Context) -> Mapping[str, int]:
         """When each was made: a rebuild that went well has its failure forgotten."""
         return {table.name: table.created_at_ms for table in context.catalog.tables()}

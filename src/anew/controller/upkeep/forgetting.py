@@ -1,14 +1,16 @@
 """What the catalog forgets when its retention has ended, some rows at a time.
 
-A row goes only when nothing depends on it: the id of a request whose rebuild runs stays, and so does a dead letter that
-was not set aside, or that some version may still read. A deleted store or table goes last, when all that belonged to it
-has been reclaimed; the name of a store keeps its version numbers (rule R16).
+A row goes only when nothing depends on it. The id of a request whose rebuild runs stays, and so does a rebuild that a
+request, a version or a segment names. A dead letter stays until it was set aside and no version reads it any more. A
+deleted store or table goes last, when all that belonged to it has been reclaimed; the name of a store keeps its version
+numbers (rule R16).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 
 import structlog
 
@@ -21,6 +23,7 @@ from anew.catalog.forget import (
     ForgetHistory,
     ForgetPastVersions,
     ForgetRebuilds,
+    ForgetRebuildsOf,
     ForgetRequests,
     ForgetSegments,
 )
@@ -93,7 +96,7 @@ def forget_all(context: Context, actor: str) -> None:
 def _forget_some(context: Context, actor: str) -> bool:
     """Forget some rows of each kind, a transaction for each; whether none is left that is due."""
     is_done = True
-    for due in dues(context, MOST_AT_ONCE):
+    for due in _dues(context, MOST_AT_ONCE, named_from_ms=0):
         if due.puts:
             operation = context.operation("forget", due.subject or "cluster", actor, kind=due.what, rows=due.count)
             commit(context, operation, *due.puts)
@@ -104,22 +107,25 @@ def _forget_some(context: Context, actor: str) -> bool:
 
 def counted(context: Context) -> list[Due]:
     """All that is due now with whole counts, and what of deleted stores and tables waits and for what."""
-    return list(dues(context, _ALL))
+    # The requests that are due go first: what they name goes with them.
+    return list(_dues(context, _ALL, _before_ms(context, context.limits.row_retention.request)))
 
 
-def dues(context: Context, most: int) -> Iterator[Due]:
-    """What is due, at most so many rows of a kind."""
+def _dues(context: Context, most: int, named_from_ms: int) -> Iterator[Due]:
+    """What is due, at most so many rows of a kind; requests from ``named_from_ms`` on keep the rebuilds they name."""
     for what, seconds, forget in _of_all(context, most):
         count = context.catalog.forgettable(forget)
         if count:
             yield Due(what, "", f"older than {seconds} s", count, (forget,))
-    yield from _rebuilds(context, most)
+    yield from _rebuilds(context, most, named_from_ms)
     yield from _letters(context, most)
     reclaims = context.catalog.reclaims(None)
     for store in context.catalog.deleted_stores():
-        yield from _deleted_store(context, store, reclaims, most)
+        rebuilds = ForgetRebuildsOf(store.uid, most, named_from_ms)
+        yield from _deleted_store(context, store, reclaims, rebuilds)
     for table in context.catalog.deleted_tables():
-        yield from _deleted_table(context, table, reclaims, most)
+        rebuilds = ForgetRebuildsOf(table.uid, most, named_from_ms)
+        yield from _deleted_table(context, table, reclaims, rebuilds)
 
 
 def _of_all(context: Context, most: int) -> list[tuple[str, int, Forget]]:
@@ -135,18 +141,12 @@ def _before_ms(context: Context, seconds: int) -> int:
     return context.clock() - seconds * 1000
 
 
-def _rebuilds(context: Context, most: int) -> Iterator[Due]:
+def _rebuilds(context: Context, most: int, named_from_ms: int) -> Iterator[Due]:
     kept = context.limits.row_retention
-    # A request that made one is answered with it for as long as its id is kept.
     seconds = max(kept.rebuild, kept.request)
-    for subject in context.subjects.all:
-        for uid, name in subject.uids(context).items():
-            old = ForgetRebuilds(_before_ms(context, seconds), most, uid)
-            if context.catalog.forgettable(old):
-                wanted = replace(old, kept=subject.kept(context, uid))
-                count = context.catalog.forgettable(wanted)
-                if count:
-                    yield Due("rebuilds", name, f"ended, and older than {seconds} s", count, (wanted,))
+    ids = tuple(islice(context.catalog.unnamed_rebuilds(_before_ms(context, seconds), named_from_ms), most))
+    if ids:
+        yield Due("rebuilds", "", f"ended, and older than {seconds} s", len(ids), (ForgetRebuilds(ids),))
 
 
 def _letters(context: Context, most: int) -> Iterator[Due]:
@@ -168,7 +168,9 @@ def _read_from(store: Store) -> dict[tuple[str, int], int]:
     }
 
 
-def _deleted_store(context: Context, store: Store, reclaims: list[Reclaim], most: int) -> Iterator[Due]:
+def _deleted_store(
+    context: Context, store: Store, reclaims: list[Reclaim], rebuilds: ForgetRebuildsOf
+) -> Iterator[Due]:
     owned = (store.uid, *(feed.topic_uid for feed in store.feeds))
     waits = _waits(context, store, owned, reclaims)
     if waits is None and context.catalog.dead_letter_counts(waiting=True).get(store.uid):
@@ -177,13 +179,13 @@ def _deleted_store(context: Context, store: Store, reclaims: list[Reclaim], most
         yield Due("deleted store", store.name, waits, 1)
         return
     of_it: dict[str, Forget] = {
-        "past versions": ForgetPastVersions(_EVER_MS, most, store.uid),
-        "dead letters": ForgetDeadLetters(_EVER_MS, most, store.uid, None),
-        "rebuilds": ForgetRebuilds(_EVER_MS, most, store.uid),
+        "past versions": ForgetPastVersions(_EVER_MS, rebuilds.most, store.uid),
+        "dead letters": ForgetDeadLetters(_EVER_MS, rebuilds.most, store.uid, None),
+        "rebuilds": rebuilds,
     }
     rows = _rows_of(context, store.name, of_it)
     yield from rows
-    if any(due.count >= most for due in rows):
+    if any(due.count >= rebuilds.most for due in rows):
         return
     drop: tuple[Put, ...] = (DropStore(store.uid, store.revision),)
     if context.catalog.store(store.name) is None:
@@ -197,18 +199,20 @@ def _rows_of(context: Context, name: str, of_it: dict[str, Forget]) -> list[Due]
     return [Due(what, name, f"{name} was deleted", count, (of_it[what],)) for what, count in counted.items() if count]
 
 
-def _deleted_table(context: Context, table: Table, reclaims: list[Reclaim], most: int) -> Iterator[Due]:
+def _deleted_table(
+    context: Context, table: Table, reclaims: list[Reclaim], rebuilds: ForgetRebuildsOf
+) -> Iterator[Due]:
     waits = _waits(context, table, (table.uid,), reclaims)
     if waits is not None:
         yield Due("deleted table", table.name, waits, 1)
         return
     of_it: dict[str, Forget] = {
-        "segments": ForgetSegments(table.uid, most),
-        "rebuilds": ForgetRebuilds(_EVER_MS, most, table.uid),
+        "segments": ForgetSegments(table.uid, rebuilds.most),
+        "rebuilds": rebuilds,
     }
     rows = _rows_of(context, table.name, of_it)
     yield from rows
-    if any(due.count >= most for due in rows):
+    if any(due.count >= rebuilds.most for due in rows):
         return
     drop: tuple[Put, ...] = (DropTable(table.uid, table.revision),)
     if context.catalog.table(table.name) is None:

@@ -147,6 +147,11 @@ class Segment(_Value):
     redealt: bool = False
     revision: int = 0
 
+    @property
+    def made_by(self) -> str | None:
+        """The rebuild that says which load the segment belongs to; None where the segment says it, or nothing does."""
+        return None if self.prefix is not None else self.build.rebuild or None
+
 
 def check_segment_name(name: str) -> None:
     """Raise unless a segment may be called so: it names files and directories.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from anew.core.errors import InvalidRequest
 from anew.core.schedule import parse_schedule
-from anew.core.settings import Kind, Setting, Takes
-from anew.core.suggest import did_you_mean
+from anew.core.settings import Kind, Setting, Settings, Takes
 
 CODECS = ("none", "snappy", "gzip", "lz4", "zstd", "brotli")
 BUCKETS = ("hour", "day", "month", "year")
@@ -107,13 +106,7 @@ class TableSettings(BaseModel):
         return Codec(self.codec, default_level(self.codec) if self.level is None else self.level)
 
 
-def _number(name: str, meaning: str, least: int, most: int) -> Callable[[Any], int]:
-    setting = Setting(name, Takes.FROZEN, Kind.COUNT, least, meaning, least, most)
-
-    def parse(value: Any) -> int:
-        return int(setting.parse(value))  # type: ignore[arg-type]  # a count is never null
-
-    return parse
+# -- readers of lists and objects: `KeyError`, `TypeError` or `ValueError` for what they do not accept -----------------
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -150,12 +143,6 @@ def _switches(value: Any) -> dict[str, bool]:
     return {column: spelt[switch] for column, switch in _object(value).items()}
 
 
-def _codec(value: Any) -> str:
-    if value not in CODECS:
-        raise ValueError
-    return str(value)
-
-
 def _codecs(value: Any) -> dict[str, str]:
     found = {}
     for column, codec in _object(value).items():
@@ -165,7 +152,7 @@ def _codecs(value: Any) -> dict[str, str]:
 
 
 def _level(value: Any) -> int | None:
-    return None if value in (None, "") else int(str(value))
+    return None if value == "" else int(str(value))
 
 
 def _texts(value: Any) -> dict[str, str]:
@@ -175,170 +162,103 @@ def _texts(value: Any) -> dict[str, str]:
     return found
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None or not str(value).strip() else str(value).strip()
-
-
-def _choice(choices: tuple[str, ...]) -> Callable[[Any], str | None]:
-    def parse(value: Any) -> str | None:
-        if value in (None, ""):
-            return None
-        if value not in choices:
-            raise ValueError
-        return str(value)
-
-    return parse
-
-
-def _flag(value: Any) -> bool:
-    spelt = {"true": True, "false": False}
-    return value if isinstance(value, bool) else spelt[str(value).lower()]
-
-
 def _refresh(value: Any) -> Refresh:
-    found = _object(value)
-    known = Refresh.model_fields
-    for name in found:
-        if name not in known:
-            raise InvalidRequest(
-                "unknown_setting",
-                f"the refresh task has no setting {name}",
-                found=name,
-                expected=", ".join(known),
-                hint=did_you_mean(name, known),
-            )
-    if found.get("schedule"):
-        parse_schedule(found["schedule"])
-    most = _number("maxSegments", "how many segments a run takes at most; 0: all", 0, 10_000_000)
-    return Refresh(
-        schedule=_text(found.get("schedule")),
-        reloadOnly=_flag(found.get("reloadOnly", False)),
-        forceReload=_flag(found.get("forceReload", False)),
-        maxSegments=most(found.get("maxSegments", DEFAULT_MAX_SEGMENTS)),
-    )
+    return Refresh(**_REFRESH_SETTINGS.parse(_object(value)))
 
 
-@dataclass(frozen=True, slots=True)
-class TableSetting:
-    """One row of the table of settings.
-
-    Attributes:
-        stale: Whether a change of it makes segments stale.
-        parse: The typed value of a text or of a value of a configuration file; raises `ValueError` and its kin.
-    """
-
-    name: str
-    stale: bool
-    expected: str
-    meaning: str
-    parse: Callable[[Any], Any]
+# -- the tables --------------------------------------------------------------------------------------------------------
 
 
-_YEAR_SECONDS = 365 * 86_400
+def _setting(
+    name: str, kind: Kind, meaning: str, least: int | None = None, most: int | None = None, **more: Any
+) -> Setting:
+    """A row with the model's default: the model needs one, because tables that are kept may lack newer settings."""
+    return Setting(name, kind, TableSettings.model_fields[name].default, meaning, least, most, **more)
 
-TABLE_SETTINGS: dict[str, TableSetting] = {
-    row.name: row
-    for row in (
-        TableSetting("sort", True, "columns", "by which columns rows are sorted, ascending, nulls last", _names),
-        TableSetting("partition_column", True, "a column", "which column decides the partition", _text),
-        TableSetting(
-            "partition_function",
-            True,
-            " | ".join(PARTITION_FUNCTIONS),
-            "how a value gives its partition: pmod(xxhash64(value), count), or pmod(value, count)",
-            _choice(PARTITION_FUNCTIONS),
-        ),
-        TableSetting(
-            "partition_count",
-            True,
-            "1 to 100,000",
-            "how many partitions there are",
-            _number("partition_count", "how many partitions there are", 1, 100_000),
-        ),
-        TableSetting("bloom", True, "column → fpp", "columns with a bloom filter, and its false-positive rate", _bloom),
-        TableSetting("dictionary", True, "column → on | off", "which columns are dictionary-encoded (all)", _switches),
-        TableSetting("codec", True, " | ".join(CODECS), "how columns are compressed", _codec),
-        TableSetting("level", True, "a level of the codec", "how hard the codec tries", _level),
-        TableSetting("codecs", True, "column → codec or codec:level", "codecs of single columns", _codecs),
-        TableSetting(
-            "row_group_rows",
-            True,
-            "1,000 to 100,000,000",
-            "how many rows a row group holds",
-            _number("row_group_rows", "how many rows a row group holds", 1_000, 100_000_000),
-        ),
-        TableSetting("page_index", True, "true | false", "whether files have page indexes", _flag),
-        TableSetting("time_column", True, "a column with the role time", "which column says when a row was", _text),
-        TableSetting(
-            "bucket", False, " | ".join(BUCKETS), "into which spans of time a load is split", _choice(BUCKETS)
-        ),
-        TableSetting(
-            "segment_rows",
-            False,
-            "1,000 to 1,000,000,000",
-            "how many rows a segment of a load holds at most",
-            _number("segment_rows", "how many rows a segment of a load holds at most", 1_000, 1_000_000_000),
-        ),
-        TableSetting("derived", True, "column → SQL expression", "columns that are computed from others", _texts),
-        TableSetting("row_filter", True, "an SQL condition", "which rows are kept", _text),
-        TableSetting(
-            "replicas",
-            False,
-            "1 to 100",
-            "how many nodes hold each segment",
-            _number("replicas", "how many nodes hold each segment", 1, 100),
-        ),
-        TableSetting(
-            "backup_retention_seconds",
-            False,
-            "whole seconds",
-            "how long a build that was replaced is kept in the deep store",
-            _number("backup_retention_seconds", "how long a replaced build is kept", 0, _YEAR_SECONDS),
-        ),
-        TableSetting(
-            "quota_bytes",
-            False,
-            "whole bytes",
-            "how large the table may become by loads; 0: no limit",
-            _number("quota_bytes", "how large the table may become by loads", 0, 2**60),
-        ),
-        TableSetting(
-            "skip_segment_preprocess", False, "true | false", "whether nodes serve builds as they are, always", _flag
-        ),
-        TableSetting("refresh", False, "an object", "the refresh task: when it runs, and how it chooses", _refresh),
-        TableSetting("owner", False, "text", "who is asked about the table", _text),
-        TableSetting("description", False, "text", "what the table holds", _text),
-        TableSetting("tags", False, "texts", "words by which the table is found", _names),
-    )
-}
+
+_stale = partial(_setting, takes=Takes.REFRESH)
+_loaded = partial(_setting, takes=Takes.LOAD)
+
+TABLE_SETTINGS = Settings(
+    _stale(
+        "sort", Kind.SHAPED, "by which columns rows are sorted, ascending, nulls last", read=_names, accepts="columns"
+    ),
+    _stale("partition_column", Kind.TEXT, "which column decides the partition", accepts="a column"),
+    _stale(
+        "partition_function",
+        Kind.CHOICE,
+        "how a value gives its partition: pmod(xxhash64(value), count), or pmod(value, count)",
+        choices=PARTITION_FUNCTIONS,
+    ),
+    _stale("partition_count", Kind.COUNT, "how many partitions there are", 1, 100_000),
+    _stale(
+        "bloom",
+        Kind.SHAPED,
+        "columns with a bloom filter, and its false-positive rate",
+        read=_bloom,
+        accepts="column → fpp",
+    ),
+    _stale(
+        "dictionary",
+        Kind.SHAPED,
+        "which columns are dictionary-encoded (all)",
+        read=_switches,
+        accepts="column → on, off",
+    ),
+    _stale("codec", Kind.CHOICE, "how columns are compressed", choices=CODECS),
+    _stale("level", Kind.SHAPED, "how hard the codec tries", read=_level, accepts="a level of the codec"),
+    _stale("codecs", Kind.SHAPED, "codecs of single columns", read=_codecs, accepts="column → codec or codec:level"),
+    _stale("row_group_rows", Kind.COUNT, "how many rows a row group holds", 1_000, 100_000_000),
+    _stale("page_index", Kind.FLAG, "whether files have page indexes"),
+    _stale("time_column", Kind.TEXT, "which column says when a row was", accepts="a column with the role time"),
+    _loaded("bucket", Kind.CHOICE, "into which spans of time a load is split", choices=BUCKETS),
+    _loaded("segment_rows", Kind.COUNT, "how many rows a segment of a load holds at most", 1_000, 1_000_000_000),
+    _stale(
+        "derived",
+        Kind.SHAPED,
+        "columns that are computed from others",
+        read=_texts,
+        accepts="column → SQL expression",
+    ),
+    _stale("row_filter", Kind.TEXT, "which rows are kept", accepts="an SQL condition"),
+    _setting("replicas", Kind.COUNT, "how many nodes hold each segment", 1, 100),
+    _setting(
+        "backup_retention_seconds",
+        Kind.SECONDS,
+        "how long a build that was replaced is kept in the deep store",
+        0,
+        365 * 86_400,
+    ),
+    _setting("quota_bytes", Kind.BYTES, "how large the table may become by loads; 0: no limit", 0, 2**60),
+    _setting("skip_segment_preprocess", Kind.FLAG, "whether nodes serve builds as they are, always"),
+    _setting(
+        "refresh",
+        Kind.SHAPED,
+        "the refresh task: when it runs, and how it chooses",
+        read=_refresh,
+        accepts="an object",
+    ),
+    _setting("owner", Kind.TEXT, "who is asked about the table"),
+    _setting("description", Kind.TEXT, "what the table holds"),
+    _setting("tags", Kind.SHAPED, "words by which the table is found", read=_names, accepts="texts"),
+    aliases=ALIASES,
+    unknown=("unknown_setting", "tables have no setting"),
+)
 """Every table setting, in the order in which they are shown."""
 
-
-def parse_table_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The typed values of what a configuration file or ``--set`` says, all or nothing, under their own names.
-
-    Raises:
-        InvalidRequest: ``unknown_setting`` (with the nearest known name), ``bad_setting``; two names of one setting
-            with two values.
-    """
-    parsed: dict[str, Any] = {}
-    for said, value in given.items():
-        name = ALIASES.get(said, said)
-        if name not in TABLE_SETTINGS:
-            raise InvalidRequest(
-                "unknown_setting",
-                f"tables have no setting {said}",
-                found=said,
-                expected=", ".join(TABLE_SETTINGS),
-                hint=did_you_mean(said, [*TABLE_SETTINGS, *ALIASES]),
-            )
-        typed = _parsed(TABLE_SETTINGS[name], value)
-        if parsed.get(name, typed) != typed:
-            raise InvalidRequest(
-                "bad_setting", f"{name} is said twice, differently", found=[parsed[name], typed], expected="one of them"
-            )
-        parsed[name] = typed
-    return parsed
+_REFRESH_SETTINGS = Settings(
+    Setting("schedule", Kind.TEXT, None, "when it runs: five cron fields in UTC", check=parse_schedule),
+    Setting(
+        "reloadOnly", Kind.FLAG, False, "whether it takes only segments that a node serves with another configuration"
+    ),
+    Setting(
+        "forceReload", Kind.FLAG, False, "with reloadOnly: whether it takes all stale segments, without asking nodes"
+    ),
+    Setting(
+        "maxSegments", Kind.COUNT, DEFAULT_MAX_SEGMENTS, "how many segments a run takes at most; 0: all", 0, 10_000_000
+    ),
+    unknown=("unknown_setting", "the refresh task has no setting"),
+)
 
 
 def default_level(codec: str) -> int | None:
@@ -370,20 +290,3 @@ def checked_level(codec: str, level: int | None) -> int | None:
     if not least <= level <= most:
         raise ValueError(level)
     return level
-
-
-def _parsed(setting: TableSetting, value: Any) -> Any:
-    try:
-        if value is None:
-            return TableSettings.model_fields[setting.name].default
-        parsed = setting.parse(value)
-    except (ValueError, KeyError, TypeError, json.JSONDecodeError):
-        raise InvalidRequest(
-            "bad_setting",
-            f"the setting {setting.name} does not accept this value",
-            found=value,
-            expected=setting.expected,
-            hint=f"{setting.name}: {setting.meaning}",
-        ) from None
-    # What is taken back has its default again.
-    return TableSettings.model_fields[setting.name].default if parsed is None else parsed

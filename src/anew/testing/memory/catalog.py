@@ -51,7 +51,7 @@ from anew.core.tables.segment import Segment, StaleSegment, stale_segment
 from anew.core.tables.table import Table
 from anew.segments.record import SegmentList
 from anew.testing.memory.catalogtables import Tables
-from anew.testing.memory.forgetting import drop_store, drop_table, keys, remove
+from anew.testing.memory.forgetting import drop_store, drop_table, keys, remove, unnamed
 
 
 @dataclass(slots=True)
@@ -142,6 +142,10 @@ class MemoryCatalog:
     def forgettable(self, forget: Forget) -> int:
         """See `Catalog.forgettable`."""
         return len(keys(self._database.tables, self._database.history, forget))
+
+    def unnamed_rebuilds(self, before_ms: int, named_from_ms: int = 0) -> Iterator[str]:
+        """See `Catalog.unnamed_rebuilds`."""
+        return unnamed(self._database.tables, before_ms, named_from_ms)
 
     def next_number(self, sequence: str) -> int:
         """See `Catalog.next_number`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -16,14 +16,26 @@ from anew.catalog.forget import (
     ForgetHistory,
     ForgetPastVersions,
     ForgetRebuilds,
+    ForgetRebuildsOf,
     ForgetRequests,
+    ForgetSegments,
 )
+from anew.core.rebuild import Rebuild
 from anew.testing.memory.catalogtables import Tables
 
 
 def keys(tables: Tables, history: Sequence[Operation], forget: Forget) -> list[Hashable]:
     """The keys of the rows that are to be forgotten; of history, their places."""
-    return list(islice(_found(tables, history, forget), forget.most))
+    most = None if isinstance(forget, ForgetRebuilds) else forget.most
+    return list(islice(_found(tables, history, forget), most))
+
+
+def unnamed(tables: Tables, before_ms: int, named_from_ms: int) -> Iterator[str]:
+    """The ended rebuilds from before a time that no version, no segment and no request names, the oldest first."""
+    made = {version.rebuild for store in tables.stores.values() for version in store.versions}
+    made |= {segment.made_by for segment in tables.segments.values() if segment.made_by is not None}
+    ended = (rebuild for rebuild in tables.rebuilds.values() if rebuild.created_at_ms < before_ms)
+    return (rebuild_id for rebuild_id in _ended(tables, ended, named_from_ms) if rebuild_id not in made)
 
 
 def remove(tables: Tables, history: list[Operation], forget: Forget) -> None:
@@ -37,7 +49,7 @@ def remove(tables: Tables, history: list[Operation], forget: Forget) -> None:
             for of in _rows_of(tables, forget):
                 for key in found:
                     of.pop(key, None)
-            if isinstance(forget, ForgetRebuilds):
+            if isinstance(forget, ForgetRebuilds | ForgetRebuildsOf):
                 for part in [part for part in tables.done if part[0] in found]:
                     del tables.done[part]
 
@@ -68,7 +80,7 @@ def _rows_of(tables: Tables, forget: Forget) -> tuple[dict[Any, Any], ...]:
             return tables.requests, tables.request_times
         case ForgetPastVersions():
             return (tables.past_versions,)
-        case ForgetRebuilds():
+        case ForgetRebuilds() | ForgetRebuildsOf():
             return (tables.rebuilds,)
         case ForgetDeadLetters():
             return tables.dead_letters, tables.set_aside, tables.letter_times
@@ -88,14 +100,23 @@ def _found(tables: Tables, history: Sequence[Operation], forget: Forget) -> Iter
         case ForgetPastVersions(before_ms=before_ms, store_uid=uid):
             left = sorted((at_ms, of) for of, (at_ms, _) in tables.past_versions.items() if at_ms < before_ms)
             yield from (of for _, of in left if uid in (None, of[0]))
-        case ForgetRebuilds(before_ms=before_ms, subject_uid=uid, kept=kept):
-            of_it = (r for r in tables.rebuilds.values() if r.subject.uid == uid and r.ended and r.id not in kept)
-            old = sorted((rebuild.created_at_ms, rebuild.id) for rebuild in of_it if rebuild.created_at_ms < before_ms)
-            yield from (rebuild_id for _, rebuild_id in old)
+        case ForgetRebuilds(ids=ids):
+            yield from _ended(tables, (tables.rebuilds[each] for each in ids if each in tables.rebuilds), 0)
+        case ForgetRebuildsOf(subject_uid=uid, named_from_ms=named_from_ms):
+            of_it = (rebuild for rebuild in tables.rebuilds.values() if rebuild.subject.uid == uid)
+            yield from _ended(tables, of_it, named_from_ms)
         case ForgetDeadLetters():
             yield from _letters(tables, forget)
-        case _:
-            yield from (of for of in sorted(tables.segments) if of[0] == forget.table_uid)
+        case ForgetSegments(table_uid=uid):
+            yield from (of for of in sorted(tables.segments) if of[0] == uid)
+
+
+def _ended(tables: Tables, rebuilds: Iterable[Rebuild], named_from_ms: int) -> Iterator[str]:
+    """Those that have ended and that no request of that time or later names, the oldest first."""
+    times = tables.request_times
+    named = {known.result for key, known in tables.requests.items() if times[key] >= named_from_ms}
+    ended = sorted((rebuild.created_at_ms, rebuild.id) for rebuild in rebuilds if rebuild.ended)
+    yield from (rebuild_id for _, rebuild_id in ended if rebuild_id not in named)
 
 
 def _letters(tables: Tables, forget: ForgetDeadLetters) -> Iterator[Hashable]:

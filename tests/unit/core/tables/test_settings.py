@@ -8,7 +8,6 @@ import pytest
 
 from anew.core.errors import InvalidRequest
 from anew.core.tables.settings import (
-    ALIASES,
     CODECS,
     TABLE_SETTINGS,
     Codec,
@@ -17,14 +16,13 @@ from anew.core.tables.settings import (
     checked_level,
     default_level,
     parse_codec,
-    parse_table_settings,
 )
 
 _CRON = "*/10 * * * *"
 _SAID: dict[str, list[tuple[Any, Any]]] = {
     "sort": [("a, b", ("a", "b")), ('["a","b"]', ("a", "b")), (["a"], ("a",)), ("", ())],
     "partition_column": [("a", "a"), (" a ", "a"), ("", None)],
-    "partition_function": [("modulo", "modulo"), ("", "xxhash64")],
+    "partition_function": [("modulo", "modulo"), ("xxhash64", "xxhash64")],
     "partition_count": [("8", 8), (8, 8)],
     "bloom": [
         ("a,b", {"a": 0.01, "b": 0.01}),
@@ -65,6 +63,7 @@ _REFUSED: list[tuple[str, Any]] = [
     ("sort", [5]),
     ("sort", "[a"),
     ("partition_function", "murmur"),
+    ("partition_function", ""),
     ("partition_count", "0"),
     ("partition_count", 100_001),
     ("bloom", {"a": 0}),
@@ -97,14 +96,13 @@ _REFUSED: list[tuple[str, Any]] = [
     ("quota_bytes", "1 GB"),
     ("skip_segment_preprocess", "yes"),
     ("refresh", "daily"),
-    ("refresh", {"reloadOnly": "maybe"}),
     ("tags", "a,a"),
 ]
 
 
 def _refused(given: dict[str, Any], code: str) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as caught:
-        parse_table_settings(given)
+        TABLE_SETTINGS.parse(given)
     assert caught.value.code == code
     return caught.value
 
@@ -113,7 +111,7 @@ def _refused(given: dict[str, Any], code: str) -> InvalidRequest:
 def test_every_setting_reads_texts_and_typed_values(name: str) -> None:
     """A command line's text and a file's value mean the same, and what is meant is a value of the settings."""
     for said, meant in _SAID[name]:
-        parsed = parse_table_settings({name: said})
+        parsed = TABLE_SETTINGS.parse({name: said})
         assert parsed == {name: meant}
         assert getattr(TableSettings(**parsed), name) == meant
 
@@ -121,24 +119,24 @@ def test_every_setting_reads_texts_and_typed_values(name: str) -> None:
 @pytest.mark.parametrize("name", TABLE_SETTINGS)
 def test_what_is_taken_back_has_its_default_again(name: str) -> None:
     """Null means the default, whatever the setting."""
-    assert parse_table_settings({name: None}) == {name: getattr(TableSettings(), name)}
+    assert TABLE_SETTINGS.parse({name: None}) == {name: getattr(TableSettings(), name)}
 
 
 def test_every_setting_has_a_row_and_a_default() -> None:
     """The table of settings and the model of settings name the same, in the same order."""
     assert list(TABLE_SETTINGS) == list(TableSettings.model_fields)
-    assert set(ALIASES.values()) <= set(TABLE_SETTINGS)
-    assert not set(ALIASES) & set(TABLE_SETTINGS)
+    assert set(TABLE_SETTINGS.aliases.values()) <= set(TABLE_SETTINGS)
+    assert not set(TABLE_SETTINGS.aliases) & set(TABLE_SETTINGS)
 
 
 @pytest.mark.case("tables:A6")
-@pytest.mark.parametrize("alias", ALIASES)
+@pytest.mark.parametrize("alias", TABLE_SETTINGS.aliases)
 def test_an_alias_is_the_setting_itself(alias: str) -> None:
     """What is said by another name is kept under the setting's own."""
-    name = ALIASES[alias]
+    name = TABLE_SETTINGS.aliases[alias]
     said, meant = _SAID[name][0]
-    assert parse_table_settings({alias: said}) == {name: meant}
-    assert parse_table_settings({alias: said, name: said}) == {name: meant}
+    assert TABLE_SETTINGS.parse({alias: said}) == {name: meant}
+    assert TABLE_SETTINGS.parse({alias: said, name: said}) == {name: meant}
 
 
 def test_two_names_with_two_values_are_refused() -> None:
@@ -163,10 +161,11 @@ def test_an_unknown_setting_has_the_nearest_name() -> None:
     assert _refused({"refresh": {"maxSegment": 3}}, "unknown_setting").hint == "did you mean maxSegments?"
 
 
-def test_the_refresh_task_s_count_is_a_count() -> None:
-    """How many segments a run takes is refused by its own name."""
-    error = _refused({"refresh": {"maxSegments": -1}}, "bad_setting")
-    assert (error.found, "maxSegments" in error.message) == (-1, True)
+@pytest.mark.parametrize(("name", "value"), [("maxSegments", -1), ("reloadOnly", "maybe"), ("forceReload", 1)])
+def test_the_refresh_task_s_settings_are_refused_by_their_own_names(name: str, value: Any) -> None:
+    """The refusal names the task's setting and its value, not the whole task."""
+    error = _refused({"refresh": {"schedule": _CRON, name: value}}, "bad_setting")
+    assert (error.found, name in error.message) == (value, True)
 
 
 def test_a_schedule_is_checked_when_it_is_said() -> None:

@@ -11,8 +11,8 @@ from alembic import op
 
 from anew.core.oldversions import by_fabric
 
-revision = "r0008"
-down_revision = "r0007"
+revision = "r0009"
+down_revision = "r0008"
 
 _AT_ONCE = 500
 _STORES = sa.table("stores", sa.column("uid", sa.String), sa.column("document", sa.Text))
