@@ -108,18 +108,6 @@ def test_a_scheduled_repush_runs_by_itself(anew: Anew, people: Path) -> None:
     assert "scheduled repush" in what
 
 
-@pytest.mark.case("stores:A14")
-def test_a_push_beyond_the_quota_fails_and_a_repush_does_not(anew: Anew, people: Path) -> None:
-    """The quota judges what a full push writes; what is there already may be repushed."""
-    anew.create("small", "partitions=1")
-    anew.push("small", people)
-    anew.here("store", "update", "small", "--set", "quota_bytes=10")
-    answer = anew.run_here("push", "small", str(people), "--key", "id", "--value", "name,age")
-    assert (answer.code, answer.error["code"]) == (1, "quota_exceeded")
-    assert anew.here("repush", "small")["status"] == "succeeded"
-    assert len(anew.scan("small")) == 20
-
-
 def test_a_node_is_drained_and_removed(lone: Anew, people: Path) -> None:
     """Its replicas move to the others before it lets them go; removed, it ends for good, until it is added again."""
     lone.done("up", "--detach", "--nodes", "3")

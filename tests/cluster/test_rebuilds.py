@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 from pathlib import Path
@@ -88,19 +87,6 @@ def test_a_plan_from_a_dry_run_is_run_exactly_and_refused_once_the_configuration
 
 
 @pytest.mark.case("stores:H1", "rules:R22")
-def test_the_same_request_id_is_the_same_rebuild(anew: Anew, people: Path, tmp_path: Path) -> None:
-    """Running one plan twice under one request id makes one version."""
-    anew.create("once", "hybrid=true", "rt_partitions=2")
-    anew.push("once", people)
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(anew.here("repush", "once", "--dry-run")), encoding="utf-8")
-    first = anew.here("repush", "once", "--plan", str(plan), "--request-id", "r-1")
-    again = anew.here("repush", "once", "--plan", str(plan), "--request-id", "r-1")
-    assert again["id"] == first["id"]
-    assert _current(anew, "once") == 2
-
-
-@pytest.mark.case("stores:H1", "rules:R22")
 def test_the_same_command_under_one_request_id_is_answered_as_before(anew: Anew, people: Path, tmp_path: Path) -> None:
     """Push and repush repeated with their id give the first result, whatever has moved since; others are refused."""
     anew.create("asked", "hybrid=true", "rt_partitions=2")
@@ -119,30 +105,6 @@ def test_the_same_command_under_one_request_id_is_answered_as_before(anew: Anew,
     for other in (("repush", "asked", "--request-id", "asked-push"), (*repush, "--defer-swap")):
         refused = anew.run_here(*other)
         assert (refused.code, refused.json["error"]["code"]) == (2, "request_id_reused")
-
-
-def test_a_killed_driver_leaves_the_store_serving_and_is_cleaned_up(anew: Anew, people: Path) -> None:
-    """SIGKILL in the middle of a repush: reads go on, the next repush works, the first one's files are reclaimed."""
-    anew.create("killed", "hybrid=true", "rt_partitions=2")
-    anew.push("killed", people)
-    driver = anew.start("repush", "killed", start_new_session=True)
-
-    def building() -> bool:
-        running = [r for r in anew.here("rebuild", "list", "--store", "killed") if r["status"] == "running"]
-        return bool(running) and running[0]["stage"] == "build"
-
-    wait_until(building, "the repush to build")
-    os.killpg(driver.pid, signal.SIGKILL)
-    driver.communicate()
-    assert anew.value("killed", "p1") == {"name": "name 1", "age": 21}
-    wait_until(lambda: _status(anew, "killed", 2) in ("failed", "retired", "reclaimed"), "the lease to end")
-    done = anew.here("repush", "killed")
-    assert done["version"] == 3
-    assert _current(anew, "killed") == 3
-    wait_until(lambda: _status(anew, "killed", 2) == "reclaimed", "the first attempt to be reclaimed")
-    uid = anew.here("store", "show", "killed")["uid"]
-    left = {path.name for path in (anew.home / "deepstore" / "dc-0" / "stores" / uid).iterdir() if any(path.iterdir())}
-    assert left == {"v1", "v3"}
 
 
 @pytest.mark.case("stores:H3")

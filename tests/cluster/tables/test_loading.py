@@ -69,14 +69,6 @@ def test_each_format_becomes_the_same_segments(anew: Anew, tmp_path: Path, kind:
     assert totals[0][3:] == ["2013-01-01T05:00:00+00:00", 11]
 
 
-@pytest.mark.case("tables:F1")
-def test_no_segment_is_larger_than_asked(anew: Anew, tmp_path: Path) -> None:
-    """Rows beyond the limit go into the next segment of their bucket."""
-    trips = Trips.create(anew, "dealt", tmp_path, segment_rows=1_000)
-    trips.load(rows(2_500))
-    assert [segment["rows"] for segment in trips.segments()] == [1_000, 1_000, 500]
-
-
 @pytest.mark.case("tables:F2")
 def test_rows_that_do_not_fit_are_named_or_put_aside(anew: Anew, tmp_path: Path) -> None:
     """Without the option the load fails and names file, line and column; with it read = loaded + skipped."""

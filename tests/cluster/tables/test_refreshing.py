@@ -57,20 +57,6 @@ def _span(file: Any, group: int, column: str) -> tuple[Any, Any]:
     return chunk.min, chunk.max
 
 
-@pytest.mark.case("tables:A4")
-def test_rows_that_are_sorted_already_are_stamped(anew: Anew, tmp_path: Path) -> None:
-    """The wanted order is there by chance: proved by reading, and only the record changes."""
-    trips = Trips.monthly(anew, "by_chance", tmp_path)
-    trips.load(rows())
-    before = trips.segments()[0]
-    trips.update(sort=["id"])
-    assert trips.segments()[0]["stale"]
-    done = trips.refresh()
-    assert (done["refreshed"], len(done["stamped"])) == ([], 3)
-    after = trips.segments()[0]
-    assert (after["path"], after["build"], after["stale"]) == (before["path"], before["build"], False)
-
-
 @pytest.mark.case("tables:C3")
 def test_types_change_and_what_does_not_fit_fails_alone(anew: Anew, tmp_path: Path) -> None:
     """INT → LONG → STRING are read as such; a text that is no number fails its segment, names it, and is left alone."""
@@ -195,22 +181,6 @@ def test_a_reload_changes_copies_and_not_the_deep_store(anew: Anew, tmp_path: Pa
     assert len(done["refreshed"]) == 3
     assert len(done["drift"]) == 3
     trips.await_served()
-    assert {copy["rebuilt_rows"] for segment in trips.segments() for copy in segment["replicas"]} == {0}
-
-
-@pytest.mark.case("tables:E6")
-def test_nothing_is_made_again_where_nodes_are_told_to_skip_it(anew: Anew, tmp_path: Path) -> None:
-    """With skip_segment_preprocess a reload follows, and serves the build as it is."""
-    trips = Trips.monthly(anew, "skipping", tmp_path, skip_segment_preprocess=True)
-    trips.load(rows())
-    made_with = trips.wanted
-    trips.update(sort=["city"])
-    anew.here("table", "reload", "skipping")
-    wait_until(
-        lambda: {copy["reload"] for segment in trips.segments() for copy in segment["replicas"]} == {1},
-        "nodes to follow the reload",
-    )
-    assert trips.hashes() == {made_with}
     assert {copy["rebuilt_rows"] for segment in trips.segments() for copy in segment["replicas"]} == {0}
 
 

@@ -64,16 +64,6 @@ def test_a_scan_outlasts_the_leader(stores: Stores, tmp_path: Path) -> None:
     account.check("--version", "2")
 
 
-def test_a_driver_that_dies_leaves_the_version_before(stores: Stores, tmp_path: Path) -> None:
-    """SIGKILL of a driver in the middle of its build: its version fails, and nothing else changes."""
-    with stores.proved("driven") as account:
-        with stores.driven("driven", tmp_path, FILES) as (_, halt):
-            halt.wait()
-        stores.crashing.await_status("driven", 2, "failed", "retired", "reclaimed")
-        assert stores.crashing.current("driven") == 1
-        account.await_writes(50)
-
-
 def test_a_worker_of_spark_that_dies_fails_its_build_alone(stores: Stores, tmp_path: Path) -> None:
     """SIGKILL of a Python worker that has read the log, in a local Spark, which tries nothing twice: it says so."""
     with stores.proved("worked") as account:

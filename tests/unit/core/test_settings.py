@@ -155,6 +155,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
         ("source.kafka", "maybe"),
     ],
 )
+@pytest.mark.case("stores:A13")
 def test_a_key_s_value_that_does_not_parse_is_refused(key: str, value: str) -> None:
     """The refusal names key, value and what is accepted."""
     with pytest.raises(InvalidRequest) as caught:
