@@ -285,11 +285,11 @@ class Version(BaseModel):
 
     @property
     def error(self) -> str | None:
-        """What was wrong anywhere; with several errors each names its fabric."""
+        """What was wrong, or why it waits; what is not so in all fabrics names those where it is."""
         errors = {fabric: there.error for fabric, there in self.fabrics.items() if there.error is not None}
-        if len(set(errors.values())) <= 1:
-            return next(iter(errors.values()), None)
-        return "; ".join(f"{fabric}: {error}" for fabric, error in errors.items())
+        if len(errors) == len(self.fabrics) and len(set(errors.values())) == 1:
+            return next(iter(errors.values()))
+        return "; ".join(f"{fabric}: {error}" for fabric, error in errors.items()) or None
 
     @property
     def readable(self) -> bool:

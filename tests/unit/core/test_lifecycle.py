@@ -270,13 +270,14 @@ def test_what_ends_in_one_fabric_goes_on_in_the_other(event: lifecycle.VersionEv
     here, there = after.fabrics[FABRIC], after.fabrics[_OTHER]
     assert (here.status, here.error, here.since_ms) == (S.LOADING, None, NOON_MS)
     assert (there.error, there.since_ms) == ("no room", NOON_MS + 9)
-    assert (after.readable, after.readable_in(_OTHER), after.error) == (True, False, "no room")
+    assert (after.readable, after.readable_in(_OTHER), after.error) == (True, False, f"{_OTHER}: no room")
 
 
 def test_errors_of_several_fabrics_name_them() -> None:
-    """One error is told as it is; two are told with where each was."""
+    """What is so in all fabrics is told as it is, anything else with where it was."""
     both = a_version(1, S.FAILED, statuses={FABRIC: S.FAILED, _OTHER: S.FAILED})
     assert both.moved((FABRIC, _OTHER), error="no room").error == "no room"
+    assert both.moved((_OTHER,), error="damaged").error == f"{_OTHER}: damaged"
     told = both.moved((FABRIC,), error="no room").moved((_OTHER,), error="damaged").error
     assert told == f"{FABRIC}: no room; {_OTHER}: damaged"
 
