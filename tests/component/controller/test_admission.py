@@ -115,7 +115,7 @@ def test_a_token_for_one_store_is_refused_for_others_and_the_whole(closed: Clust
 def test_a_token_for_one_store_does_what_it_may_there(closed: Cluster) -> None:
     """Its store can be shown, updated, rebuilt, paused and deleted."""
     client = closed.acting("mallory", Credentials("flights-operator"))
-    assert client.store("flights")["name"] == "flights"
+    assert client.store("flights").name == "flights"
     assert client.rebuilds(store="flights") == []
     client.pause("flights")
     client.unpause("flights")
@@ -128,9 +128,9 @@ def test_a_token_for_one_store_does_what_it_may_there(closed: Cluster) -> None:
 def test_history_bears_the_tokens_name(closed: Cluster) -> None:
     """Whatever a client says of itself, what it did is written down under its token's name."""
     closed.acting("mallory", Credentials("operator")).pause("people")
-    assert closed.client.history("people", 1)[0]["actor"] == "operator"
+    assert closed.client.history("people", 1)[0].actor == "operator"
     closed.client.pause("flights")
-    assert closed.client.history("flights", 1)[0]["actor"] == "cluster"
+    assert closed.client.history("flights", 1)[0].actor == "cluster"
 
 
 def test_refusals_reach_the_client_as_refused(closed: Cluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anew.api.models import HoldVersion, RollBack
+from anew.api.rebuilds import StoreRebuildView, view_as
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import NotFound, Refused
 from anew.core.store import VersionStatus
@@ -31,7 +32,7 @@ def test_a_reclaimed_version_is_shown_where_it_was(cluster: Cluster) -> None:
     assert [(v["number"], v["status"]) for v in everything["versions"]] == [(1, "reclaimed"), (2, "current")]
     (alone,) = cluster.http.get("/v1/stores/flights", params={"version": 1}).json()["fabrics"]["dc-0"]["versions"]
     assert (alone["number"], alone["rebuild"], alone["kind"]) == (1, rebuild, "full_push")
-    assert cluster.client.rebuild(rebuild)["version"] == 1
+    assert view_as(cluster.client.rebuild(rebuild), StoreRebuildView).version == 1
     assert cluster.serve(cluster.repush_plan()) == 3
 
 

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from anew.api import models, tables
+from anew.api.errors import ErrorAnswer
 from tests.component.controller.harness import Cluster
 
 _MADE_BY_DRIVERS_AND_NODES = {"BeginRebuild", "Seal", "NodeReport"} | {
@@ -116,5 +117,5 @@ def test_errors_are_described_as_they_are_answered(cluster: Cluster, document: d
     misfit = cluster.http.post("/v1/stores", json={"name": 1})
     for answer, status in ((absent, 404), (misfit, 422)):
         assert answer.status_code == status
-        assert models.ErrorAnswer.model_validate(answer.json()).model_dump() == answer.json()
-    assert models.ErrorAnswer.model_validate(absent.json()).error.code == "unknown_store"
+        assert ErrorAnswer.model_validate(answer.json()).model_dump() == answer.json()
+    assert ErrorAnswer.model_validate(absent.json()).error.code == "unknown_store"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from anew.api.rebuilds import RebuildView, view_class_of
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import driver_view
 from anew.controller.engine.records import find
@@ -11,10 +13,10 @@ from anew.core.errors import NotFound
 from anew.core.rebuild import Rebuild
 
 
-def rebuild_view(context: Context, rebuild: Rebuild) -> dict[str, Any]:
+def rebuild_view(context: Context, rebuild: Rebuild) -> RebuildView:
     """The ``rebuild`` shape: the envelope, and what its subject has to say."""
     subject = context.subjects.of(rebuild)
-    envelope = {
+    envelope: Mapping[str, Any] = {
         "id": rebuild.id,
         "kind": str(rebuild.kind),
         rebuild.subject.kind: rebuild.subject.name,
@@ -28,14 +30,14 @@ def rebuild_view(context: Context, rebuild: Rebuild) -> dict[str, Any]:
         "error": rebuild.error,
         "epoch": rebuild.epoch,
         "driver": driver_view(context, rebuild),
-        "progress": rebuild.progress.model_dump(),
+        "progress": rebuild.progress,
         "created_at_ms": rebuild.created_at_ms,
         "ended_at_ms": rebuild.ended_at_ms,
     }
-    return envelope | subject.view(context, rebuild)
+    return view_class_of(subject.name).model_validate({**envelope, **subject.view(context, rebuild)})
 
 
-def view(context: Context, rebuild_id: str) -> dict[str, Any]:
+def view(context: Context, rebuild_id: str) -> RebuildView:
     """The ``rebuild`` shape of the one of that id.
 
     Raises:
@@ -44,7 +46,7 @@ def view(context: Context, rebuild_id: str) -> dict[str, Any]:
     return rebuild_view(context, find(context, rebuild_id))
 
 
-def listed(context: Context, of: dict[str, str], *, running_only: bool) -> list[dict[str, Any]]:
+def listed(context: Context, of: dict[str, str], *, running_only: bool) -> list[RebuildView]:
     """The ``rebuild`` shapes of some subjects' rebuilds, of all for none, newest first.
 
     Args:
@@ -65,7 +67,7 @@ def listed(context: Context, of: dict[str, str], *, running_only: bool) -> list[
     return [rebuild_view(context, rebuild) for rebuild in found]
 
 
-def begun_by(context: Context, request_id: str) -> list[dict[str, Any]]:
+def begun_by(context: Context, request_id: str) -> list[RebuildView]:
     """The ``rebuild`` shape of the rebuild that a request began (rule R22); none where it began none."""
     known = context.catalog.request(request_id)
     if known is None:

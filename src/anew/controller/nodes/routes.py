@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import FastAPI, Response
 from starlette.concurrency import run_in_threadpool
 
 from anew.api.models import DesiredState, DrainNode, NodeReport, NodeView
+from anew.api.upkeep import DrainAnswer, NodeRemoved
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
 from anew.controller.engine.nodes import node_views
@@ -51,11 +50,11 @@ def add_nodes(app: FastAPI, context: Context) -> None:
         take_report(context, request)
 
     @app.post("/v1/nodes/{node}/drain", tags=["nodes"])
-    def drain(node: str, request: DrainNode, actor: Actor = "anonymous") -> dict[str, Any]:
+    def drain(node: str, request: DrainNode, actor: Actor = "anonymous") -> DrainAnswer:
         """Let a node's replicas move to others, or let it be used again."""
         return draining.drain(context, node, request, actor)
 
     @app.post("/v1/nodes/{node}/remove", tags=["nodes"])
-    def remove(node: str, actor: Actor = "anonymous") -> dict[str, Any]:
+    def remove(node: str, actor: Actor = "anonymous") -> NodeRemoved:
         """Forget a node that holds nothing any more."""
         return draining.remove(context, node, actor)

@@ -6,6 +6,16 @@ import math
 from typing import Any
 
 from anew.api.models import NodeReport, Problem, ReplicaReport, ReplicaState
+from anew.api.stores import (
+    FabricView,
+    PendingChange,
+    ShownConfig,
+    ShownFrozen,
+    StoreDetail,
+    StoreSchedule,
+    StoreView,
+    VersionView,
+)
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.controller.stores.readiness import coverage_of
@@ -19,7 +29,7 @@ _MOST_PAST_VERSIONS = 1_000
 """How many past versions a store is shown with, the youngest."""
 
 
-def store_view(context: Context, store: Store, number: int | None) -> dict[str, Any]:
+def store_view(context: Context, store: Store, number: int | None) -> StoreDetail:
     """The ``store`` shape, with past versions; with a number only that version is listed.
 
     Raises:
@@ -33,28 +43,29 @@ def store_view(context: Context, store: Store, number: int | None) -> dict[str, 
     versions = {version.number: version for version in (*past, *store.versions)}
     whole = store.model_copy(update={"versions": tuple(versions[of] for of in sorted(versions))})
     view = _store_view(whole, reports, context.catalog.dead_letter_counts().get(store.uid, 0), number)
-    return view | {"schedule": _schedule_view(context, store, [r for found in reports.values() for r in found])}
+    schedule = _schedule_view(context, store, [r for found in reports.values() for r in found])
+    return StoreDetail(**dict(view), schedule=schedule)
 
 
-def _schedule_view(context: Context, store: Store, reports: list[NodeReport]) -> dict[str, Any] | None:
+def _schedule_view(context: Context, store: Store, reports: list[NodeReport]) -> StoreSchedule | None:
     """What the schedule says now and why; None without one."""
     if store.config.repush_schedule is None:
         return None
     decision = decision_of(context, store, reports)
     state = decision.state
-    return {
-        "schedule": store.config.repush_schedule,
-        "when": store.config.repush_when,
-        "due_ms": decision.due_ms,
-        "next_ms": decision.next_ms,
-        "reasons": list(decision.reasons),
-        "failures": state.failures,
-        "under_way": state.request_id,
-        "held": store.schedule_held,
-    }
+    return StoreSchedule(
+        schedule=store.config.repush_schedule,
+        when=store.config.repush_when,
+        due_ms=decision.due_ms,
+        next_ms=decision.next_ms,
+        reasons=decision.reasons,
+        failures=state.failures,
+        under_way=state.request_id,
+        held=store.schedule_held,
+    )
 
 
-def store_views(context: Context) -> list[dict[str, Any]]:
+def store_views(context: Context) -> list[StoreView]:
     """The ``store`` shape of every store."""
     reports = indexed(live_reports(context, context.fabrics))
     letters = context.catalog.dead_letter_counts()
@@ -81,27 +92,25 @@ def _running_config(store: Store) -> Frozen | None:
     return None if running is None else running.config
 
 
-def _store_view(
-    store: Store, reports: dict[str, list[NodeReport]], dead_letters: int, number: int | None
-) -> dict[str, Any]:
+def _store_view(store: Store, reports: dict[str, list[NodeReport]], dead_letters: int, number: int | None) -> StoreView:
     running = store.version(max(store.current.values(), default=0))
     pending = pending_changes(store.config, None if running is None else running.config)
-    return {
-        "name": store.name,
-        "uid": store.uid,
-        "key_schema": store.key_schema,
-        "value_schema": store.schemas[store.newest_schema_id],
-        "key_schema_id": store.key_schema_id,
-        "value_schema_id": store.newest_schema_id,
-        "value_schemas": {str(number): schema for number, schema in store.schemas.items()},
-        "config": _shown_config(store.config),
-        "pending": pending,
-        "stale": bool(pending),
-        "paused": store.paused,
-        "notes": _notes(store),
-        "dead_letters": dead_letters,
-        "fabrics": {fabric: _fabric_view(store, fabric, reports.get(fabric, []), number) for fabric in store.fabrics},
-    }
+    return StoreView(
+        name=store.name,
+        uid=store.uid,
+        key_schema=store.key_schema,
+        value_schema=store.schemas[store.newest_schema_id],
+        key_schema_id=store.key_schema_id,
+        value_schema_id=store.newest_schema_id,
+        value_schemas={str(number): schema for number, schema in store.schemas.items()},
+        config=ShownConfig.model_validate(_shown_config(store.config)),
+        pending=tuple(PendingChange(**change) for change in pending),
+        stale=bool(pending),
+        paused=store.paused,
+        notes=tuple(_notes(store)),
+        dead_letters=dead_letters,
+        fabrics={fabric: _fabric_view(store, fabric, reports.get(fabric, []), number) for fabric in store.fabrics},
+    )
 
 
 def _notes(store: Store) -> list[str]:
@@ -119,26 +128,23 @@ def _notes(store: Store) -> list[str]:
     return notes
 
 
-def _fabric_view(store: Store, fabric: str, reports: list[NodeReport], number: int | None) -> dict[str, Any]:
+def _fabric_view(store: Store, fabric: str, reports: list[NodeReport], number: int | None) -> FabricView:
     current = store.version(store.current.get(fabric, 0))
     shown = [v for v in store.versions if fabric in v.statuses and number in (None, v.number)]
-    return {
-        "current": store.current.get(fabric, 0),
-        "versions": [_version_view(version, fabric) | _lag(store, version, reports) for version in shown],
-        **(_NO_LAG if current is None else _lag(store, current, reports)),
-    }
+    lag_records, lag_seconds = (0, 0.0) if current is None else _lag(store, current, reports)
+    return FabricView(
+        current=store.current.get(fabric, 0),
+        versions=tuple(_version_view(version, fabric, _lag(store, version, reports)) for version in shown),
+        lag_records=lag_records,
+        lag_seconds=lag_seconds,
+    )
 
 
-_NO_LAG: dict[str, Any] = {"lag_records": 0, "lag_seconds": 0.0}
-
-
-def _lag(store: Store, version: Version, reports: list[NodeReport]) -> dict[str, Any]:
-    """How far a version's replicas are behind, by the one that is furthest; 0 where none reports."""
+def _lag(store: Store, version: Version, reports: list[NodeReport]) -> tuple[int, float]:
+    """How many records, and seconds, a version's replica is behind that is furthest; 0 where none reports."""
     replicas = replicas_of(reports, store, version).values()
-    return {
-        "lag_records": max((replica.lag_records for replica in replicas), default=0),
-        "lag_seconds": round(max((replica.lag_ms for replica in replicas), default=0) / 1000, 3),
-    }
+    records = max((replica.lag_records for replica in replicas), default=0)
+    return records, round(max((replica.lag_ms for replica in replicas), default=0) / 1000, 3)
 
 
 def _shown_config(config: Frozen) -> dict[str, Any]:
@@ -146,22 +152,25 @@ def _shown_config(config: Frozen) -> dict[str, Any]:
     return config.model_dump() | {"partitioner_source": source_digest(config)}
 
 
-def _version_view(version: Version, fabric: str) -> dict[str, Any]:
+def _version_view(version: Version, fabric: str, lag: tuple[int, float]) -> VersionView:
     manifest = version.manifest
-    return {
-        "number": version.number,
-        "status": version.statuses[fabric].value,
-        "kind": version.kind.value,
-        "source_version": version.source_version,
-        "rows": None if manifest is None else manifest.rows,
-        "bytes": None if manifest is None else manifest.bytes,
-        "config": _shown_config(version.config),
-        "config_hash": version.config_hash,
-        "created_at": version.created_at_ms,
-        "rebuild": version.rebuild,
-        "error": version.error,
-        "start": version.start.to_json(),
-    }
+    lag_records, lag_seconds = lag
+    return VersionView(
+        number=version.number,
+        status=version.statuses[fabric],
+        kind=version.kind,
+        source_version=version.source_version,
+        rows=None if manifest is None else manifest.rows,
+        bytes=None if manifest is None else manifest.bytes,
+        config=ShownFrozen.model_validate(_shown_config(version.config)),
+        config_hash=version.config_hash,
+        created_at=version.created_at_ms,
+        rebuild=version.rebuild,
+        error=version.error,
+        start=version.start,
+        lag_records=lag_records,
+        lag_seconds=lag_seconds,
+    )
 
 
 _FEW = 10
