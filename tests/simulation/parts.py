@@ -45,7 +45,6 @@ from anew.controller.nodes.reports import desired_state, take_report
 from anew.controller.reconcile import Reconciler
 from anew.controller.stores import changing, seal, swaps
 from anew.controller.stores import routing as routing_of
-from anew.controller.stores.views import store_view
 from anew.controller.subjects import SUBJECTS
 from anew.controller.upkeep import gc
 from anew.core.errors import AnewError, Failed, Unreachable
@@ -60,6 +59,7 @@ from anew.node.process import Liaison, NodeSettings
 from anew.node.reads import Answer, Reads, Request, error_answer
 from anew.rebuild.lease import Lease
 from anew.storage.memory import MIB, NodeMemory
+from anew.testing.answers import a_store_detail
 from anew.testing.builders import FABRIC
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
@@ -251,11 +251,11 @@ class SimulatedClient(ControllerClient):
 
     def create_store(self, request: CreateStore) -> StoreDetail:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: store_view(c, changing.create_store(c, request, self._actor), None))
+        return self._ask(_TOLD, lambda c: a_store_detail(changing.create_store(c, request, self._actor)))
 
     def update_store(self, name: str, request: UpdateStore) -> StoreDetail:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: store_view(c, changing.update_store(c, name, request, self._actor), None))
+        return self._ask(_TOLD, lambda c: a_store_detail(changing.update_store(c, name, request, self._actor)))
 
     def delete_store(self, name: str) -> Deleted:
         """See `ControllerClient`."""

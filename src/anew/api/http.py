@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -39,6 +40,7 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.api.pages import MAX_ITEMS, Page, all_items
 from anew.api.rebuilds import AnyRebuildView, FailureSeen, RebuildView, StoreRebuildView, TableRebuildView
 from anew.api.security import NOBODY, Credentials
 from anew.api.stores import Deleted, PositionAnswer, StoreDetail, StoreView, SwapAnswer
@@ -80,6 +82,7 @@ _SIGN_OF_LIFE_SECONDS = 3.0
 
 _NO_CONTENT = 204
 _Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
 _Record = TypeVar("_Record", bound=Rebuild)
 
 
@@ -147,8 +150,9 @@ class ControllerClient:
         return self._as(StoreDetail, _Call("POST", "/v1/stores", request, look_up=f"anew store show {request.name}"))
 
     def stores(self) -> list[StoreView]:
-        """The views of all stores."""
-        return self._as(list[StoreView], _Call("GET", "/v1/stores"))
+        """The views of all stores, by name."""
+        found = self._all(Page[StoreView], _Call("GET", "/v1/stores"))
+        return sorted(found, key=lambda store: store.name)
 
     def store(self, name: str, version: int | None = None) -> StoreDetail:
         """The view of one store."""
@@ -198,8 +202,9 @@ class ControllerClient:
         return self._as(TableView, _Call("POST", "/v1/tables", request, look_up=f"anew table show {request.name}"))
 
     def tables(self) -> list[TableView]:
-        """The views of all tables."""
-        return self._as(list[TableView], _Call("GET", "/v1/tables"))
+        """The views of all tables, by name."""
+        found = self._all(Page[TableView], _Call("GET", "/v1/tables"))
+        return sorted(found, key=lambda table: table.name)
 
     def table(self, name: str) -> TableView:
         """The view of one table."""
@@ -214,8 +219,9 @@ class ControllerClient:
         return self._as(Deleted, _Call("DELETE", _path("tables", name), look_up="anew table list"))
 
     def segments(self, name: str, *, stale: bool = False) -> list[SegmentView]:
-        """The segments of a table, why they are stale, and who serves them."""
-        return self._as(list[SegmentView], _Call("GET", _path("tables", name, "segments"), query={"stale": stale}))
+        """The segments of a table by name, why they are stale, and who serves them."""
+        call = _Call("GET", _path("tables", name, "segments"), query={"stale": stale})
+        return sorted(self._all(Page[SegmentView], call), key=lambda segment: segment.name)
 
     def drop_segments(self, name: str, request: DropSegments) -> TableView:
         """Take segments out of a table; its view."""
@@ -264,11 +270,12 @@ class ControllerClient:
 
     def begun_by(self, request_id: str) -> list[RebuildView]:
         """The view of the rebuild that a request began; none where it began none."""
-        return self._rebuilds(_Call("GET", "/v1/rebuilds", query={"request_id": request_id}))
+        call = _Call("GET", "/v1/rebuilds", query={"request_id": request_id})
+        return list(self._as(Page[AnyRebuildView], call).items)
 
     def rebuilds(self, *, running: bool = False, **of: str | None) -> list[RebuildView]:
         """The views of rebuilds, newest first; of one subject where it is named by its kind: ``store="flights"``."""
-        return self._rebuilds(_Call("GET", "/v1/rebuilds", query={**of, "running": running}))
+        return list(self._all(Page[AnyRebuildView], _Call("GET", "/v1/rebuilds", query={**of, "running": running})))
 
     def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> RebuildView:
         """The view of one rebuild, as soon as it is in another stage than ``after`` or has ended, or the wait is over.
@@ -332,8 +339,8 @@ class ControllerClient:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[NodeView]:
-        """All nodes."""
-        return self._as(list[NodeView], _Call("GET", "/v1/nodes"))
+        """All nodes, by id."""
+        return sorted(self._all(Page[NodeView], _Call("GET", "/v1/nodes")), key=lambda node: node.id)
 
     def desired(self, node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> DesiredState | None:
         """What a node should hold; None when nothing newer than revision ``after`` comes within the wait."""
@@ -357,12 +364,15 @@ class ControllerClient:
         return self._as(ClusterInfo, _Call("GET", "/v1/cluster", query={"fabric": fabric}))
 
     def history(self, store: str | None = None, limit: int = 100) -> list[HistoryLine]:
-        """Who did what when, newest first; of one store, or of all for None."""
-        return self._as(list[HistoryLine], _Call("GET", "/v1/history", query={"store": store, "limit": limit}))
+        """Who did what when, newest first, at most so many lines; of one store, or of all for None."""
+        call = _Call("GET", "/v1/history", query={"store": store})
+        lines = self._all(Page[HistoryLine], call, min(limit, MAX_ITEMS))
+        # A limit below 1 is the controller's to refuse.
+        return list(islice(lines, max(limit, 1)))
 
     def reclaims(self) -> list[ReclaimView]:
-        """What waits to be reclaimed, and why."""
-        return self._as(list[ReclaimView], _Call("GET", "/v1/reclaims"))
+        """What waits to be reclaimed, and why, what is due first."""
+        return list(self._all(Page[ReclaimView], _Call("GET", "/v1/reclaims")))
 
     def healthz(self) -> Alive:
         """Whether the controller's process is alive."""
@@ -385,9 +395,13 @@ class ControllerClient:
         view: RebuildView = _parsed_as(AnyRebuildView, self._send(call))
         return view
 
-    def _rebuilds(self, call: _Call) -> list[RebuildView]:
-        views: list[RebuildView] = _parsed_as(list[AnyRebuildView], self._send(call))
-        return views
+    def _all(self, page: type[Page[_Item]], call: _Call, limit: int = MAX_ITEMS) -> Iterator[_Item]:
+        """The items of all pages of a list, in pages of so many."""
+
+        def page_after(key: str | None) -> Page[_Item]:
+            return self._as(page, replace(call, query={**call.query, "limit": limit, "after": key}))
+
+        return all_items(page_after)
 
     def _as(self, model: type[_Answer], call: _Call) -> _Answer:
         return _parsed(model, self._send(call))

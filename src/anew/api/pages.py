@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from anew.api.wire import Wire
@@ -22,11 +22,24 @@ class Page(Wire, Generic[T]):
 
     Attributes:
         items: At most ``limit`` of them, in the order of the list. A page may be shorter although it is not the last.
-        next: The key of the last item that was looked at, for the parameter ``after``; null: this is the last page.
+        next: The key to go on after, for the parameter ``after``; null: this is the last page.
     """
 
     items: tuple[T, ...]
     next: str | None = None
+
+
+def page_of(found: Sequence[T], limit: int, key: Callable[[T], str]) -> Page[T]:
+    """The page of what was read of a list, one item more than the page may hold.
+
+    Args:
+        found: The items behind the key of the page before, in the order of the list: more than ``limit`` where there is
+            another page.
+        limit: How many the page holds.
+        key: The key of an item.
+    """
+    items = tuple(found[:limit])
+    return Page(items=items, next=key(items[-1]) if len(found) > limit else None)
 
 
 def all_items(page_after: Callable[[str | None], Page[T]]) -> Iterator[T]:

@@ -52,6 +52,27 @@ class FingerprintView(Wire):
     target: str
 
 
+class StoreLedger(Wire):
+    """How many rows a rebuild of a store read, and what became of them."""
+
+    read: int
+    superseded: int
+    deleted: int
+    expired: int
+    skipped: int
+    written: int
+    combined: int
+
+
+class TableLedger(Wire):
+    """How many rows a rebuild of a table read, and what became of them."""
+
+    read: int
+    filtered: int
+    skipped: int
+    written: int
+
+
 class RebuildView(Wire):
     """What the ``rebuild`` shape has of every rebuild.
 
@@ -72,7 +93,7 @@ class RebuildView(Wire):
     status: RebuildStatus
     stage: Stage
     plan: SerializeAsAny[PlanValue]
-    ledger: SerializeAsAny[Wire] | None
+    ledger: StoreLedger | TableLedger | None
     fingerprint: FingerprintView | None
     timings: dict[str, float]
     records_per_s: float | None
@@ -100,18 +121,6 @@ class RebuildView(Wire):
         return str(getattr(self, self.subject))
 
 
-class StoreLedger(Wire):
-    """How many rows a rebuild of a store read, and what became of them."""
-
-    read: int
-    superseded: int
-    deleted: int
-    expired: int
-    skipped: int
-    written: int
-    combined: int
-
-
 class StoreRebuildView(RebuildView):
     """The ``rebuild`` shape of a rebuild of a store.
 
@@ -126,15 +135,6 @@ class StoreRebuildView(RebuildView):
     version: int
     plan: Plan
     ledger: StoreLedger | None
-
-
-class TableLedger(Wire):
-    """How many rows a rebuild of a table read, and what became of them."""
-
-    read: int
-    filtered: int
-    skipped: int
-    written: int
 
 
 class SkippedSegment(Wire):

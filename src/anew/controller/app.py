@@ -11,12 +11,13 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from anew.api.gate import Gate
 from anew.api.models import ClusterInfo, RestoreCatalog, StatusView
+from anew.api.pages import DEFAULT_ITEMS, Page, page_of
 from anew.api.reach import Reach
 from anew.api.security import OPEN_SERVER, ServerSecurity
 from anew.api.upkeep import Alive, HistoryLine, Ready, RestoredCatalog
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
-from anew.controller.engine.parameters import Actor, AtLeastOne
+from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.engine.routes import add_rebuilds
 from anew.controller.http.admission import Admission, guarded
 from anew.controller.http.doorstep import Doorstep
@@ -72,15 +73,16 @@ def _add_health(app: FastAPI, context: Context) -> None:
         return ClusterInfo(fabric=chosen.name, log=chosen.log_location, deep_store=root, release=context.release)
 
     @app.get("/v1/history", tags=["cluster"])
-    def history(store: str | None = None, limit: AtLeastOne = 100) -> list[HistoryLine]:
+    def history(store: str | None = None, limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[HistoryLine]:
         """Who did what when, newest first; of what was deleted too."""
-        found = context.catalog.history(store, min(limit, 1_000))
-        if store is not None and not found and context.catalog.table(store) is None:
+        found = context.catalog.history(store, limit + 1, after=after)
+        if store is not None and not found and after is None and context.catalog.table(store) is None:
             store_named(context, store)
-        return [
+        lines = [
             HistoryLine(id=o.id, at_ms=o.at_ms, actor=o.actor, what=o.what, subject=o.subject, detail=o.detail)
             for o in found
         ]
+        return page_of(lines, limit, lambda line: line.id)
 
     @app.get("/healthz", tags=["cluster"])
     def healthz() -> Alive:

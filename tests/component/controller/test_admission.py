@@ -217,9 +217,9 @@ def test_a_parameter_opens_no_other_store(closed: Cluster) -> None:
                 assert (status, code) in refusals, (route, params)
     headers = {"authorization": "Bearer flights-operator"}
     shown = closed.http.get("/v1/history", params={"store": "flights"}, headers=headers).json()
-    assert {each["subject"] for each in shown} == {"flights"}
+    assert {each["subject"] for each in shown["items"]} == {"flights"}
     assert begun.id not in str(shown)
-    assert closed.http.get("/v1/rebuilds", params={"request_id": "nobodys"}, headers=headers).json() == []
+    assert closed.http.get("/v1/rebuilds", params={"request_id": "nobodys"}, headers=headers).json()["items"] == []
 
 
 def test_a_member_that_a_route_does_not_have_is_refused(closed: Cluster) -> None:

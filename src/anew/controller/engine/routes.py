@@ -15,6 +15,7 @@ from pydantic import Discriminator, Tag, create_model
 from starlette.concurrency import run_in_threadpool
 
 from anew.api.models import BeginRebuild, EndRebuild, FinishRebuild, Heartbeat, HeartbeatAnswer, ResumeRebuild
+from anew.api.pages import DEFAULT_ITEMS, Page
 from anew.api.rebuilds import FailureSeen, RebuildView, view_class_of
 from anew.controller.engine import drivers, listing
 from anew.controller.engine.begin import begin as begin_rebuild
@@ -23,7 +24,7 @@ from anew.controller.engine.fail import fail as fail_rebuild
 from anew.controller.engine.finish import finish as finish_rebuild
 from anew.controller.engine.kill import kill as kill_rebuild
 from anew.controller.engine.lease import heartbeat as give_sign
-from anew.controller.engine.parameters import Actor, WaitSeconds
+from anew.controller.engine.parameters import Actor, After, Limit, WaitSeconds
 from anew.controller.engine.resume import resume as resume_rebuild
 from anew.controller.engine.subjects import Subjects
 from anew.core.rebuild import Stage
@@ -102,20 +103,24 @@ def _add_begin_and_list(app: FastAPI, context: Context) -> None:
     )
     app.post("/v1/rebuilds", status_code=201, tags=["rebuilds"], response_model=_records(subjects))(begin)
 
-    def list_rebuilds(*, running: bool, request_id: str | None, **of: str | None) -> list[RebuildView]:
+    def list_rebuilds(
+        *, running: bool, request_id: str | None, limit: int, after: str | None, **of: str | None
+    ) -> Page[RebuildView]:
         """Rebuilds of one thing, or all, newest first; or the one that a request began."""
         if request_id is not None:
             return listing.begun_by(context, request_id)
         named = {kind: name for kind, name in of.items() if name is not None}
-        return listing.listed(context, named, running_only=running)
+        return listing.listed(context, listing.Listed(named, running, limit, after))
 
     _sign(
         list_rebuilds,
         *(inspect.Parameter(name, _KEYWORD, annotation=str | None, default=None) for name in subjects.names),
         inspect.Parameter("running", _KEYWORD, annotation=bool, default=False),
         inspect.Parameter("request_id", _KEYWORD, annotation=str | None, default=None),
+        inspect.Parameter("limit", _KEYWORD, annotation=Limit, default=DEFAULT_ITEMS),
+        inspect.Parameter("after", _KEYWORD, annotation=After, default=None),
     )
-    app.get("/v1/rebuilds", tags=["rebuilds"], response_model=list[_views(subjects)])(list_rebuilds)  # type: ignore[misc]  # made of values
+    app.get("/v1/rebuilds", tags=["rebuilds"], response_model=Page[_views(subjects)])(list_rebuilds)  # type: ignore[misc]  # made of values
 
 
 def _sign(handler: Callable[..., Any], *parameters: inspect.Parameter) -> None:

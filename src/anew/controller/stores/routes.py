@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from typing import Annotated
+
+from fastapi import FastAPI, Query
 
 from anew.api.models import CreateStore, HoldVersion, RollBack, Routing, Seal, SnapshotView, Swap, UpdateStore
+from anew.api.pages import DEFAULT_ITEMS, MAX_ITEMS, Page
 from anew.api.rebuilds import RebuildView, StoreRebuildView
 from anew.api.stores import Deleted, PositionAnswer, StoreDetail, StoreView, SwapAnswer
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
 from anew.controller.engine.listing import rebuild_view
-from anew.controller.engine.parameters import Actor
+from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.stores import changing, swaps, views
 from anew.controller.stores import routing as routing_of
 from anew.controller.stores.records import store_named
 from anew.controller.stores.replicas import reached_position
 from anew.controller.stores.seal import seal as seal_version
+
+_BELOW = Query(description="Of reclaimed versions only those below this number: the field next of the page before.")
 
 
 def add_stores(app: FastAPI, context: Context) -> None:
@@ -25,23 +30,26 @@ def add_stores(app: FastAPI, context: Context) -> None:
     def create(request: CreateStore, actor: Actor = "anonymous") -> StoreDetail:
         """Make a store."""
         store = changing.create_store(context, request, actor)
-        return views.store_view(context, store, None)
+        return views.store_view(context, store)
 
     @app.get("/v1/stores", tags=["stores"])
-    def list_stores() -> list[StoreView]:
-        """All stores."""
-        return views.store_views(context)
+    def list_stores(limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[StoreView]:
+        """All stores, by name."""
+        return views.store_page(context, after or "", limit)
 
     @app.get("/v1/stores/{name}", tags=["stores"])
-    def show(name: str, version: int | None = None) -> StoreDetail:
+    def show(
+        name: str, version: int | None = None, limit: Limit = MAX_ITEMS, after: Annotated[int | None, _BELOW] = None
+    ) -> StoreDetail:
         """One store: configuration, versions per fabric, pending changes, lag."""
-        return views.store_view(context, store_named(context, name), version)
+        past = views.Past(number=version, below=after, limit=limit)
+        return views.store_view(context, store_named(context, name), past)
 
     @app.patch("/v1/stores/{name}", tags=["stores"])
     def update(name: str, request: UpdateStore, actor: Actor = "anonymous") -> StoreDetail:
         """Change settings or add a value schema."""
         store = changing.update_store(context, name, request, actor)
-        return views.store_view(context, store, None)
+        return views.store_view(context, store)
 
     @app.delete("/v1/stores/{name}", tags=["stores"])
     def delete(name: str, actor: Actor = "anonymous") -> Deleted:

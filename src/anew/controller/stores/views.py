@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from anew.api.models import NodeReport, Problem, ReplicaReport, ReplicaState
+from anew.api.pages import MAX_ITEMS, Page, page_of
 from anew.api.stores import (
     FabricView,
     PendingChange,
@@ -25,11 +27,26 @@ from anew.core.lifecycle import existing, missing_feeds
 from anew.core.partitioners import is_custom
 from anew.core.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest
 
-_MOST_PAST_VERSIONS = 1_000
-"""How many past versions a store is shown with, the youngest."""
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Which versions a store is shown with.
+
+    Attributes:
+        number: Only this one, unless None.
+        below: Of those that were reclaimed only those with lesser numbers, unless None.
+        limit: How many of those that were reclaimed, the greatest numbers.
+    """
+
+    number: int | None = None
+    below: int | None = None
+    limit: int = MAX_ITEMS
 
 
-def store_view(context: Context, store: Store, number: int | None) -> StoreDetail:
+_NEWEST = Past()
+
+
+def store_view(context: Context, store: Store, shown: Past = _NEWEST) -> StoreDetail:
     """The ``store`` shape, with past versions; with a number only that version is listed.
 
     Raises:
@@ -37,14 +54,17 @@ def store_view(context: Context, store: Store, number: int | None) -> StoreDetai
         Refused: ``version_gone``: it was reclaimed so long ago that nothing more is kept of it.
     """
     reports = live_reports(context, store.fabrics)
-    past = context.catalog.past_versions(store.uid, _MOST_PAST_VERSIONS, number=number)
+    number = shown.number
+    found = context.catalog.past_versions(store.uid, shown.limit + 1, number=number, below=shown.below)
+    past = found[: shown.limit]
     if number is not None and not past:
         existing(store, number)
     versions = {version.number: version for version in (*past, *store.versions)}
     whole = store.model_copy(update={"versions": tuple(versions[of] for of in sorted(versions))})
     view = _store_view(whole, reports, context.catalog.dead_letter_counts().get(store.uid, 0), number)
     schedule = _schedule_view(context, store, [r for found in reports.values() for r in found])
-    return StoreDetail(**dict(view), schedule=schedule)
+    following = str(past[-1].number) if len(found) > shown.limit else None
+    return StoreDetail(**dict(view), schedule=schedule, next=following)
 
 
 def _schedule_view(context: Context, store: Store, reports: list[NodeReport]) -> StoreSchedule | None:
@@ -70,6 +90,15 @@ def store_views(context: Context) -> list[StoreView]:
     reports = indexed(live_reports(context, context.fabrics))
     letters = context.catalog.dead_letter_counts()
     return [_store_view(store, reports, letters.get(store.uid, 0), None) for store in context.catalog.stores()]
+
+
+def store_page(context: Context, after: str, limit: int) -> Page[StoreView]:
+    """The ``store`` shape of some stores, the next ones by name."""
+    reports = indexed(live_reports(context, context.fabrics))
+    letters = context.catalog.dead_letter_counts()
+    found = page_of(context.catalog.stores_page(after, limit + 1), limit, lambda store: store.name)
+    shown = (_store_view(store, reports, letters.get(store.uid, 0), None) for store in found.items)
+    return Page(items=tuple(shown), next=found.next)
 
 
 def store_notes(store: Store) -> list[Problem]:

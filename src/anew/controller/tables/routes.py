@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from anew.api.pages import DEFAULT_ITEMS, Page, page_of
 from anew.api.rebuilds import RebuildView, TableRebuildView
 from anew.api.stores import Deleted
 from anew.api.tables import (
@@ -20,7 +21,7 @@ from anew.api.tables import (
 from anew.api.tableviews import SegmentView, TableView
 from anew.controller.engine.context import Context
 from anew.controller.engine.listing import rebuild_view
-from anew.controller.engine.parameters import Actor
+from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.tables import changing, commits, views
 from anew.controller.tables.planning import plan_refresh
 from anew.controller.tables.records import config_named, table_named
@@ -40,9 +41,10 @@ def add_tables(app: FastAPI, context: Context) -> None:
         return views.table_view(context, table)
 
     @app.get("/v1/tables", tags=["tables"])
-    def list_tables() -> list[TableView]:
-        """All tables."""
-        return [views.table_view(context, table) for table in context.catalog.tables()]
+    def list_tables(limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[TableView]:
+        """All tables, by name."""
+        found = page_of(context.catalog.tables_page(after or "", limit + 1), limit, lambda table: table.name)
+        return Page(items=tuple(views.table_view(context, table) for table in found.items), next=found.next)
 
     @app.get("/v1/tables/{name}", tags=["tables"])
     def show(name: str) -> TableView:
@@ -62,9 +64,14 @@ def add_tables(app: FastAPI, context: Context) -> None:
         return Deleted(deleted=name)
 
     @app.get("/v1/tables/{name}/segments", tags=["tables"])
-    def segments(name: str, stale: bool = False) -> list[SegmentView]:  # noqa: FBT001, FBT002
-        """The segments of a table, why they are stale, and who serves them."""
-        return views.segment_views(context, table_named(context, name), stale_only=stale)
+    def segments(
+        name: str,
+        stale: bool = False,  # noqa: FBT001, FBT002
+        limit: Limit = DEFAULT_ITEMS,
+        after: After = None,
+    ) -> Page[SegmentView]:
+        """The segments of a table, by name: why they are stale, and who serves them."""
+        return views.segment_page(context, table_named(context, name), after or "", limit, stale_only=stale)
 
     @app.post("/v1/tables/{name}/segments:delete", tags=["tables"])
     def drop(name: str, request: DropSegments, actor: Actor = "anonymous") -> TableView:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from anew.api.models import NodeReport, Problem
+from anew.api.pages import Page, page_of
 from anew.api.segments import SegmentReport, SegmentState
 from anew.api.tableviews import CopyView, SegmentView, TableSchedule, TableView, UnknownCopy
 from anew.controller.engine.context import Context
@@ -49,15 +52,14 @@ def stale_counts(context: Context, table: Table) -> tuple[int, int]:
     return stale, failed
 
 
-def segment_views(context: Context, table: Table, *, stale_only: bool) -> list[SegmentView]:
-    """The ``segments`` shape."""
+def segment_page(context: Context, table: Table, after: str, limit: int, *, stale_only: bool) -> Page[SegmentView]:
+    """The ``segments`` shape of some segments, the next ones by name."""
+    other_than = table.config_hash if stale_only else None
+    read = context.catalog.segments_page(table.uid, after, limit + 1, other_than=other_than)
+    found = page_of(read, limit, lambda segment: segment.name)
     why, reports = Explainer(context, table.config), live_reports(context, (table.fabric,))[table.fabric]
-    found = _reported(table, reports)
-    return [
-        _segment_view(table, segment, why, found)
-        for segment in context.catalog.segments(table.uid)
-        if not stale_only or segment.build.config_hash != table.config_hash
-    ]
+    copies = _reported(table, reports, {segment.name for segment in found.items})
+    return Page(items=tuple(_segment_view(table, segment, why, copies) for segment in found.items), next=found.next)
 
 
 def table_problems(context: Context, table: Table, reports: list[NodeReport]) -> list[Problem]:
@@ -125,11 +127,13 @@ def _copy_view(node: str, copy: SegmentReport | None) -> CopyView | UnknownCopy:
     )
 
 
-def _reported(table: Table, reports: list[NodeReport]) -> dict[str, dict[str, SegmentReport]]:
-    """Segment → node → what the node says of it."""
+def _reported(
+    table: Table, reports: list[NodeReport], names: Collection[str] | None = None
+) -> dict[str, dict[str, SegmentReport]]:
+    """Segment → node → what the node says of it; only of those named, unless None."""
     found: dict[str, dict[str, SegmentReport]] = {}
     for report in reports:
         for copy in report.segments:
-            if copy.table_uid == table.uid:
+            if copy.table_uid == table.uid and (names is None or copy.segment in names):
                 found.setdefault(copy.segment, {})[report.node] = copy
     return found

@@ -5,9 +5,11 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from anew.api.models import Collect, Pause
+from anew.api.pages import DEFAULT_ITEMS, Page, page_of, parse_timed_key, timed_key
 from anew.api.upkeep import Collected, Paused, ReclaimView, Unpaused
+from anew.catalog.interface import TimedKey
 from anew.controller.engine.context import Context
-from anew.controller.engine.parameters import Actor
+from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.upkeep import gc as collecting
 from anew.controller.upkeep import pause as pausing
 
@@ -31,9 +33,11 @@ def add_upkeep(app: FastAPI, context: Context) -> None:
         return collecting.gc(context, request.store, actor, dry_run=request.dry_run)
 
     @app.get("/v1/reclaims", tags=["cluster"])
-    def reclaims() -> list[ReclaimView]:
-        """What waits to be reclaimed, and why."""
-        return [
+    def reclaims(limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[ReclaimView]:
+        """What waits to be reclaimed, and why, what is due first."""
+        behind = None if after is None else TimedKey(*parse_timed_key(after))
+        found = [
             ReclaimView(id=r.id, kind=r.kind, fabric=r.fabric, not_before_ms=r.not_before_ms, reason=r.reason)
-            for r in context.catalog.reclaims(None)
+            for r in context.catalog.reclaims_page(behind, limit + 1)
         ]
+        return page_of(found, limit, lambda reclaim: timed_key(reclaim.not_before_ms, reclaim.id))
