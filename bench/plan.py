@@ -52,7 +52,7 @@ def _measure(folder: Path, partitions: int, repeats: Repeats) -> Measured:
 
     def check() -> None:
         views = store_views(context)
-        if len(views) != stores or sum(view["stale"] for view in views) != (stores + 1) // 2:
+        if len(views) != stores or sum(view.stale for view in views) != (stores + 1) // 2:
             raise AssertionError("every second store is stale")
 
     seconds = take_turns({"plan": lambda: timed(plan), "list and check": lambda: timed(check)}, repeats)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from anew.api.rebuilds import TableRebuildView, view_as
 from anew.api.segments import SegmentState
 from anew.api.tables import CreateTable, PlanRefresh, UpdateTable
 from anew.core.tables.config import SegmentConfig
@@ -133,20 +134,23 @@ class TripsTable:
         """Refresh every segment."""
         plan = self.cluster.plan_refresh(self.name, PlanRefresh(max_segments=0))
         view = self.cluster.run_plan(plan, SparkChoice(session=spark), None, None)
-        refreshed, wanted = view["refresh"]["refreshed"], len(plan.segments)
-        if view["status"] != "succeeded" or len(refreshed) != wanted or not wanted:
-            raise AssertionError(f"{len(refreshed)} of {wanted} segments were refreshed: {view['error']}")
+        refreshed, wanted = view_as(view, TableRebuildView).refresh.refreshed, len(plan.segments)
+        if view.status != "succeeded" or len(refreshed) != wanted or not wanted:
+            raise AssertionError(f"{len(refreshed)} of {wanted} segments were refreshed: {view.error}")
 
     def await_served(self, config_hash: str | None = None) -> None:
         """Until each replica serves the newest build, with a configuration if one is named."""
 
         def served() -> bool:
             return all(
-                copy["state"] == SegmentState.SERVING
-                and copy["build"] == segment["build"]
-                and (config_hash is None or copy["config_hash"] == config_hash)
+                bool(segment.replicas)
+                and all(
+                    copy.state == SegmentState.SERVING
+                    and copy.build == segment.build
+                    and (config_hash is None or copy.config_hash == config_hash)
+                    for copy in segment.replicas
+                )
                 for segment in self.cluster.controller.segments(self.name)
-                for copy in segment["replicas"] or [{"state": None}]
             )
 
         wait_until(served, _PATIENCE_SECONDS, _PAUSE_SECONDS)

@@ -53,7 +53,7 @@ class Crashing:
 
     def shown(self, store: str) -> Any:
         """What ``store show`` says of the store in its fabric."""
-        return self.controller.store(store)["fabrics"]["dc-0"]
+        return self.controller.store(store).fabrics["dc-0"]
 
     def current(self, store: str) -> int:
         """The current version."""

@@ -50,7 +50,7 @@ def test_a_controller_that_dies_at_each_commit_costs_nothing(
     crashing.await_current(store, 2)
     account.check()
     wait_until(lambda: crashing.files(store) == {"v2"}, "the version before to be reclaimed")
-    assert [row["what"] for row in crashing.controller.history(store)].count("begin repush") == 1
+    assert [row.what for row in crashing.controller.history(store)].count("begin repush") == 1
 
 
 def test_a_controller_that_dies_at_a_deletion_deletes_again(crashing: Crashing) -> None:

@@ -193,9 +193,7 @@ def _served(crashing: Crashing, name: str, count: int) -> bool:
     except AnewError:
         return False
     return len(found) == count and all(
-        copy["state"] == "serving" and copy["build"] == segment["build"]
-        for segment in found
-        for copy in segment["replicas"]
+        copy.state == "serving" and copy.build == segment.build for segment in found for copy in segment.replicas
     )
 
 
@@ -223,10 +221,10 @@ def _await_progress(crashing: Crashing, name: str, driver: subprocess.Popen[str]
 
     def reached() -> bool:
         try:
-            running = [r for r in crashing.controller.rebuilds(table=name, running=True) if r["kind"] == "refresh"]
+            running = [r for r in crashing.controller.rebuilds(table=name, running=True) if r.kind == "refresh"]
         except AnewError:
             return driver.poll() is not None
-        return driver.poll() is not None or any(r["progress"]["done"] >= segments for r in running)
+        return driver.poll() is not None or any(r.progress.done >= segments for r in running)
 
     wait_until(reached, f"a refresh of {name} to have done {segments} segments")
 
@@ -251,8 +249,8 @@ def _converged(crashing: Crashing, name: str) -> bool:
     except AnewError:
         return False
     return len(found) == _SEGMENTS and all(
-        not segment["stale"]
-        and len(segment["replicas"]) == 2
-        and all(c["state"] == "serving" and c["build"] == segment["build"] for c in segment["replicas"])
+        not segment.stale
+        and len(segment.replicas) == 2
+        and all(c.state == "serving" and c.build == segment.build for c in segment.replicas)
         for segment in found
     )

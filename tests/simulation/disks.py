@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
 from anew.catalog.forget import Forget
+from anew.catalog.interface import TimedKey
 from anew.core.admission import Rejection
 from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.rebuild import Rebuild
@@ -257,13 +258,19 @@ class FarCatalog:
         """See `Catalog.stores`."""
         return self._read(self._catalog.stores)
 
+    def stores_page(self, after: str, limit: int) -> list[Store]:
+        """See `Catalog.stores_page`."""
+        return self._read(lambda: self._catalog.stores_page(after, limit))
+
     def deleted_stores(self) -> list[Store]:
         """See `Catalog.deleted_stores`."""
         return self._read(self._catalog.deleted_stores)
 
-    def past_versions(self, store_uid: str, limit: int, *, number: int | None = None) -> list[Version]:
+    def past_versions(
+        self, store_uid: str, limit: int, *, number: int | None = None, below: int | None = None
+    ) -> list[Version]:
         """See `Catalog.past_versions`."""
-        return self._read(lambda: self._catalog.past_versions(store_uid, limit, number=number))
+        return self._read(lambda: self._catalog.past_versions(store_uid, limit, number=number, below=below))
 
     def forgettable(self, forget: Forget) -> int:
         """See `Catalog.forgettable`."""
@@ -285,10 +292,12 @@ class FarCatalog:
         """See `Catalog.rebuild`."""
         return self._read(lambda: self._catalog.rebuild(rebuild_id))
 
-    def rebuilds(self, *, subject_uid: str | None, running_only: bool, limit: int | None = None) -> list[Rebuild]:
+    def rebuilds(
+        self, *, subject_uid: str | None, running_only: bool, limit: int | None = None, after: TimedKey | None = None
+    ) -> list[Rebuild]:
         """See `Catalog.rebuilds`."""
         return self._read(
-            lambda: self._catalog.rebuilds(subject_uid=subject_uid, running_only=running_only, limit=limit)
+            lambda: self._catalog.rebuilds(subject_uid=subject_uid, running_only=running_only, limit=limit, after=after)
         )
 
     def request(self, request_id: str) -> KnownRequest | None:
@@ -302,6 +311,14 @@ class FarCatalog:
     def nodes(self) -> list[NodeRecord]:
         """See `Catalog.nodes`."""
         return self._read(self._catalog.nodes)
+
+    def nodes_page(self, after: str, limit: int) -> list[NodeRecord]:
+        """See `Catalog.nodes_page`."""
+        return self._read(lambda: self._catalog.nodes_page(after, limit))
+
+    def reclaims_page(self, after: TimedKey | None, limit: int) -> list[Reclaim]:
+        """See `Catalog.reclaims_page`."""
+        return self._read(lambda: self._catalog.reclaims_page(after, limit))
 
     def reclaims(self, due_at_ms: int | None) -> list[Reclaim]:
         """See `Catalog.reclaims`."""
@@ -319,9 +336,9 @@ class FarCatalog:
         """See `Catalog.waiting_dead_letters`."""
         return self._read(lambda: self._catalog.waiting_dead_letters(store_uid, limit))
 
-    def history(self, subject: str | None, limit: int) -> list[Operation]:
+    def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:
         """See `Catalog.history`."""
-        return self._read(lambda: self._catalog.history(subject, limit))
+        return self._read(lambda: self._catalog.history(subject, limit, after=after))
 
     # This world has no tables: asking for them takes no time and no chance, so that histories stay what they were.
 
@@ -336,6 +353,10 @@ class FarCatalog:
     def tables(self) -> list[Table]:
         """See `Catalog.tables`."""
         return self._catalog.tables()
+
+    def tables_page(self, after: str, limit: int) -> list[Table]:
+        """See `Catalog.tables_page`."""
+        return self._catalog.tables_page(after, limit)
 
     def deleted_tables(self) -> list[Table]:
         """See `Catalog.deleted_tables`."""
@@ -360,6 +381,10 @@ class FarCatalog:
     def segments(self, table_uid: str, names: Collection[str] | None = None) -> list[Segment]:
         """See `Catalog.segments`."""
         return self._catalog.segments(table_uid, names)
+
+    def segments_page(self, table_uid: str, after: str, limit: int, *, other_than: str | None = None) -> list[Segment]:
+        """See `Catalog.segments_page`."""
+        return self._catalog.segments_page(table_uid, after, limit, other_than=other_than)
 
     def stale_segments(self, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
         """See `Catalog.stale_segments`."""

@@ -34,6 +34,9 @@ from anew.api.models import (
     UpdateStore,
 )
 from anew.api.node_http import NodeClient
+from anew.api.rebuilds import RebuildView, StoreRebuildView, view_as
+from anew.api.stores import Deleted, StoreDetail, SwapAnswer
+from anew.api.upkeep import Collected
 from anew.client.routing import RoutingCache
 from anew.client.store import Store as ReadStore
 from anew.controller.engine import begin, fail, kill, lease, listing, resume
@@ -57,6 +60,7 @@ from anew.node.stores.engine import Collaborators, Engine, NodeIdentity
 from anew.node.stores.reads import Reads
 from anew.rebuild.lease import Lease
 from anew.storage.memory import MIB, NodeMemory
+from anew.testing.answers import a_store_detail
 from anew.testing.builders import FABRIC
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
@@ -246,17 +250,17 @@ class SimulatedClient(ControllerClient):
             raise Unreachable(called.unreachable, "no controller runs")
         return self._machines.network.between(part.process, called, lambda: part.answer(act))
 
-    def create_store(self, request: CreateStore) -> dict[str, Any]:
+    def create_store(self, request: CreateStore) -> StoreDetail:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: {"uid": changing.create_store(c, request, self._actor).uid})
+        return self._ask(_TOLD, lambda c: a_store_detail(changing.create_store(c, request, self._actor)))
 
-    def update_store(self, name: str, request: UpdateStore) -> dict[str, Any]:
+    def update_store(self, name: str, request: UpdateStore) -> StoreDetail:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: {"uid": changing.update_store(c, name, request, self._actor).uid})
+        return self._ask(_TOLD, lambda c: a_store_detail(changing.update_store(c, name, request, self._actor)))
 
-    def delete_store(self, name: str) -> dict[str, Any]:
+    def delete_store(self, name: str) -> Deleted:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: {"uid": changing.delete_store(c, name, self._actor).uid})
+        return self._ask(_TOLD, lambda c: Deleted(deleted=changing.delete_store(c, name, self._actor).name))
 
     def snapshot(self, name: str, at_ms: int | None = None) -> SnapshotView:
         """See `ControllerClient`."""
@@ -276,19 +280,19 @@ class SimulatedClient(ControllerClient):
         info = ClusterInfo(fabric=FABRIC, log=LOCATION, deep_store=root, release="0")
         return self._ask(_ASKED, lambda _: info)
 
-    def swap(self, name: str, request: Swap) -> dict[str, Any]:
+    def swap(self, name: str, request: Swap) -> SwapAnswer:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: swaps.swap(c, name, request, self._actor))
+        return self._ask(_TOLD, lambda c: SwapAnswer.model_validate(swaps.swap(c, name, request, self._actor)))
 
-    def roll_back(self, name: str, request: RollBack) -> dict[str, Any]:
+    def roll_back(self, name: str, request: RollBack) -> SwapAnswer:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: swaps.roll_back(c, name, request, self._actor))
+        return self._ask(_TOLD, lambda c: SwapAnswer.model_validate(swaps.roll_back(c, name, request, self._actor)))
 
     def begin_rebuild(self, request: BeginRebuild, of: type[_Record]) -> _Record:
         """See `ControllerClient`."""
         return cast("_Record", self._ask(_TOLD, lambda c: begin.begin(c, request, self._actor)))
 
-    def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> dict[str, Any]:
+    def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> RebuildView:
         """See `ControllerClient`; nothing is waited for."""
         return self._ask(_ASKED, lambda c: listing.view(c, rebuild_id))
 
@@ -296,15 +300,16 @@ class SimulatedClient(ControllerClient):
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: lease.heartbeat(c, rebuild_id, request))
 
-    def seal(self, rebuild_id: str, request: Seal) -> dict[str, Any]:
+    def seal(self, rebuild_id: str, request: Seal) -> StoreRebuildView:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: listing.rebuild_view(c, seal.seal(c, rebuild_id, request)))
+        sealed = self._ask(_TOLD, lambda c: listing.rebuild_view(c, seal.seal(c, rebuild_id, request)))
+        return view_as(sealed, StoreRebuildView)
 
-    def fail_rebuild(self, rebuild_id: str, request: EndRebuild) -> dict[str, Any]:
+    def fail_rebuild(self, rebuild_id: str, request: EndRebuild) -> RebuildView:
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: listing.rebuild_view(c, fail.fail(c, rebuild_id, request)))
 
-    def kill_rebuild(self, rebuild_id: str) -> dict[str, Any]:
+    def kill_rebuild(self, rebuild_id: str) -> RebuildView:
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: listing.rebuild_view(c, kill.kill(c, rebuild_id, self._actor)))
 
@@ -312,7 +317,7 @@ class SimulatedClient(ControllerClient):
         """See `ControllerClient`."""
         return cast("_Record", self._ask(_TOLD, lambda c: resume.resume(c, rebuild_id, request, self._actor)))
 
-    def collect(self, request: Collect) -> dict[str, Any]:
+    def collect(self, request: Collect) -> Collected:
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: gc.gc(c, request.store, self._actor, dry_run=request.dry_run))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -39,7 +40,10 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.api.pages import MAX_ITEMS, Page, all_items
+from anew.api.rebuilds import AnyRebuildView, FailureSeen, RebuildView, StoreRebuildView, TableRebuildView
 from anew.api.security import NOBODY, Credentials
+from anew.api.stores import Deleted, PositionAnswer, StoreDetail, StoreView, SwapAnswer
 from anew.api.tables import (
     CommitLoad,
     CommitSegment,
@@ -50,6 +54,18 @@ from anew.api.tables import (
     ReloadTable,
     TableSnapshot,
     UpdateTable,
+)
+from anew.api.tableviews import SegmentView, TableView
+from anew.api.upkeep import (
+    Alive,
+    Collected,
+    DrainAnswer,
+    HistoryLine,
+    NodeRemoved,
+    Paused,
+    ReclaimView,
+    RestoredCatalog,
+    Unpaused,
 )
 from anew.core.feed import PositionMap
 from anew.core.rebuild import Rebuild, Stage
@@ -66,8 +82,8 @@ _SIGN_OF_LIFE_SECONDS = 3.0
 
 _NO_CONTENT = 204
 _Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
 _Record = TypeVar("_Record", bound=Rebuild)
-_Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,25 +145,26 @@ class ControllerClient:
 
     # -- stores ------------------------------------------------------------------------------------------------------
 
-    def create_store(self, request: CreateStore) -> _Row:
+    def create_store(self, request: CreateStore) -> StoreDetail:
         """Make a store; its view."""
-        return self._row(_Call("POST", "/v1/stores", request, look_up=f"anew store show {request.name}"))
+        return self._as(StoreDetail, _Call("POST", "/v1/stores", request, look_up=f"anew store show {request.name}"))
 
-    def stores(self) -> list[_Row]:
-        """The views of all stores."""
-        return self._rows(_Call("GET", "/v1/stores"))
+    def stores(self) -> list[StoreView]:
+        """The views of all stores, by name."""
+        found = self._all(Page[StoreView], _Call("GET", "/v1/stores"))
+        return sorted(found, key=lambda store: store.name)
 
-    def store(self, name: str, version: int | None = None) -> _Row:
+    def store(self, name: str, version: int | None = None) -> StoreDetail:
         """The view of one store."""
-        return self._row(_Call("GET", _path("stores", name), query={"version": version}))
+        return self._as(StoreDetail, _Call("GET", _path("stores", name), query={"version": version}))
 
-    def update_store(self, name: str, request: UpdateStore) -> _Row:
+    def update_store(self, name: str, request: UpdateStore) -> StoreDetail:
         """Change settings or add a value schema; the store's view."""
-        return self._row(_Call("PATCH", _path("stores", name), request, look_up=f"anew store show {name}"))
+        return self._as(StoreDetail, _Call("PATCH", _path("stores", name), request, look_up=f"anew store show {name}"))
 
-    def delete_store(self, name: str) -> _Row:
+    def delete_store(self, name: str) -> Deleted:
         """Delete a store."""
-        return self._row(_Call("DELETE", _path("stores", name), look_up="anew store list"))
+        return self._as(Deleted, _Call("DELETE", _path("stores", name), look_up="anew store list"))
 
     def snapshot(self, name: str, at_ms: int | None = None) -> SnapshotView:
         """What a planner needs, with the feeds' offsets at a time."""
@@ -160,58 +177,66 @@ class ControllerClient:
     def position(self, name: str, fabric: str | None = None) -> PositionMap:
         """Up to where every replica of the current version has applied each feed partition."""
         call = _Call("GET", _path("stores", name, "position"), query={"fabric": fabric})
-        return PositionMap.from_json(self._row(call))
+        return self._as(PositionAnswer, call).root
 
     def hold_version(self, name: str, request: HoldVersion) -> None:
         """Keep a version for a long read; asking again is harmless."""
         self._send(_Call("POST", _path("stores", name, "hold"), request))
 
-    def swap(self, name: str, request: Swap) -> _Row:
+    def swap(self, name: str, request: Swap) -> SwapAnswer:
         """Make a version current."""
-        return self._row(_Call("POST", _path("stores", name, "swap"), request, look_up=f"anew store show {name}"))
+        return self._as(
+            SwapAnswer, _Call("POST", _path("stores", name, "swap"), request, look_up=f"anew store show {name}")
+        )
 
-    def roll_back(self, name: str, request: RollBack) -> _Row:
+    def roll_back(self, name: str, request: RollBack) -> SwapAnswer:
         """Go back to a version."""
-        return self._row(_Call("POST", _path("stores", name, "rollback"), request, look_up=f"anew store show {name}"))
+        return self._as(
+            SwapAnswer, _Call("POST", _path("stores", name, "rollback"), request, look_up=f"anew store show {name}")
+        )
 
     # -- tables ------------------------------------------------------------------------------------------------------
 
-    def create_table(self, request: CreateTable) -> _Row:
+    def create_table(self, request: CreateTable) -> TableView:
         """Make a table; its view."""
-        return self._row(_Call("POST", "/v1/tables", request, look_up=f"anew table show {request.name}"))
+        return self._as(TableView, _Call("POST", "/v1/tables", request, look_up=f"anew table show {request.name}"))
 
-    def tables(self) -> list[_Row]:
-        """The views of all tables."""
-        return self._rows(_Call("GET", "/v1/tables"))
+    def tables(self) -> list[TableView]:
+        """The views of all tables, by name."""
+        found = self._all(Page[TableView], _Call("GET", "/v1/tables"))
+        return sorted(found, key=lambda table: table.name)
 
-    def table(self, name: str) -> _Row:
+    def table(self, name: str) -> TableView:
         """The view of one table."""
-        return self._row(_Call("GET", _path("tables", name)))
+        return self._as(TableView, _Call("GET", _path("tables", name)))
 
-    def update_table(self, name: str, request: UpdateTable) -> _Row:
+    def update_table(self, name: str, request: UpdateTable) -> TableView:
         """Change columns or settings; the table's view."""
-        return self._row(_Call("PATCH", _path("tables", name), request, look_up=f"anew table show {name}"))
+        return self._as(TableView, _Call("PATCH", _path("tables", name), request, look_up=f"anew table show {name}"))
 
-    def delete_table(self, name: str) -> _Row:
+    def delete_table(self, name: str) -> Deleted:
         """Delete a table."""
-        return self._row(_Call("DELETE", _path("tables", name), look_up="anew table list"))
+        return self._as(Deleted, _Call("DELETE", _path("tables", name), look_up="anew table list"))
 
-    def segments(self, name: str, *, stale: bool = False) -> list[_Row]:
-        """The segments of a table, why they are stale, and who serves them."""
-        return self._rows(_Call("GET", _path("tables", name, "segments"), query={"stale": stale}))
+    def segments(self, name: str, *, stale: bool = False) -> list[SegmentView]:
+        """The segments of a table by name, why they are stale, and who serves them."""
+        call = _Call("GET", _path("tables", name, "segments"), query={"stale": stale})
+        return sorted(self._all(Page[SegmentView], call), key=lambda segment: segment.name)
 
-    def drop_segments(self, name: str, request: DropSegments) -> _Row:
+    def drop_segments(self, name: str, request: DropSegments) -> TableView:
         """Take segments out of a table; its view."""
         call = _Call("POST", _path("tables", name, "segments:delete"), request, look_up=f"anew table segments {name}")
-        return self._row(call)
+        return self._as(TableView, call)
 
     def table_snapshot(self, name: str, *, segments: bool = False) -> TableSnapshot:
         """A table as planners and readers need it."""
         return self._as(TableSnapshot, _Call("GET", _path("tables", name, "snapshot"), query={"segments": segments}))
 
-    def reload_table(self, name: str, request: ReloadTable) -> _Row:
+    def reload_table(self, name: str, request: ReloadTable) -> TableView:
         """Let nodes make their copies again; the table's view."""
-        return self._row(_Call("POST", _path("tables", name, "reload"), request, look_up=f"anew table segments {name}"))
+        return self._as(
+            TableView, _Call("POST", _path("tables", name, "reload"), request, look_up=f"anew table segments {name}")
+        )
 
     def plan_refresh(self, name: str, request: PlanRefresh) -> TablePlan:
         """What a refresh would do now."""
@@ -229,13 +254,13 @@ class ControllerClient:
         """Say what became of a segment; repeating the same is the same."""
         return self._as(Done, self._of_rebuild(rebuild_id, "segments:commit", request))
 
-    def commit_load(self, rebuild_id: str, request: CommitLoad) -> _Row:
+    def commit_load(self, rebuild_id: str, request: CommitLoad) -> TableRebuildView:
         """Make all segments of a load visible; repeating the same is the same."""
-        return self._row(self._of_rebuild(rebuild_id, "load", request))
+        return self._as(TableRebuildView, self._of_rebuild(rebuild_id, "load", request))
 
-    def finish_rebuild(self, rebuild_id: str, request: FinishRebuild) -> _Row:
+    def finish_rebuild(self, rebuild_id: str, request: FinishRebuild) -> RebuildView:
         """End a refresh that is done with its segments; repeating the same is the same."""
-        return self._row(self._of_rebuild(rebuild_id, "finish", request))
+        return self._rebuild(self._of_rebuild(rebuild_id, "finish", request))
 
     # -- rebuilds ----------------------------------------------------------------------------------------------------
 
@@ -243,78 +268,79 @@ class ControllerClient:
         """Begin what a plan says; the record, of the class that the plan's kind has."""
         return self._as(of, _Call("POST", "/v1/rebuilds", request, look_up="anew rebuild list"))
 
-    def begun_by(self, request_id: str) -> list[_Row]:
+    def begun_by(self, request_id: str) -> list[RebuildView]:
         """The view of the rebuild that a request began; none where it began none."""
-        return self._rows(_Call("GET", "/v1/rebuilds", query={"request_id": request_id}))
+        call = _Call("GET", "/v1/rebuilds", query={"request_id": request_id})
+        return list(self._as(Page[AnyRebuildView], call).items)
 
-    def rebuilds(self, *, running: bool = False, **of: str | None) -> list[_Row]:
+    def rebuilds(self, *, running: bool = False, **of: str | None) -> list[RebuildView]:
         """The views of rebuilds, newest first; of one subject where it is named by its kind: ``store="flights"``."""
-        return self._rows(_Call("GET", "/v1/rebuilds", query={**of, "running": running}))
+        return list(self._all(Page[AnyRebuildView], _Call("GET", "/v1/rebuilds", query={**of, "running": running})))
 
-    def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> _Row:
+    def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> RebuildView:
         """The view of one rebuild, as soon as it is in another stage than ``after`` or has ended, or the wait is over.
 
         A wait is of 30 s at most.
         """
         query = {} if after is None else {"after": after.value, "wait_seconds": wait_seconds}
-        return self._row(_Call("GET", _path("rebuilds", rebuild_id), query=query, extra_seconds=wait_seconds))
+        return self._rebuild(_Call("GET", _path("rebuilds", rebuild_id), query=query, extra_seconds=wait_seconds))
 
     def heartbeat(self, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
         """A driver's sign of life; repeating it is harmless. Several fit into the shortest lease."""
         call = self._of_rebuild(rebuild_id, "heartbeat", request)
         return self._as(HeartbeatAnswer, replace(call, most_seconds=_SIGN_OF_LIFE_SECONDS))
 
-    def seal(self, rebuild_id: str, request: Seal) -> _Row:
+    def seal(self, rebuild_id: str, request: Seal) -> StoreRebuildView:
         """Commit the base of a version; the rebuild's view. Repeating the same is the same."""
-        return self._row(self._of_rebuild(rebuild_id, "seal", request))
+        return self._as(StoreRebuildView, self._of_rebuild(rebuild_id, "seal", request))
 
-    def fail_rebuild(self, rebuild_id: str, request: EndRebuild) -> _Row:
+    def fail_rebuild(self, rebuild_id: str, request: EndRebuild) -> RebuildView:
         """The driver gives up; the rebuild's view."""
-        return self._row(self._of_rebuild(rebuild_id, "fail", request))
+        return self._rebuild(self._of_rebuild(rebuild_id, "fail", request))
 
     def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild, of: type[_Record]) -> _Record:
         """Take a rebuild over whose driver is gone; the record, of the class that its kind has."""
         return self._as(of, self._of_rebuild(rebuild_id, "resume", request))
 
-    def kill_rebuild(self, rebuild_id: str) -> _Row:
+    def kill_rebuild(self, rebuild_id: str) -> RebuildView:
         """End a rebuild from outside; the rebuild's view."""
-        return self._row(self._of_rebuild(rebuild_id, "kill", None))
+        return self._rebuild(self._of_rebuild(rebuild_id, "kill", None))
 
-    def see_failure(self, rebuild_id: str) -> _Row:
+    def see_failure(self, rebuild_id: str) -> FailureSeen:
         """Say that the failure of a rebuild was seen."""
-        return self._row(self._of_rebuild(rebuild_id, "seen", None))
+        return self._as(FailureSeen, self._of_rebuild(rebuild_id, "seen", None))
 
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
-    def pause(self, store: str | None) -> _Row:
+    def pause(self, store: str | None) -> Paused:
         """Pause a store, or everything."""
-        return self._row(_Call("POST", "/v1/pause", Pause(store=store), look_up="anew status"))
+        return self._as(Paused, _Call("POST", "/v1/pause", Pause(store=store), look_up="anew status"))
 
-    def unpause(self, store: str | None) -> _Row:
+    def unpause(self, store: str | None) -> Unpaused:
         """Let a store, or everything, go on."""
-        return self._row(_Call("POST", "/v1/unpause", Pause(store=store), look_up="anew status"))
+        return self._as(Unpaused, _Call("POST", "/v1/unpause", Pause(store=store), look_up="anew status"))
 
-    def collect(self, request: Collect) -> _Row:
+    def collect(self, request: Collect) -> Collected:
         """What goes, what stays, and why; collected unless it is a dry run."""
-        return self._row(_Call("POST", "/v1/gc", request, look_up="anew gc --dry-run"))
+        return self._as(Collected, _Call("POST", "/v1/gc", request, look_up="anew gc --dry-run"))
 
-    def restore_catalog(self, request: RestoreCatalog) -> _Row:
+    def restore_catalog(self, request: RestoreCatalog) -> RestoredCatalog:
         """Make a lost catalog again from the deep stores, or say what would be made."""
-        return self._row(_Call("POST", "/v1/catalog/restore", request, look_up="anew store list"))
+        return self._as(RestoredCatalog, _Call("POST", "/v1/catalog/restore", request, look_up="anew store list"))
 
-    def drain_node(self, node: str, request: DrainNode) -> _Row:
+    def drain_node(self, node: str, request: DrainNode) -> DrainAnswer:
         """Let a node's replicas move to others."""
-        return self._row(_Call("POST", _path("nodes", node, "drain"), request, look_up="anew node list"))
+        return self._as(DrainAnswer, _Call("POST", _path("nodes", node, "drain"), request, look_up="anew node list"))
 
-    def remove_node(self, node: str) -> _Row:
+    def remove_node(self, node: str) -> NodeRemoved:
         """Forget a node that holds nothing."""
-        return self._row(_Call("POST", _path("nodes", node, "remove"), look_up="anew node list"))
+        return self._as(NodeRemoved, _Call("POST", _path("nodes", node, "remove"), look_up="anew node list"))
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[NodeView]:
-        """All nodes."""
-        return self._as(list[NodeView], _Call("GET", "/v1/nodes"))
+        """All nodes, by id."""
+        return sorted(self._all(Page[NodeView], _Call("GET", "/v1/nodes")), key=lambda node: node.id)
 
     def desired(self, node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> DesiredState | None:
         """What a node should hold; None when nothing newer than revision ``after`` comes within the wait."""
@@ -337,17 +363,20 @@ class ControllerClient:
         """Where the parts of a fabric are."""
         return self._as(ClusterInfo, _Call("GET", "/v1/cluster", query={"fabric": fabric}))
 
-    def history(self, store: str | None = None, limit: int = 100) -> list[_Row]:
-        """Who did what when, newest first; of one store, or of all for None."""
-        return self._rows(_Call("GET", "/v1/history", query={"store": store, "limit": limit}))
+    def history(self, store: str | None = None, limit: int = 100) -> list[HistoryLine]:
+        """Who did what when, newest first, at most so many lines; of one store, or of all for None."""
+        call = _Call("GET", "/v1/history", query={"store": store})
+        lines = self._all(Page[HistoryLine], call, min(limit, MAX_ITEMS))
+        # A limit below 1 is the controller's to refuse.
+        return list(islice(lines, max(limit, 1)))
 
-    def reclaims(self) -> list[_Row]:
-        """What waits to be reclaimed, and why."""
-        return self._rows(_Call("GET", "/v1/reclaims"))
+    def reclaims(self) -> list[ReclaimView]:
+        """What waits to be reclaimed, and why, what is due first."""
+        return list(self._all(Page[ReclaimView], _Call("GET", "/v1/reclaims")))
 
-    def healthz(self) -> _Row:
+    def healthz(self) -> Alive:
         """Whether the controller's process is alive."""
-        return self._row(_Call("GET", "/healthz"))
+        return self._as(Alive, _Call("GET", "/healthz"))
 
     def close(self) -> None:
         """Let go of connections."""
@@ -362,11 +391,17 @@ class ControllerClient:
     def _of_rebuild(self, rebuild_id: str, act: str, body: BaseModel | None) -> _Call:
         return _Call("POST", _path("rebuilds", rebuild_id, act), body, look_up=f"anew rebuild show {rebuild_id}")
 
-    def _row(self, call: _Call) -> _Row:
-        return self._as(dict[str, Any], call)
+    def _rebuild(self, call: _Call) -> RebuildView:
+        view: RebuildView = _parsed_as(AnyRebuildView, self._send(call))
+        return view
 
-    def _rows(self, call: _Call) -> list[_Row]:
-        return self._as(list[dict[str, Any]], call)
+    def _all(self, page: type[Page[_Item]], call: _Call, limit: int = MAX_ITEMS) -> Iterator[_Item]:
+        """The items of all pages of a list, in pages of so many."""
+
+        def page_after(key: str | None) -> Page[_Item]:
+            return self._as(page, replace(call, query={**call.query, "limit": limit, "after": key}))
+
+        return all_items(page_after)
 
     def _as(self, model: type[_Answer], call: _Call) -> _Answer:
         return _parsed(model, self._send(call))
@@ -400,9 +435,13 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 
 def _parsed(model: type[_Answer], answer: httpx.Response) -> _Answer:
-    hashable: Any = model
+    parsed: _Answer = _parsed_as(model, answer)
+    return parsed
+
+
+def _parsed_as(form: Any, answer: httpx.Response) -> Any:
+    """What was answered, as a class or another type; whoever calls says which."""
     try:
-        parsed: _Answer = _adapter(hashable).validate_json(answer.content)
+        return _adapter(form).validate_json(answer.content)
     except ValidationError as error:
         raise unexpected(f"{answer.request.method} {answer.request.url}: {error}") from error
-    return parsed

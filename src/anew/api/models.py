@@ -6,8 +6,12 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import Field, SerializeAsAny, computed_field, model_validator
+from typing_extensions import TypedDict
 
+from anew.api.rebuilds import AnyRebuildView
 from anew.api.segments import DesiredTable, SegmentReport
+from anew.api.stores import StoreView
+from anew.api.tableviews import TableView
 from anew.api.wire import Request, Wire, example
 from anew.core.feed import NOWHERE, Feed, Position, PositionMap
 from anew.core.ledger import Ledger
@@ -18,32 +22,6 @@ from anew.core.stores.plan import Plan
 from anew.core.stores.rebuild import Fingerprints
 
 MAX_HOLD_SECONDS = 600
-
-
-class ErrorDetail(Wire):
-    """Why a request was not carried out: ``code`` is for programs and never changes, the rest is for people."""
-
-    code: str
-    message: str
-    found: Any = None
-    expected: Any = None
-    hint: str | None = None
-
-
-class ErrorAnswer(Wire):
-    """What every request that is not carried out is answered with."""
-
-    model_config = example(
-        error={
-            "code": "unknown_store",
-            "message": "there is no store flihgts",
-            "found": "flihgts",
-            "expected": "flights",
-            "hint": "anew store list",
-        }
-    )
-
-    error: ErrorDetail
 
 
 # -- stores ----------------------------------------------------------------------------------------------------------
@@ -478,14 +456,21 @@ class ClusterInfo(Wire):
     release: str
 
 
+class ControllerState(TypedDict):
+    """The controller that answers, and the catalog's revision that it has seen."""
+
+    release: str
+    revision: int
+
+
 class StatusView(Wire):
     """The answer of ``anew status``; ``notes`` are what somebody decided, or what waits, and nothing unhealthy."""
 
     healthy: bool
     problems: tuple[Problem, ...]
     notes: tuple[Problem, ...] = ()
-    controller: dict[str, Any]
+    controller: ControllerState
     nodes: tuple[NodeView, ...]
-    stores: tuple[dict[str, Any], ...]
-    tables: tuple[dict[str, Any], ...] = ()
-    rebuilds: tuple[dict[str, Any], ...]
+    stores: tuple[StoreView, ...]
+    tables: tuple[TableView, ...] = ()
+    rebuilds: tuple[AnyRebuildView, ...]

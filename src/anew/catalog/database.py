@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from anew.catalog import deadletterrows, forgetrows, rebuildrows, segmentrows, storerows
+from anew.catalog import deadletterrows, forgetrows, pagerows, rebuildrows, segmentrows, storerows
 from anew.catalog.change import (
     Change,
     CheckEmpty,
@@ -37,12 +37,14 @@ from anew.catalog.change import (
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
 from anew.catalog.forget import FORGETS, DropStore, DropTable, Forget
+from anew.catalog.interface import TimedKey
 from anew.catalog.tables import (
     COUNTERS,
     DEAD_LETTERS,
     FLAGS,
     HISTORY,
     NODES,
+    PAST_VERSIONS,
     REBUILDS,
     RECLAIMS,
     REQUESTS,
@@ -137,13 +139,23 @@ class DatabaseCatalog:
         self._live = {store.uid: store for store in live}
         return live
 
+    def stores_page(self, after: str, limit: int) -> list[Store]:
+        """See `Catalog.stores_page`."""
+        return self._database.read(lambda connection: pagerows.stores(connection, after, limit))
+
     def deleted_stores(self) -> list[Store]:
         """See `Catalog.deleted_stores`."""
         return self._stores(STORES.c.live_name.is_(None))
 
-    def past_versions(self, store_uid: str, limit: int, *, number: int | None = None) -> list[Version]:
+    def past_versions(
+        self, store_uid: str, limit: int, *, number: int | None = None, below: int | None = None
+    ) -> list[Version]:
         """See `Catalog.past_versions`."""
-        return self._database.read(lambda connection: storerows.find_past(connection, store_uid, limit, number))
+        row = PAST_VERSIONS.c
+        conditions = [row.store_uid == store_uid]
+        conditions += [] if number is None else [row.number == number]
+        conditions += [] if below is None else [row.number < below]
+        return self._database.read(lambda connection: storerows.find_past(connection, *conditions, limit=limit))
 
     def next_version(self, name: str) -> int:
         """See `Catalog.next_version`."""
@@ -170,10 +182,13 @@ class DatabaseCatalog:
         """See `Catalog.rebuild`."""
         return next(iter(self._rebuilds(REBUILDS.c.id == rebuild_id)), None)
 
-    def rebuilds(self, *, subject_uid: str | None, running_only: bool, limit: int | None = None) -> list[Rebuild]:
+    def rebuilds(
+        self, *, subject_uid: str | None, running_only: bool, limit: int | None = None, after: TimedKey | None = None
+    ) -> list[Rebuild]:
         """See `Catalog.rebuilds`."""
         conditions = [] if subject_uid is None else [REBUILDS.c.subject_uid == subject_uid]
-        return self._rebuilds(*conditions, *([REBUILDS.c.running] if running_only else []), limit=limit)
+        running = [REBUILDS.c.running] if running_only else []
+        return self._rebuilds(*conditions, *running, *pagerows.rebuilds_behind(after), limit=limit)
 
     def request(self, request_id: str) -> KnownRequest | None:
         """See `Catalog.request`."""
@@ -188,6 +203,14 @@ class DatabaseCatalog:
         columns = (NODES.c.id, NODES.c.fabric, NODES.c.last_seen_ms, NODES.c.report, NODES.c.removed)
         rows = self._rows(sa.select(*columns).where(~NODES.c.removed))
         return sorted((NodeRecord(*row) for row in rows), key=lambda node: node.id)
+
+    def nodes_page(self, after: str, limit: int) -> list[NodeRecord]:
+        """See `Catalog.nodes_page`."""
+        return self._database.read(lambda connection: pagerows.nodes(connection, after, limit))
+
+    def reclaims_page(self, after: TimedKey | None, limit: int) -> list[Reclaim]:
+        """See `Catalog.reclaims_page`."""
+        return self._database.read(lambda connection: pagerows.reclaims(connection, after, limit))
 
     def reclaims(self, due_at_ms: int | None) -> list[Reclaim]:
         """See `Catalog.reclaims`."""
@@ -217,7 +240,7 @@ class DatabaseCatalog:
         query = query.order_by(found.feed, found.partition, found.offset)
         return [Rejection(*one) for one in self._rows(query)]
 
-    def history(self, subject: str | None, limit: int) -> list[Operation]:
+    def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:
         """See `Catalog.history`."""
         columns = (
             HISTORY.c.operation_id,
@@ -227,7 +250,8 @@ class DatabaseCatalog:
             HISTORY.c.subject,
             HISTORY.c.detail,
         )
-        query = sa.select(*columns).order_by(HISTORY.c.sequence.desc()).limit(limit)
+        query = sa.select(*columns).where(*pagerows.history_behind(after))
+        query = query.order_by(HISTORY.c.sequence.desc()).limit(limit)
         if subject is not None:
             query = query.where(HISTORY.c.subject == subject)
         return [_operation(row) for row in self._rows(query)]
@@ -243,6 +267,10 @@ class DatabaseCatalog:
     def tables(self) -> list[Table]:
         """See `Catalog.tables`."""
         return self._tables(TABLES.c.live_name.is_not(None))
+
+    def tables_page(self, after: str, limit: int) -> list[Table]:
+        """See `Catalog.tables_page`."""
+        return self._database.read(lambda connection: pagerows.tables(connection, after, limit))
 
     def deleted_tables(self) -> list[Table]:
         """See `Catalog.deleted_tables`."""
@@ -267,6 +295,12 @@ class DatabaseCatalog:
     def segments(self, table_uid: str, names: Collection[str] | None = None) -> list[Segment]:
         """See `Catalog.segments`."""
         return self._database.read(lambda connection: segmentrows.find_segments(connection, table_uid, names))
+
+    def segments_page(self, table_uid: str, after: str, limit: int, *, other_than: str | None = None) -> list[Segment]:
+        """See `Catalog.segments_page`."""
+        return self._database.read(
+            lambda connection: pagerows.segments(connection, table_uid, after, limit, other_than)
+        )
 
     def stale_segments(self, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
         """See `Catalog.stale_segments`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
 from anew.catalog.forget import Forget
@@ -14,6 +14,13 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
 from anew.core.tables.table import Table
+
+
+class TimedKey(NamedTuple):
+    """The place of a row in a list by time: its time in ms, and its id among those of the same time."""
+
+    at_ms: int
+    id: str
 
 
 class Catalog(Protocol):
@@ -56,16 +63,25 @@ class Catalog(Protocol):
     def stores(self) -> list[Store]:
         """All live stores by name."""
 
+    def stores_page(self, after: str, limit: int) -> list[Store]:
+        """Some of the live stores, the next ones by name: at most so many of those behind a name, all for an empty one.
+
+        Names, and the keys of all other pages, are in the order in which the database compares texts.
+        """
+
     def deleted_stores(self) -> list[Store]:
         """Stores that were deleted and still have something to reclaim."""
 
-    def past_versions(self, store_uid: str, limit: int, *, number: int | None = None) -> list[Version]:
+    def past_versions(
+        self, store_uid: str, limit: int, *, number: int | None = None, below: int | None = None
+    ) -> list[Version]:
         """Versions that were reclaimed and have left the store of that identity, the greatest numbers first.
 
         Args:
             store_uid: The store.
             limit: How many at most.
             number: Only this one, unless None.
+            below: Only those with lesser numbers, unless None.
         """
 
     def next_version(self, name: str) -> int:
@@ -96,8 +112,17 @@ class Catalog(Protocol):
             Failed: ``unknown_kind``: a later release made it.
         """
 
-    def rebuilds(self, *, subject_uid: str | None, running_only: bool, limit: int | None = None) -> list[Rebuild]:
-        """Rebuilds of any kind, newest first, at most so many; of one store or table, or of all for None."""
+    def rebuilds(
+        self, *, subject_uid: str | None, running_only: bool, limit: int | None = None, after: TimedKey | None = None
+    ) -> list[Rebuild]:
+        """Rebuilds of any kind, newest first, at most so many.
+
+        Args:
+            subject_uid: Of one store or table, or of all for None.
+            running_only: Whether those that have ended are left out.
+            limit: How many at most, all for None.
+            after: Only those that come behind the one with this time of creation and id, unless None.
+        """
 
     def request(self, request_id: str) -> KnownRequest | None:
         """What the request id made."""
@@ -108,8 +133,14 @@ class Catalog(Protocol):
     def nodes(self) -> list[NodeRecord]:
         """All nodes that were not removed."""
 
+    def nodes_page(self, after: str, limit: int) -> list[NodeRecord]:
+        """Some of the nodes that were not removed, the next ones by id, see `stores_page`."""
+
     def reclaims(self, due_at_ms: int | None) -> list[Reclaim]:
         """Intents to reclaim, all or those whose grace has ended."""
+
+    def reclaims_page(self, after: TimedKey | None, limit: int) -> list[Reclaim]:
+        """Some of the intents to reclaim, the next ones by the end of their grace and id: behind a key, unless None."""
 
     def flags(self) -> dict[str, str]:
         """All flags that are set: name → value."""
@@ -125,8 +156,14 @@ class Catalog(Protocol):
             limit: How many of each feed partition at most: one that cannot be read holds up no other.
         """
 
-    def history(self, subject: str | None, limit: int) -> list[Operation]:
-        """The last operations, newest first."""
+    def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:
+        """The last operations, newest first.
+
+        Args:
+            subject: Of one subject, by its name, or of all for None.
+            limit: How many at most.
+            after: Only those before the one of this id, unless None; none where that is forgotten.
+        """
 
     def table(self, name: str) -> Table | None:
         """The live table of that name."""
@@ -136,6 +173,9 @@ class Catalog(Protocol):
 
     def tables(self) -> list[Table]:
         """All live tables by name."""
+
+    def tables_page(self, after: str, limit: int) -> list[Table]:
+        """Some of the live tables, the next ones by name, see `stores_page`."""
 
     def deleted_tables(self) -> list[Table]:
         """Tables that were deleted, by name."""
@@ -158,6 +198,16 @@ class Catalog(Protocol):
 
     def segments(self, table_uid: str, names: Collection[str] | None = None) -> list[Segment]:
         """A table's segments by name; only those named, as far as they are there, unless None."""
+
+    def segments_page(self, table_uid: str, after: str, limit: int, *, other_than: str | None = None) -> list[Segment]:
+        """Some of a table's segments, the next ones by name, see `stores_page`.
+
+        Args:
+            table_uid: The table.
+            after: Only those behind this name.
+            limit: How many at most.
+            other_than: Only those whose hash is missing or not this one, unless None.
+        """
 
     def stale_segments(self, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
         """The segments whose hash is missing or not the wanted one, in any order, without holding them all."""

@@ -47,10 +47,8 @@ def find_rebuilds(
     """Rebuilds, newest first, at most so many."""
     row = REBUILDS.c
     query = sa.select(row.kind, row.document, row.plan).where(*conditions)
-    if limit is not None:
-        query = query.order_by(row.created_at_ms.desc(), row.id).limit(limit)
-    found = [_rebuild(*each) for each in connection.execute(query)]
-    return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))
+    query = query.order_by(row.created_at_ms.desc(), row.id).limit(limit)
+    return [_rebuild(*each) for each in connection.execute(query)]
 
 
 @lru_cache(_KEPT)

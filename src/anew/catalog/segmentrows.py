@@ -69,7 +69,7 @@ def apply(connection: sa.Connection, put: object) -> None:
 def find_tables(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Table]:
     """Tables by name."""
     rows = connection.execute(sa.select(TABLES.c.document).where(condition))
-    return sorted((_table(document) for (document,) in rows), key=lambda table: table.name)
+    return sorted((parsed_table(document) for (document,) in rows), key=lambda table: table.name)
 
 
 def find_config(connection: sa.Connection, config_hash: str) -> SegmentConfig | None:
@@ -96,7 +96,7 @@ def snapshot(connection: sa.Connection, uid: str, known: Mapping[int, int]) -> T
         for slot, revision in sorted(slots.items())
         if known.get(slot) != revision
     }
-    return TableSnapshot(_table(document), slots, changed)
+    return TableSnapshot(parsed_table(document), slots, changed)
 
 
 def documents_of(table_uid: str, slot: int) -> sa.Select[Any]:
@@ -233,7 +233,8 @@ def _at(table_uid: str, name: str, fence: int) -> sa.ColumnElement[bool]:
 
 
 @lru_cache(_KEPT)
-def _table(document: str) -> Table:
+def parsed_table(document: str) -> Table:
+    """A table's document; nobody changes what was read."""
     return Table.model_validate_json(document)
 
 

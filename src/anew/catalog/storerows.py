@@ -56,12 +56,10 @@ def parsed(text: str, revision: int) -> Store:
     return Store.model_validate_json(text).model_copy(update={"revision": revision})
 
 
-def find_past(connection: sa.Connection, store_uid: str, limit: int, number: int | None) -> list[Version]:
-    """The past versions of a store, the greatest numbers first; only the one of a number unless None."""
+def find_past(connection: sa.Connection, *conditions: sa.ColumnElement[bool], limit: int) -> list[Version]:
+    """Past versions, the greatest numbers first, at most so many."""
     row = PAST_VERSIONS.c
-    query = sa.select(row.document).where(row.store_uid == store_uid).order_by(row.number.desc()).limit(limit)
-    if number is not None:
-        query = query.where(row.number == number)
+    query = sa.select(row.document).where(*conditions).order_by(row.number.desc()).limit(limit)
     return [Version.model_validate_json(document) for document in connection.execute(query).scalars()]
 
 

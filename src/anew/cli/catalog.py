@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import getpass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from anew.api.models import RestoreCatalog
+from anew.api.upkeep import RestoredCatalog
 from anew.cli.options import RequestId
 from anew.cli.output import Json, err, out, print_json, print_table
 from anew.cli.session import cluster
@@ -52,34 +53,36 @@ def restore(
         _print(answer)
 
 
-def _print(answer: dict[str, Any]) -> None:
+def _print(answer: RestoredCatalog) -> None:
     rows = [
         (
-            store["name"],
-            "deleted" if store["deleted"] else ", ".join(f"{f}: {n}" for f, n in store["current"].items()),
-            store["next_version"],
-            store["from"],
-            ", ".join(f"{v['number']} {'/'.join(sorted(set(v['statuses'].values())))}" for v in store["versions"]),
+            store.name,
+            "deleted" if store.deleted else ", ".join(f"{f}: {n}" for f, n in store.current.items()),
+            store.next_version,
+            store.source,
+            ", ".join(f"{v.number} {'/'.join(sorted(set(v.statuses.values())))}" for v in store.versions),
         )
-        for store in answer["stores"]
+        for store in answer.stores
     ]
     print_table(["store", "current", "next", "from", "versions"], rows)
     tables = [
         (
-            table["name"],
-            "deleted" if table["deleted"] else "live",
-            *(f"{table[count]:,}" for count in ("segments", "rows", "bytes")),
+            table.name,
+            "deleted" if table.deleted else "live",
+            *(f"{count:,}" for count in (table.segments, table.rows, table.bytes)),
         )
-        for table in answer["tables"]
+        for table in answer.tables
     ]
     if tables:
         print_table(["table", "state", "segments", "rows", "bytes"], tables)
-    for restored in (*answer["stores"], *answer["tables"]):
-        for note in restored["notes"]:
-            out().print(f"{restored['name']}: {note}", markup=False)
-    for note in answer["notes"]:
+    noted = [(store.name, store.notes) for store in answer.stores]
+    noted += [(table.name, table.notes) for table in answer.tables]
+    for name, notes in noted:
+        for note in notes:
+            out().print(f"{name}: {note}", markup=False)
+    for note in answer.notes:
         out().print(note, markup=False)
-    if answer["dry_run"]:
+    if answer.dry_run:
         err().print("nothing was changed; to make it: anew catalog restore")
-    if not answer["empty"]:
+    if not answer.empty:
         err().print("the catalog holds something: a restore would be refused")

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from anew.api.rebuilds import RebuildView, RefreshView
 from anew.cli.output import err
 from anew.core.plan import PlanValue
 from anew.core.rebuild import Progress as Measure
@@ -104,7 +105,7 @@ class TerminalObserver:
             self._last = (stage, detail)
             self._console.print(f"[{time.monotonic() - self._began:6.1f} s]   {detail}", markup=False)
 
-    def ended(self, rebuild: dict[str, Any]) -> None:
+    def ended(self, rebuild: RebuildView) -> None:
         """See `Observer.ended`."""
 
 
@@ -118,18 +119,18 @@ def measure_line(progress: Measure) -> str:
     return line
 
 
-def failed_lines(refresh: dict[str, Any]) -> list[str]:
+def failed_lines(refresh: RefreshView) -> list[str]:
     """Which segments failed in a refresh, and why: one line for each of the first ones."""
-    failed = refresh["failed"]
-    lines = [f"{each['segment']}: {each['error']}" for each in failed[:_MOST_FAILED]]
+    failed = refresh.failed
+    lines = [f"{each.segment}: {each.error}" for each in failed[:_MOST_FAILED]]
     left = len(failed) - len(lines)
     return [*lines, f"and {left} more: --json names them all"] if left else lines
 
 
-def ledger_line(view: dict[str, Any]) -> str:
+def ledger_line(view: RebuildView) -> str:
     """The ledger in one line."""
-    ledger = view["ledger"]
-    if ledger is None:
+    if view.ledger is None:
         return "no ledger: nothing was sealed"
-    parts = " + ".join(f"{ledger[name]} {name}" for name in _LEFT if name in ledger)
-    return f"{ledger['read']} read = {parts}"
+    counts = view.ledger.model_dump()
+    parts = " + ".join(f"{counts[name]} {name}" for name in _LEFT if name in counts)
+    return f"{counts['read']} read = {parts}"

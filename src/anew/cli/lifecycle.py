@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from anew.api.models import RollBack, Swap
+from anew.api.stores import SwapAnswer
 from anew.cli.options import Fabrics
 from anew.cli.output import Json, out, print_json
 from anew.cli.session import cluster
@@ -60,18 +61,18 @@ def _fabrics(given: list[str] | None) -> tuple[str, ...]:
     return () if given is None else tuple(given)
 
 
-def _answer(answer: dict[str, Any], *, as_json: bool) -> int:
+def _answer(answer: SwapAnswer, *, as_json: bool) -> int:
     if as_json:
         print_json(answer)
     else:
-        would = "would go" if answer["dry_run"] else "went"
-        for fabric, moved in answer["done"].items():
-            out().print(f"{fabric}: {answer['store']} {would} from version {moved['before']} to {moved['after']}")
-            held = answer["loaded"][fabric]
-            if held["replicas_missing"]:
-                out().print(f"  {held['replicas_missing']} of its replicas are not loaded")
-            if held["lag_records"]:
-                out().print(f"  it is {held['lag_records']} records behind")
-        for fabric, error in answer["failed"].items():
-            out().print(f"{fabric}: {error['message']}")
-    return _PARTLY if answer["failed"] else 0
+        would = "would go" if answer.dry_run else "went"
+        for fabric, moved in answer.done.items():
+            out().print(f"{fabric}: {answer.store} {would} from version {moved.before} to {moved.after}")
+            held = answer.loaded[fabric]
+            if held.replicas_missing:
+                out().print(f"  {held.replicas_missing} of its replicas are not loaded")
+            if held.lag_records:
+                out().print(f"  it is {held.lag_records} records behind")
+        for fabric, error in answer.failed.items():
+            out().print(f"{fabric}: {error.message}")
+    return _PARTLY if answer.failed else 0

@@ -55,17 +55,15 @@ def status(*, json_output: Json = False) -> int:
         [(n.id, n.fabric, "yes" if n.alive else "no", n.replicas, _counts(n.states)) for n in view.nodes],
     )
     rows = [
-        (s["name"], fabric, f["current"], f["lag_records"], "pending" if s["stale"] else "")
+        (s.name, fabric, f.current, f.lag_records, "pending" if s.stale else "")
         for s in view.stores
-        for fabric, f in s["fabrics"].items()
+        for fabric, f in s.fabrics.items()
     ]
     print_table(["store", "fabric", "version", "lag", "changes"], rows)
     for rebuild in view.rebuilds:
-        of, driver = rebuild.get("store", rebuild.get("table")), rebuild["driver"]
-        where = f"pid {driver['pid']} on {driver['host']}, heard {utc_text(driver['heard_at_ms'])}"
-        text = (
-            f"rebuild {rebuild['id']} of {of}: {rebuild['stage']} since {utc_text(rebuild['created_at_ms'])}; driver "
-        )
+        of, driver = rebuild.name, rebuild.driver
+        where = f"pid {driver.pid} on {driver.host}, heard {utc_text(driver.heard_at_ms)}"
+        text = f"rebuild {rebuild.id} of {of}: {rebuild.stage} since {utc_text(rebuild.created_at_ms)}; driver "
         out().print(text + where, markup=False)
     return 0 if view.healthy else _DEGRADED
 
@@ -119,9 +117,7 @@ def history(
     if json_output:
         print_json(found)
     else:
-        print_table(
-            ["at (ms)", "who", "what", "subject"], [(h["at_ms"], h["actor"], h["what"], h["subject"]) for h in found]
-        )
+        print_table(["at (ms)", "who", "what", "subject"], [(h.at_ms, h.actor, h.what, h.subject) for h in found])
 
 
 @nodes_app.command("list")

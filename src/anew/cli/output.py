@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import orjson
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
@@ -40,8 +41,19 @@ def print_line(document: Any) -> None:
     sys.stdout.write(_text(document))
 
 
+def shape(answer: BaseModel) -> dict[str, Any]:
+    """An answer as JSON has it."""
+    return answer.model_dump(mode="json", by_alias=True)
+
+
 def _text(document: Any) -> str:
-    return orjson.dumps(document, default=str, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS).decode()
+    return orjson.dumps(
+        document, default=_plain_value, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+    ).decode()
+
+
+def _plain_value(value: Any) -> Any:
+    return shape(value) if isinstance(value, BaseModel) else str(value)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

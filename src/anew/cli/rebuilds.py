@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from anew.api.rebuilds import DriverView, RebuildView, StoreRebuildView, TableRebuildView
 from anew.cli.display import TerminalObserver, failed_lines, ledger_line, measure_line
 from anew.cli.options import Conf, Jars, Master
 from anew.cli.output import Json, out, print_json, print_line, print_table
@@ -38,7 +39,7 @@ def list_rebuilds(
     if json_output:
         print_json(found)
         return
-    rows = [(r["id"], r["kind"], _of(r), r["status"], r["stage"], r["error"]) for r in found]
+    rows = [(r.id, r.kind, _of(r), r.status, r.stage, r.error) for r in found]
     print_table(["rebuild", "kind", "of", "status", "stage", "error"], rows)
 
 
@@ -51,16 +52,16 @@ def show(rebuild: str, *, json_output: Json = False) -> None:
         print_json(view)
         return
     shown = ("id", "kind", "store", "version", "table", "status", "stage", "records_per_s", "error")
-    rows = [(name, view[name]) for name in shown if name in view]
-    rows += [("started", _moment(view["created_at_ms"])), ("ended", _moment(view["ended_at_ms"]))]
-    driver = view["driver"]
-    rows += [("last sign of life", _moment(driver["heard_at_ms"])), ("lease until", _moment(driver["lease_until_ms"]))]
-    rows += [(f"driver's {name}", driver[name]) for name in ("actor", "host", "pid", "log")]
+    rows = [(name, getattr(view, name)) for name in shown if hasattr(view, name)]
+    rows += [("started", _moment(view.created_at_ms)), ("ended", _moment(view.ended_at_ms))]
+    driver = view.driver
+    rows += [("last sign of life", _moment(driver.heard_at_ms)), ("lease until", _moment(driver.lease_until_ms))]
+    rows += [(f"driver's {name}", getattr(driver, name)) for name in ("actor", "host", "pid", "log")]
     print_table(["", ""], [(name, value) for name, value in rows if value not in (None, "")])
     out().print(f"ledger: {ledger_line(view)}")
-    for line in failed_lines(view["refresh"]) if "refresh" in view else ():
+    for line in failed_lines(view.refresh) if isinstance(view, TableRebuildView) else ():
         out().print(f"failed: {line}", markup=False, soft_wrap=True)
-    print_table(["stage", "seconds"], list(view["timings"].items()))
+    print_table(["stage", "seconds"], list(view.timings.items()))
 
 
 @rebuilds_app.command()
@@ -70,18 +71,18 @@ def watch(rebuild: str, *, json_output: Json = False) -> int:
     with cluster() as connected:
         while True:
             view = connected.controller.rebuild(rebuild, after=stage, wait_seconds=_WATCH_SECONDS)
-            stage = Stage(view["stage"])
-            line = {"status": view["status"], "stage": view["stage"], "progress": view["progress"]}
-            silent_ms = view["driver"]["silent_ms"]
+            stage = Stage(view.stage)
+            line = {"status": view.status, "stage": view.stage, "progress": view.progress}
+            silent_ms = view.driver.silent_ms
             if silent_ms is not None:
                 # Told again now and then, and not in every moment.
                 line["silent_seconds"] = silent_ms // 10_000 * 10
             if line != last:
                 last = line
-                measured = measure_line(Progress.model_validate(view["progress"]))
-                text = f"{view['status']} {view['stage']} {measured}".rstrip() + _silence(view["driver"])
+                measured = measure_line(Progress.model_validate(view.progress))
+                text = f"{view.status} {view.stage} {measured}".rstrip() + _silence(view.driver)
                 print_line(line) if json_output else out().print(text, markup=False)
-            if view["status"] != "running":
+            if view.status != "running":
                 return exit_code(view)
 
 
@@ -90,11 +91,11 @@ def logs(rebuild: str, *, json_output: Json = False) -> None:
     """What happened to a rebuild, oldest first."""
     with cluster() as connected:
         view = connected.controller.rebuild(rebuild)
-        found = connected.controller.history(view.get("store", view.get("table")), 1_000)
+        found = connected.controller.history(view.name, 1_000)
     for line in reversed(found):
-        if line["detail"].get("rebuild") == rebuild:
+        if line.detail.get("rebuild") == rebuild:
             print_line(line) if json_output else out().print(
-                f"{line['at_ms']} {line['actor']} {line['what']} {line['detail']}", markup=False
+                f"{line.at_ms} {line.actor} {line.what} {line.detail}", markup=False
             )
 
 
@@ -132,28 +133,28 @@ def resume(
     return exit_code(view)
 
 
-def _killed(view: dict[str, Any]) -> str:
+def _killed(view: RebuildView) -> str:
     """What became of a rebuild that was killed, and of its version."""
-    if "table" in view:
-        return f"{view['id']} is {view['status']}"
-    fate = f"version {view['version']} of {view['store']} never becomes current, its files are reclaimed"
-    if view["status"] == "succeeded":
-        return f"{view['id']} had succeeded; its deferred version is given up: {fate}"
-    return f"{view['id']} is {view['status']}: {fate}"
+    if not isinstance(view, StoreRebuildView):
+        return f"{view.id} is {view.status}"
+    fate = f"version {view.version} of {view.store} never becomes current, its files are reclaimed"
+    if view.status == "succeeded":
+        return f"{view.id} had succeeded; its deferred version is given up: {fate}"
+    return f"{view.id} is {view.status}: {fate}"
 
 
-def _silence(driver: dict[str, Any]) -> str:
+def _silence(driver: DriverView) -> str:
     """What is to be said of a driver that was not heard for a while, or that says that it does not get on."""
-    if driver["silent_ms"] is None:
-        return "".join(f"; its driver does not get on: {trouble}" for trouble in driver["troubles"])
-    where = f"pid {driver['pid']} on {driver['host']}"
-    return f"; its driver ({where}) has not been heard for {driver['silent_ms'] // 1000} s"
+    if driver.silent_ms is None:
+        return "".join(f"; its driver does not get on: {trouble}" for trouble in driver.troubles)
+    where = f"pid {driver.pid} on {driver.host}"
+    return f"; its driver ({where}) has not been heard for {driver.silent_ms // 1000} s"
 
 
 def _moment(ms: int | None) -> str | None:
     return None if ms is None else utc_text(ms)
 
 
-def _of(view: dict[str, Any]) -> str:
+def _of(view: RebuildView) -> str:
     """What a rebuild is of."""
-    return str(view["table"]) if "table" in view else f"{view['store']}_v{view['version']}"
+    return f"{view.store}_v{view.version}" if isinstance(view, StoreRebuildView) else view.name

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import ValidationError
 
+from anew.api.rebuilds import RebuildView, StoreRebuildView, TableRebuildView, view_as
 from anew.cli.display import TerminalObserver, failed_lines, ledger_line
 from anew.cli.output import out, print_json
 from anew.cli.session import misfits, pairs
@@ -59,7 +60,7 @@ def spark_choice(master: str | None, conf: list[str] | None, jars: str | None) -
 class PrintEnded(Protocol):
     """Says how a rebuild ended."""
 
-    def __call__(self, view: dict[str, Any], *, as_json: bool) -> None:
+    def __call__(self, view: RebuildView, *, as_json: bool) -> None:
         """Print the ``rebuild`` shape."""
 
 
@@ -104,52 +105,53 @@ def run_again(connected: Cluster, asked: Asked, print_ended: PrintEnded) -> int 
     if asked.detach:
         return _print_detached(view, as_json=asked.as_json)
     # A rebuild of a table has no swap.
-    defers = bool(view["plan"].get("target", {}).get("defer_swap"))
+    defers = view.plan.defers
     with TerminalObserver(defers=defers) as observer:
-        view = connected.follow(view["id"], observer)
+        view = connected.follow(view.id, observer)
     print_ended(view, as_json=asked.as_json)
     return exit_code(view)
 
 
-def _print_detached(view: dict[str, Any], *, as_json: bool) -> int:
+def _print_detached(view: RebuildView, *, as_json: bool) -> int:
     if as_json:
         print_json(view)
     else:
-        out().print(f"rebuild {view['id']} runs; follow it: anew rebuild watch {view['id']}")
+        out().print(f"rebuild {view.id} runs; follow it: anew rebuild watch {view.id}")
     return 0
 
 
-def print_outcome(view: dict[str, Any], *, as_json: bool) -> None:
+def print_outcome(view: RebuildView, *, as_json: bool) -> None:
     """Say how a rebuild ended."""
     if as_json:
         print_json(view)
         return
-    if "table" in view:
+    if isinstance(view, TableRebuildView):
         print_table_outcome(view)
         return
-    out().print(f"{view['status']}: version {view['version']} of {view['store']}")
-    out().print(f"ledger: {ledger_line(view)}")
-    out().print(f"{view['records_per_s']:.0f} records/s, {sum(view['timings'].values()):.1f} s in all")
-    if view["plan"]["target"]["defer_swap"]:
-        out().print(f"its swap is deferred: anew swap {view['store']} {view['version']}")
+    made = view_as(view, StoreRebuildView)
+    out().print(f"{made.status}: version {made.version} of {made.store}")
+    out().print(f"ledger: {ledger_line(made)}")
+    out().print(f"{made.records_per_s or 0.0:.0f} records/s, {sum(made.timings.values()):.1f} s in all")
+    if made.plan.defers:
+        out().print(f"its swap is deferred: anew swap {made.store} {made.version}")
 
 
-def print_table_outcome(view: dict[str, Any]) -> None:
+def print_table_outcome(view: TableRebuildView) -> None:
     """Say how a refresh, a load or a repair of a table ended."""
-    refresh = view["refresh"]
-    counted = {name: (len(refresh[name]), word) for name, word in _COUNTED[TableRebuildKind(view["kind"])].items()}
+    refresh = view.refresh
+    counted = {name: (len(getattr(refresh, name)), word) for name, word in _COUNTED[view.kind].items()}
     shown = [f"{count} {word}" for name, (count, word) in counted.items() if count or name != "removed"]
-    out().print(f"{view['status']}: " + ", ".join(shown))
+    out().print(f"{view.status}: " + ", ".join(shown))
     out().print(f"ledger: {ledger_line(view)}")
     for line in failed_lines(refresh):
         out().print(f"  {line}", markup=False, soft_wrap=True)
 
 
-def exit_code(view: dict[str, Any]) -> int:
+def exit_code(view: RebuildView) -> int:
     """The exit code of an ended rebuild."""
-    if view["status"] in _ENDED_BADLY:
+    if view.status in _ENDED_BADLY:
         return _FAILED
-    return _PARTLY if view["status"] == "partly" else 0
+    return _PARTLY if view.status == "partly" else 0
 
 
 def read_plan(path: Path, of: type[_P], name: str, kinds: Collection[str]) -> _P:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anew.api.rebuilds import RebuildView
 from anew.cli.display import TerminalObserver
 from anew.cli.options import Conf, Master
 from anew.cli.output import Json, out, print_json, print_table
@@ -61,7 +62,7 @@ def repair(
     return 0 if view is None else exit_code(view)
 
 
-def _print_repair(name: str, damage: BaseDamage, restored: Restored | None, view: dict[str, Any] | None) -> None:
+def _print_repair(name: str, damage: BaseDamage, restored: Restored | None, view: RebuildView | None) -> None:
     if not damage.found:
         out().print(f"nothing of the base of {name} is damaged")
         return

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from anew.api.models import CreateStore, UpdateStore
+from anew.api.stores import StoreView
 from anew.cli.options import RequestId, Settings
-from anew.cli.output import Json, out, print_error, print_json, print_table
+from anew.cli.output import Json, out, print_error, print_json, print_table, shape
 from anew.cli.session import cluster, pairs, schema_text
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, ReplicaVerdict, Verification
 from anew.core.errors import AnewError, Failed, InvalidRequest
@@ -74,13 +75,13 @@ def update(
     with cluster() as connected:
         request = UpdateStore(settings=dict(changes), value_schema=schema, partitioner_source=source_for(changes))
         view = connected.controller.update_store(name, request)
-        cost = _cost(connected, name) if view["pending"] else None
+        cost = _cost(connected, name) if view.pending else None
     if json_output:
-        print_json(view | {"repush": cost})
+        print_json({**shape(view), "repush": cost})
         return
     for setting in changes:
         if takes_effect(setting) is Takes.LIVE:
-            out().print(f"{setting} = {view['config'][setting]}, at once")
+            out().print(f"{setting} = {getattr(view.config, setting)}, at once")
     if schema is not None:
         out().print("the value schema is the newest now")
     _print_pending(view, cost)
@@ -97,26 +98,23 @@ def show(
     number = None if version is None else parse_version(version, name)
     with cluster() as connected:
         view = connected.controller.store(name, number)
-        cost = _cost(connected, name) if view["pending"] else None
+        cost = _cost(connected, name) if view.pending else None
     if json_output:
-        print_json(view | {"repush": cost})
+        print_json({**shape(view), "repush": cost})
         return
-    print_table(["setting", "value"], list(view["config"].items()))
-    for fabric, found in view["fabrics"].items():
-        out().print(f"\n{fabric}: version {found['current']} serves, {found['lag_records']} records behind")
-        rows = [
-            (v["number"], v["status"], v["kind"], v["rows"], v["bytes"], v["source_version"], v["error"])
-            for v in found["versions"]
-        ]
+    print_table(["setting", "value"], list(shape(view.config).items()))
+    for fabric, found in view.fabrics.items():
+        out().print(f"\n{fabric}: version {found.current} serves, {found.lag_records} records behind")
+        rows = [(v.number, v.status, v.kind, v.rows, v.bytes, v.source_version, v.error) for v in found.versions]
         print_table(["version", "status", "made by", "rows", "bytes", "from", "note"], rows)
-    for note in view["notes"]:
+    for note in view.notes:
         out().print(note, markup=False)
-    if view["paused"] is not None:
-        out().print(f"paused: {view['paused']}; to go on: anew unpause --store {name}", markup=False)
-    if view["schedule"] is not None:
-        out().print(f"scheduled {view['schedule']['schedule']}: {'; '.join(view['schedule']['reasons'])}", markup=False)
-    if view["dead_letters"]:
-        out().print(f"{view['dead_letters']} dead letters, which no version applies: topic {dead_letter_topic(name)}")
+    if view.paused is not None:
+        out().print(f"paused: {view.paused}; to go on: anew unpause --store {name}", markup=False)
+    if view.schedule is not None:
+        out().print(f"scheduled {view.schedule.schedule}: {'; '.join(view.schedule.reasons)}", markup=False)
+    if view.dead_letters:
+        out().print(f"{view.dead_letters} dead letters, which no version applies: topic {dead_letter_topic(name)}")
     _print_pending(view, cost)
 
 
@@ -130,15 +128,15 @@ def list_stores(*, json_output: Json = False) -> None:
         return
     rows = [
         (
-            s["name"],
+            s.name,
             fabric,
-            f["current"],
-            "hybrid" if s["config"]["hybrid"] else "batch",
-            f["lag_records"],
-            len(s["pending"]),
+            f.current,
+            "hybrid" if s.config.hybrid else "batch",
+            f.lag_records,
+            len(s.pending),
         )
         for s in found
-        for fabric, f in s["fabrics"].items()
+        for fabric, f in s.fabrics.items()
     ]
     print_table(["store", "fabric", "version", "kind", "lag", "pending"], rows)
 
@@ -181,7 +179,7 @@ def wait(
                 raise Failed(
                     "wait_timeout",
                     f"{name} did not reach the position within {timeout} s",
-                    found=connected.controller.store(name)["fabrics"],
+                    found=connected.controller.store(name).fabrics,
                     expected=target.to_json(),
                     hint="anew status",
                 )
@@ -260,15 +258,15 @@ def _cost(connected: Cluster, name: str) -> dict[str, Any] | None:
     }
 
 
-def _print_pending(view: dict[str, Any], cost: dict[str, Any] | None) -> None:
-    if not view["pending"]:
+def _print_pending(view: StoreView, cost: dict[str, Any] | None) -> None:
+    if not view.pending:
         return
     out().print("\npending until the next version:")
-    print_table(["setting", "now", "wanted"], [(p["setting"], p["now"], p["wanted"]) for p in view["pending"]])
+    print_table(["setting", "now", "wanted"], [(p.setting, p.now, p.wanted) for p in view.pending])
     if cost is not None:
         estimate = cost["estimate"]
         seconds = "" if estimate["seconds"] is None else f", about {estimate['seconds']} s"
         out().print(
             f"a repush would read {estimate['records']} records ({estimate['bytes']} bytes){seconds}: "
-            f"anew repush {view['name']}"
+            f"anew repush {view.name}"
         )

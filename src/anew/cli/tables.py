@@ -10,9 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from anew.api.query_wire import json_rows
+from anew.api.rebuilds import RebuildView, TableRebuildView, view_as
+from anew.api.stores import Deleted
 from anew.api.tables import CreateTable, DropSegments, PlanRefresh, ReloadTable, UpdateTable
+from anew.api.tableviews import CopyView, SegmentView, TableView, UnknownCopy
 from anew.cli.options import Conf, Detach, Jars, Master, RequestId
-from anew.cli.output import Json, out, print_json, print_rows, print_table
+from anew.cli.output import Json, out, print_json, print_rows, print_table, shape
 from anew.cli.running import Asked, exit_code, print_table_outcome, read_plan, run, run_again, spark_choice
 from anew.cli.session import cluster, pairs
 from anew.core.errors import InvalidRequest, NotFound
@@ -84,7 +87,7 @@ def list_tables(*, json_output: Json = False) -> None:
     if json_output:
         print_json(found)
         return
-    rows = [(t["name"], t["segments"], t["rows"], t["bytes"], t["stale"]) for t in found]
+    rows = [(t.name, t.segments, t.rows, t.bytes, t.stale) for t in found]
     print_table(["table", "segments", "rows", "bytes", "stale"], rows)
 
 
@@ -103,12 +106,12 @@ def segments(
         return
     rows = [
         (
-            s["name"],
-            s["rows"],
-            s["bytes"],
-            "stale" if s["stale"] else "in sync",
-            "; ".join([*s["reasons"], *_failed(s)]),
-            ", ".join(f"{r['node']}: {_copy(r, s['wanted_hash'])}" for r in s["replicas"]),
+            s.name,
+            s.rows,
+            s.bytes,
+            "stale" if s.stale else "in sync",
+            "; ".join([*s.reasons, *_failed(s)]),
+            ", ".join(f"{r.node}: {_copy(r, s.wanted_hash)}" for r in s.replicas),
         )
         for s in found
     ]
@@ -130,7 +133,9 @@ def delete(
             connected.controller.table(name)
             typer.confirm(f"delete {what}?", abort=True, err=True)
         if segment:
-            answer = connected.controller.drop_segments(name, DropSegments(segments=tuple(segment)))
+            answer: TableView | Deleted = connected.controller.drop_segments(
+                name, DropSegments(segments=tuple(segment))
+            )
         else:
             answer = connected.controller.delete_table(name)
     if json_output:
@@ -153,8 +158,8 @@ def reload(
         print_json(view)
         return
     out().print(f"nodes reload {name if segment is None else segment}: anew table segments {name}")
-    if view["stale"]:
-        out().print(f"{view['stale']} segments stay stale in the deep store: anew table refresh {name}")
+    if view.stale:
+        out().print(f"{view.stale} segments stay stale in the deep store: anew table refresh {name}")
 
 
 @tables_app.command()
@@ -316,11 +321,13 @@ def _run(connected: Cluster, plan: TablePlan, spark: SparkChoice, asked: Asked) 
     return run(connected, plan, spark, asked, _print_outcome)
 
 
-def _print_outcome(view: dict[str, Any], *, as_json: bool) -> None:
+def _print_outcome(view: RebuildView, *, as_json: bool) -> None:
+    made = view_as(view, TableRebuildView)
     if as_json:
-        print_json({**view["refresh"], **view} if view["kind"] != "table_load" else view)
+        shown, refresh = shape(made), shape(made.refresh)
+        print_json(shown if made.kind is TableRebuildKind.TABLE_LOAD else {**refresh, **shown})
         return
-    print_table_outcome(view)
+    print_table_outcome(made)
 
 
 def _print_nothing(plan: TablePlan, *, as_json: bool) -> None:
@@ -368,28 +375,29 @@ def _print_left(plan: TablePlan) -> None:
         out().print(f"{plan.left} stale segments are left")
 
 
-def _print_table_view(view: dict[str, Any], *, as_json: bool) -> None:
+def _print_table_view(view: TableView, *, as_json: bool) -> None:
     if as_json:
         print_json(view)
         return
-    out().print(f"{view['name']}: {view['segments']} segments, {view['rows']} rows, {view['bytes']} bytes")
-    out().print(f"configuration {view['config_hash']}, {view['stale']} segments stale")
-    columns = [(c["name"], c["type"], c["role"], c["nullable"], c["default"]) for c in view["columns"]]
+    out().print(f"{view.name}: {view.segments} segments, {view.rows} rows, {view.bytes} bytes")
+    out().print(f"configuration {view.config_hash}, {view.stale} segments stale")
+    columns = [(c.name, c.type, c.role, c.nullable, c.default) for c in view.columns]
     print_table(["column", "type", "role", "nullable", "default"], columns)
-    print_table(["setting", "value"], [(name, json.dumps(value)) for name, value in view["config"].items()])
+    print_table(["setting", "value"], [(name, json.dumps(value)) for name, value in shape(view.config).items()])
 
 
-def _failed(segment: dict[str, Any]) -> list[str]:
+def _failed(segment: SegmentView) -> list[str]:
     """Why a refresh failed on a segment, as long as the configuration is the same."""
-    failure = segment["failure"]
-    same = failure is not None and failure["config_hash"] == segment["wanted_hash"]
-    return [f"failed: {failure['error']}"] if same else []
+    failure = segment.failure
+    if failure is None or failure.config_hash != segment.wanted_hash:
+        return []
+    return [f"failed: {failure.error}"]
 
 
-def _copy(replica: dict[str, Any], wanted: str) -> str:
-    if replica["state"] != "serving":
-        return str(replica["state"])
-    return "in sync" if replica["config_hash"] == wanted else "behind"
+def _copy(replica: CopyView | UnknownCopy, wanted: str) -> str:
+    if replica.state != "serving":
+        return str(replica.state)
+    return "in sync" if replica.config_hash == wanted else "behind"
 
 
 def _bad_rows(on_bad_row: str | None, bad_rows_to: Path | None) -> str | None:

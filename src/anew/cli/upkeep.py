@@ -39,11 +39,11 @@ def gc(
     if json_output:
         print_json(answer)
     else:
-        rows = [(i["store"], i["what"], i["name"], i["act"], i["why"]) for i in answer["items"]]
+        rows = [(i.store, i.what, i.name, i.act, i.why) for i in answer.items]
         print_table(["store", "what", "name", "would" if dry_run else "does", "why"], rows)
-        for name, why in answer["skipped"].items():
+        for name, why in answer.skipped.items():
             out().print(f"{name} is left alone: {why}", markup=False)
-    return _PARTLY if answer["skipped"] and not dry_run else 0
+    return _PARTLY if answer.skipped and not dry_run else 0
 
 
 def pause(*, store: OneStore = None, json_output: Json = False) -> None:
@@ -64,12 +64,12 @@ def unpause(*, store: OneStore = None, json_output: Json = False) -> None:
     if json_output:
         print_json(answer)
     else:
-        still = answer.get("stores", {})
+        still = answer.stores
         out().print(f"{('all else' if still else 'everything') if store is None else store} goes on", markup=False)
         for name, why in still.items():
             out().print(f"{name} does not ({why}); to let it go on: anew unpause --store {name}", markup=False)
-        if answer["paused"] is not None and store is not None:
-            out().print(f"the cluster is {answer['paused']}: anew unpause", markup=False)
+        if answer.paused is not None and store is not None:
+            out().print(f"the cluster is {answer.paused}: anew unpause", markup=False)
 
 
 @nodes_app.command()
@@ -86,14 +86,14 @@ def drain(
     with cluster() as connected:
         answer = connected.controller.drain_node(node, DrainNode(undo=undo, force=force))
     home = _own_home()
-    if answer["was_removed"] and home is not None:
+    if answer.was_removed and home is not None:
         add_node(home, resolve({}), node)
     if json_output:
         print_json(answer)
     elif undo:
         out().print(f"{node} is used again")
     else:
-        out().print(f"{node} still holds {len(answer['holds'])} replicas; when it holds none: anew node remove {node}")
+        out().print(f"{node} still holds {len(answer.holds)} replicas; when it holds none: anew node remove {node}")
 
 
 @nodes_app.command("add")

@@ -5,19 +5,19 @@ FastAPI runs them in its few dozen threads, except those that wait for something
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from anew.api.gate import Gate
 from anew.api.models import ClusterInfo, RestoreCatalog, StatusView
+from anew.api.pages import DEFAULT_ITEMS, Page, page_of
 from anew.api.reach import Reach
 from anew.api.security import OPEN_SERVER, ServerSecurity
+from anew.api.upkeep import Alive, HistoryLine, Ready, RestoredCatalog
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
-from anew.controller.engine.parameters import Actor, AtLeastOne
+from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.engine.routes import add_rebuilds
 from anew.controller.http.admission import Admission, guarded
 from anew.controller.http.doorstep import Doorstep
@@ -54,9 +54,9 @@ def make_app(context: Context, security: ServerSecurity = OPEN_SERVER, bind: str
 
 def _add_restore(app: FastAPI, context: Context) -> None:
     @app.post("/v1/catalog/restore", tags=["catalog"])
-    def restore(request: RestoreCatalog, actor: Actor = "anonymous") -> dict[str, Any]:
+    def restore(request: RestoreCatalog, actor: Actor = "anonymous") -> RestoredCatalog:
         """Make a lost catalog again from the deep stores; refused where the catalog holds something."""
-        return restore_catalog(context, request, actor)
+        return RestoredCatalog.model_validate(restore_catalog(context, request, actor))
 
 
 def _add_health(app: FastAPI, context: Context) -> None:
@@ -73,25 +73,26 @@ def _add_health(app: FastAPI, context: Context) -> None:
         return ClusterInfo(fabric=chosen.name, log=chosen.log_location, deep_store=root, release=context.release)
 
     @app.get("/v1/history", tags=["cluster"])
-    def history(store: str | None = None, limit: AtLeastOne = 100) -> list[dict[str, Any]]:
+    def history(store: str | None = None, limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[HistoryLine]:
         """Who did what when, newest first; of what was deleted too."""
-        found = context.catalog.history(store, min(limit, 1_000))
-        if store is not None and not found and context.catalog.table(store) is None:
+        found = context.catalog.history(store, limit + 1, after=after)
+        if store is not None and not found and after is None and context.catalog.table(store) is None:
             store_named(context, store)
-        return [
-            {"at_ms": o.at_ms, "actor": o.actor, "what": o.what, "subject": o.subject, "detail": o.detail}
+        lines = [
+            HistoryLine(id=o.id, at_ms=o.at_ms, actor=o.actor, what=o.what, subject=o.subject, detail=o.detail)
             for o in found
         ]
+        return page_of(lines, limit, lambda line: line.id)
 
     @app.get("/healthz", tags=["cluster"])
-    def healthz() -> dict[str, str]:
+    def healthz() -> Alive:
         """The process is alive."""
-        return {"status": "alive"}
+        return Alive(status="alive")
 
     @app.get("/readyz", tags=["cluster"])
-    def readyz() -> dict[str, Any]:
+    def readyz() -> Ready:
         """The catalog answers."""
-        return {"status": "ready", "revision": context.catalog.revision()}
+        return Ready(status="ready", revision=context.catalog.revision())
 
     @app.get("/metrics", tags=["cluster"], response_class=PlainTextResponse)
     def metrics() -> Response:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from anew.api.tableviews import TableView
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import failed_subjects
 from anew.controller.status import status_view
@@ -39,16 +39,16 @@ class _StatusCollector:
         letters = GaugeMetricFamily("anew_dead_letters", "Records that no version applies", labels=["store"])
         stale = GaugeMetricFamily("anew_store_stale", "1 when a setting waits for a new version", labels=["store"])
         for store in status.stores:
-            letters.add_metric([store["name"]], store["dead_letters"])
-            stale.add_metric([store["name"]], float(store["stale"]))
-            for fabric, view in store["fabrics"].items():
-                lag.add_metric([store["name"], fabric], view["lag_records"])
-                current.add_metric([store["name"], fabric], view["current"])
+            letters.add_metric([store.name], store.dead_letters)
+            stale.add_metric([store.name], float(store.stale))
+            for fabric, view in store.fabrics.items():
+                lag.add_metric([store.name, fabric], view.lag_records)
+                current.add_metric([store.name, fabric], view.current)
         yield from (lag, current, letters, stale)
         yield from _of_tables(status.tables)
         running = GaugeMetricFamily("anew_rebuilds_running", "Rebuilds that have not ended", value=len(status.rebuilds))
         yield running
-        silent = sum(rebuild["driver"]["silent_ms"] is not None for rebuild in status.rebuilds)
+        silent = sum(rebuild.driver.silent_ms is not None for rebuild in status.rebuilds)
         yield GaugeMetricFamily("anew_rebuilds_silent", "Rebuilds whose driver has not been heard", value=silent)
         failed = GaugeMetricFamily(
             "anew_rebuild_failed", "1 when a failed rebuild was not seen yet", labels=["subject"]
@@ -58,7 +58,7 @@ class _StatusCollector:
         yield failed
 
 
-def _of_tables(tables: Iterable[dict[str, Any]]) -> Iterable[GaugeMetricFamily]:
+def _of_tables(tables: Iterable[TableView]) -> Iterable[GaugeMetricFamily]:
     told = {
         "segments": GaugeMetricFamily("anew_table_segments", "Segments in the deep store", labels=["table"]),
         "stale": GaugeMetricFamily(
@@ -72,7 +72,7 @@ def _of_tables(tables: Iterable[dict[str, Any]]) -> Iterable[GaugeMetricFamily]:
     }
     for table in tables:
         for name, gauge in told.items():
-            gauge.add_metric([table["name"]], table[name])
+            gauge.add_metric([table.name], getattr(table, name))
     return told.values()
 
 

@@ -226,7 +226,7 @@ def _offset(offset: Any) -> int:
 Position = Annotated[
     PositionMap,
     PlainValidator(PositionMap.from_json),
-    PlainSerializer(lambda position: position.to_json(), return_type=dict),
+    PlainSerializer(lambda position: position.to_json(), return_type=dict[str, dict[str, int]]),
 ]
 """`PositionMap` as the field of a pydantic model."""
 

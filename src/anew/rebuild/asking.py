@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anew.api.http import ControllerClient
+from anew.api.rebuilds import RebuildView
 from anew.api.waiting import wait_seconds
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest
@@ -29,7 +30,7 @@ def input_said(request: PushRequest) -> dict[str, Any]:
     return {**asdict(request), "inputs": [str(Path(path).expanduser().resolve()) for path in request.inputs]}
 
 
-def begun_before(controller: ControllerClient, request_id: str | None, asked: str) -> dict[str, Any] | None:
+def begun_before(controller: ControllerClient, request_id: str | None, asked: str) -> RebuildView | None:
     """The ``rebuild`` shape of what the same request began before; None for a new request, or one without an id.
 
     Asked before anything is planned: what the first plan was made from may have gone since.
@@ -39,17 +40,17 @@ def begun_before(controller: ControllerClient, request_id: str | None, asked: st
     """
     found = [] if request_id is None else controller.begun_by(request_id)
     view = found[0] if found else None
-    if view is None or view["plan"]["asked"] == asked:
+    if view is None or view.plan.asked == asked:
         return view
     raise InvalidRequest(
         "request_id_reused",
         "the request id was used before for another request",
-        found=f"{request_id}, of {view['kind']} {view['id']} of {view.get('table') or view.get('store')}",
+        found=f"{request_id}, of {view.kind} {view.id} of {view.name}",
         expected="a new id for a new request, or the same request again",
     )
 
 
-def follow(controller: ControllerClient, rebuild_id: str, observer: Observer) -> dict[str, Any]:
+def follow(controller: ControllerClient, rebuild_id: str, observer: Observer) -> RebuildView:
     """Follow a rebuild of whatever kind until it has ended; returns its ``rebuild`` shape.
 
     Raises:
@@ -57,11 +58,11 @@ def follow(controller: ControllerClient, rebuild_id: str, observer: Observer) ->
         Unreachable: The controller does not answer; the rebuild goes on.
     """
 
-    def look(after: Stage | None, seconds: float) -> dict[str, Any]:
+    def look(after: Stage | None, seconds: float) -> RebuildView:
         return controller.rebuild(rebuild_id, after=after, wait_seconds=seconds)
 
     view = followed(look, observer, wait_seconds)
     check_ended_well(
-        view, f"the {view['kind']}", expected="one that succeeds", hint="what was there before goes on serving"
+        view, f"the {view.kind}", expected="one that succeeds", hint="what was there before goes on serving"
     )
     return view

@@ -11,10 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from anew.api.http import ControllerClient
 from anew.api.models import BeginRebuild, ResumeRebuild
+from anew.api.rebuilds import RebuildView
 from anew.api.waiting import wait_seconds
 from anew.core.errors import OutcomeUnknown
 from anew.core.plan import PlanValue
@@ -67,7 +68,7 @@ class CommitUnknown(OutcomeUnknown):
     """Nobody said whether the last commit arrived. Nothing is given up: if it did, the controller goes on alone."""
 
 
-Work = Callable[[R, Lease], dict[str, Any] | None]
+Work = Callable[[R, Lease], RebuildView | None]
 """Builds and commits everything of a rebuild.
 
 Returns its ``rebuild`` shape where it has ended with that, None where the controller goes on from there.
@@ -93,7 +94,7 @@ class Job(Generic[R]):
     what: str | None = None
 
 
-def run_plan(plan: PlanValue, run: Run, job: Job[R]) -> dict[str, Any]:
+def run_plan(plan: PlanValue, run: Run, job: Job[R]) -> RebuildView:
     """Run a plan to its end; returns the ``rebuild`` shape.
 
     Raises:
@@ -113,7 +114,7 @@ def run_plan(plan: PlanValue, run: Run, job: Job[R]) -> dict[str, Any]:
     )
 
 
-def resume_rebuild(rebuild_id: str, run: Run, job: Job[R]) -> dict[str, Any]:
+def resume_rebuild(rebuild_id: str, run: Run, job: Job[R]) -> RebuildView:
     """Take a rebuild over from a driver that is gone; returns the ``rebuild`` shape.
 
     Once nobody is needed there is nothing to take over but to wait.
@@ -128,7 +129,7 @@ def resume_rebuild(rebuild_id: str, run: Run, job: Job[R]) -> dict[str, Any]:
     return _drive(rebuild, run, job) if rebuild.driven else _followed(rebuild, run, job)
 
 
-def _drive(rebuild: R, run: Run, job: Job[R]) -> dict[str, Any]:
+def _drive(rebuild: R, run: Run, job: Job[R]) -> RebuildView:
     """Work under a lease; whatever goes wrong before the last commit fails the rebuild at once."""
     view = None
     with run.lease(run.controller, rebuild.id, rebuild.epoch) as lease:
@@ -146,14 +147,14 @@ def _drive(rebuild: R, run: Run, job: Job[R]) -> dict[str, Any]:
     return _checked(view, job)
 
 
-def _followed(rebuild: R, run: Run, job: Job[R]) -> dict[str, Any]:
-    def look(after: Stage | None, seconds: float) -> dict[str, Any]:
+def _followed(rebuild: R, run: Run, job: Job[R]) -> RebuildView:
+    def look(after: Stage | None, seconds: float) -> RebuildView:
         return run.patiently(lambda: run.controller.rebuild(rebuild.id, after=after, wait_seconds=seconds))
 
     return _checked(followed(look, run.observer, run.pause, run.clock_seconds), job)
 
 
-def _checked(view: dict[str, Any], job: Job[R]) -> dict[str, Any]:
+def _checked(view: RebuildView, job: Job[R]) -> RebuildView:
     """The view, unless the rebuild ended badly as a whole."""
-    check_ended_well(view, job.what or f"the {view['kind']}", expected=job.expected, hint=job.hint)
+    check_ended_well(view, job.what or f"the {view.kind}", expected=job.expected, hint=job.hint)
     return view

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from anew.api.http import ControllerClient
 from anew.api.models import EndRebuild
+from anew.api.rebuilds import RebuildView
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
 from anew.core.rebuild import Progress, Rebuild, Stage
 from anew.rebuild.lease import Lease
@@ -59,11 +59,11 @@ def raise_as_failed(error: BaseException, rebuild: Rebuild) -> None:
 
 
 def followed(
-    look: Callable[[Stage | None, float], dict[str, Any]],
+    look: Callable[[Stage | None, float], RebuildView],
     observer: Observer,
     pause: Callable[[float], None],
     clock_seconds: Callable[[], float] = time.monotonic,
-) -> dict[str, Any]:
+) -> RebuildView:
     """Follow a rebuild until it has ended, whoever works on it; returns its ``rebuild`` shape.
 
     Args:
@@ -77,20 +77,20 @@ def followed(
     while True:
         asked_at = clock_seconds()
         view = look(stage, _LISTEN_SECONDS)
-        if view["status"] != "running":
+        if view.status != "running":
             observer.ended(view)
             return view
-        goes_on = view["stage"] == stage
+        goes_on = view.stage == stage
         if not goes_on:
-            stage, seconds = Stage(view["stage"]), _POLL_SECONDS
+            stage, seconds = Stage(view.stage), _POLL_SECONDS
             observer.stage(stage)
-        observer.progress(Stage(view["stage"]), Progress.model_validate(view["progress"]))
+        observer.progress(Stage(view.stage), Progress.model_validate(view.progress))
         if goes_on and clock_seconds() - asked_at < _LISTEN_SECONDS / 2:
             pause(seconds)
             seconds = min(1.2 * seconds, _MOST_POLLS * _POLL_SECONDS)
 
 
-def check_ended_well(view: dict[str, Any], what: str, expected: str, hint: str) -> None:
+def check_ended_well(view: RebuildView, what: str, expected: str, hint: str) -> None:
     """Check how a rebuild ended.
 
     Args:
@@ -102,12 +102,12 @@ def check_ended_well(view: dict[str, Any], what: str, expected: str, hint: str) 
     Raises:
         Failed: ``rebuild_failed``, ``rebuild_killed``.
     """
-    if view["status"] not in ("failed", "killed"):
+    if view.status not in ("failed", "killed"):
         return
     raise Failed(
-        f"rebuild_{view['status']}",
-        f"{what} {view['id']} {'was killed' if view['status'] == 'killed' else 'failed'}",
-        found=view["error"],
+        f"rebuild_{view.status}",
+        f"{what} {view.id} {'was killed' if view.status == 'killed' else 'failed'}",
+        found=view.error,
         expected=expected,
-        hint=f"{hint}; anew rebuild show {view['id']}",
+        hint=f"{hint}; anew rebuild show {view.id}",
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
+from anew.api.rebuilds import RebuildView
 from anew.core.plan import PlanValue
 from anew.core.rebuild import Progress, Rebuild, Stage
 
@@ -27,7 +28,7 @@ class Observer(Protocol):
     def progress(self, stage: Stage, progress: Progress) -> None:
         """How far the present stage is; called every second or so."""
 
-    def ended(self, rebuild: dict[str, Any]) -> None:
+    def ended(self, rebuild: RebuildView) -> None:
         """The rebuild ended: its ``rebuild`` shape."""
 
 
@@ -50,6 +51,6 @@ class LogObserver:
         """See `Observer.progress`."""
         _LOG.debug("progress", stage=stage.value, **progress.model_dump())
 
-    def ended(self, rebuild: dict[str, Any]) -> None:
+    def ended(self, rebuild: RebuildView) -> None:
         """See `Observer.ended`."""
-        _LOG.info("ended", rebuild=rebuild["id"], status=rebuild["status"], error=rebuild["error"])
+        _LOG.info("ended", rebuild=rebuild.id, status=rebuild.status, error=rebuild.error)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from anew.api.http import ControllerClient
 from anew.api.models import LogLocation, Outcome, Routing
 from anew.api.node_http import NodeClient
+from anew.api.rebuilds import RebuildView
 from anew.api.tables import PlanRefresh
 from anew.client.routing import RoutingCache
 from anew.client.store import Store
@@ -262,7 +263,7 @@ class Cluster:
 
     def run_plan(
         self, plan: PlanValue, spark: SparkChoice, observer: Observer | None, request_id: str | None
-    ) -> dict[str, Any]:
+    ) -> RebuildView:
         """Run a plan of any kind to its end, with the choice of Spark and a request id; returns the ``rebuild`` shape.
 
         Raises:
@@ -273,7 +274,7 @@ class Cluster:
 
         return run_plan(plan, *self._job_of(str(plan.kind), spark, observer, request_id))
 
-    def begun_before(self, request_id: str | None, asked: str) -> dict[str, Any] | None:
+    def begun_before(self, request_id: str | None, asked: str) -> RebuildView | None:
         """What the same request began before, see `anew.rebuild.asking.begun_before`.
 
         Raises:
@@ -283,7 +284,7 @@ class Cluster:
 
         return begun_before(self.controller, request_id, asked)
 
-    def follow(self, rebuild_id: str, observer: Observer) -> dict[str, Any]:
+    def follow(self, rebuild_id: str, observer: Observer) -> RebuildView:
         """Follow a rebuild that somebody else drives, or that has ended; returns the ``rebuild`` shape.
 
         Raises:
@@ -324,7 +325,7 @@ class Cluster:
         """
         return self._tables.query(sql, node)
 
-    def import_segments(self, table: str, files: Sequence[Path], request_id: str | None = None) -> dict[str, Any]:
+    def import_segments(self, table: str, files: Sequence[Path], request_id: str | None = None) -> RebuildView:
         """Make segments of existing Parquet files, without a config hash; returns the ``rebuild`` shape.
 
         Raises:
@@ -345,7 +346,7 @@ class Cluster:
 
         return plan_repair(self.controller.table_snapshot(table, segments=True), segments)
 
-    def repair_table(self, plan: TablePlan, request_id: str | None = None) -> dict[str, Any]:
+    def repair_table(self, plan: TablePlan, request_id: str | None = None) -> RebuildView:
         """Bring back the files that a plan of `plan_repair` names; returns the ``rebuild`` shape.
 
         Raises:
@@ -357,7 +358,7 @@ class Cluster:
         run = self._table_run(SparkChoice(), None, request_id, needs_spark=False)
         return repair(self.controller.table_snapshot(plan.table, segments=True), plan, self._nodes, run)
 
-    def resume(self, rebuild_id: str, spark: SparkChoice, observer: Observer | None) -> dict[str, Any]:
+    def resume(self, rebuild_id: str, spark: SparkChoice, observer: Observer | None) -> RebuildView:
         """Take up a rebuild whose driver is gone, and bring it to its end; returns the ``rebuild`` shape.
 
         Raises:
@@ -366,7 +367,7 @@ class Cluster:
         """
         from anew.rebuild.driving import resume_rebuild
 
-        kind = str(self.controller.rebuild(rebuild_id)["kind"])
+        kind = str(self.controller.rebuild(rebuild_id).kind)
         return resume_rebuild(rebuild_id, *self._job_of(kind, spark, observer, None))
 
     def _job_of(

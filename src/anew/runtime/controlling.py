@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Any
 
 from anew.api.models import RestoreCatalog
+from anew.api.upkeep import RestoredCatalog
 from anew.catalog.database import DatabaseCatalog
 from anew.controller.engine.context import Context, Fabric, Limits
 from anew.controller.restore.restore import restore
@@ -84,7 +84,7 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
         catalog.close()
 
 
-def restore_at_rest(settings: ProcessSettings, home: Home, request: RestoreCatalog, actor: str) -> dict[str, Any]:
+def restore_at_rest(settings: ProcessSettings, home: Home, request: RestoreCatalog, actor: str) -> RestoredCatalog:
     """Restore the catalog of a home whose cluster does not run; nobody can start it meanwhile.
 
     Raises:
@@ -101,4 +101,4 @@ def restore_at_rest(settings: ProcessSettings, home: Home, request: RestoreCatal
             hint="set ANEW_HOME, or ANEW_URL",
         )
     with home.lock(), controller_context(settings, home, cluster) as context:
-        return restore(context, request, actor)
+        return RestoredCatalog.model_validate(restore(context, request, actor))

@@ -13,8 +13,8 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from anew.api.rebuilds import RebuildView
 from anew.core.errors import AnewError, Failed
 from anew.core.plan import PlanValue
 from anew.core.rebuild import parse_plan
@@ -43,9 +43,7 @@ class Order:
     log: str
 
 
-def start_driver(
-    cluster: Cluster, plan: PlanValue, spark: SparkChoice, request_id: str, folder: Path
-) -> dict[str, Any]:
+def start_driver(cluster: Cluster, plan: PlanValue, spark: SparkChoice, request_id: str, folder: Path) -> RebuildView:
     """Start a driver for a plan and wait until its rebuild exists; returns the ``rebuild`` shape.
 
     Raises:

@@ -19,6 +19,7 @@ from anew.core.errors import Failed, Unreachable
 from anew.testing.builders import a_store
 from anew.testing.catalog_contract import CatalogContract, a_change
 from anew.testing.forget_contract import ForgetContract
+from anew.testing.pages_contract import PagesContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
 
 
@@ -32,6 +33,14 @@ class TestDatabaseCatalog(CatalogContract):
 
 class TestForgettingOfDatabaseCatalog(ForgetContract):
     """`ForgetContract` over an SQLite file."""
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """A handle on the file in a directory."""
+        return DatabaseCatalog(f"sqlite:///{directory}/catalog.sqlite")
+
+
+class TestPagesOfDatabaseCatalog(PagesContract):
+    """`PagesContract` over an SQLite file."""
 
     def open_catalog(self, directory: Path) -> Catalog:
         """A handle on the file in a directory."""

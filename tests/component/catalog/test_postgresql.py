@@ -22,6 +22,7 @@ from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused,
 from anew.testing.builders import a_store
 from anew.testing.catalog_contract import CatalogContract, a_change
 from anew.testing.forget_contract import ForgetContract
+from anew.testing.pages_contract import PagesContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
 from tests.component.catalog.cutting import Cutter
 from tests.postgresql import PASSWORD, PostgresServer
@@ -44,6 +45,18 @@ class TestDatabaseCatalogOnPostgresql(CatalogContract):
 
 class TestForgettingOfDatabaseCatalogOnPostgresql(ForgetContract):
     """`ForgetContract` over a database of a real server."""
+
+    @pytest.fixture(autouse=True)
+    def _database(self, postgresql_url: str) -> None:
+        self._url = postgresql_url
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """A handle on the test's database."""
+        return DatabaseCatalog(self._url)
+
+
+class TestPagesOfDatabaseCatalogOnPostgresql(PagesContract):
+    """`PagesContract` over a database of a real server."""
 
     @pytest.fixture(autouse=True)
     def _database(self, postgresql_url: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from pydantic import BaseModel
 
 from anew.api.http import ControllerClient
 from anew.api.models import (
@@ -33,7 +34,9 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.api.rebuilds import StoreRebuildView
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
+from anew.api.stores import StoreDetail, SwapAnswer
 from anew.catalog.database import DatabaseCatalog
 from anew.codec.compression import compressor
 from anew.controller.engine.context import Context, Fabric, Limits
@@ -144,7 +147,7 @@ class Cluster:
             acknowledged.append((FeedPartition(feed.id, at.partition), appended.first_offset))
         return acknowledged
 
-    def update(self, name: str = "flights", **settings: Any) -> dict[str, Any]:
+    def update(self, name: str = "flights", **settings: Any) -> StoreDetail:
         """Change settings; the store's view."""
         return self.client.update_store(name, UpdateStore(settings=settings))
 
@@ -254,7 +257,7 @@ class Cluster:
         )
         return seal.model_copy(update=changes)
 
-    def seal(self, rebuild: StoreRebuild) -> dict[str, Any]:
+    def seal(self, rebuild: StoreRebuild) -> StoreRebuildView:
         """Build and seal."""
         return self.client.seal(rebuild.id, self.seal_of(rebuild))
 
@@ -263,7 +266,7 @@ class Cluster:
         rebuild = self.begin(plan)
         self.seal(rebuild)
         self.settle(3)
-        self.until(lambda: self.client.rebuild(rebuild.id)["status"] != "running")
+        self.until(lambda: self.client.rebuild(rebuild.id).status != "running")
         return rebuild.version
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -352,7 +355,7 @@ class Cluster:
         """A client that asks whatever a test likes."""
         return httpx.Client(base_url="http://localhost", transport=AppTransport(self.app))
 
-    def swap(self, number: int, name: str = "flights") -> dict[str, Any]:
+    def swap(self, number: int, name: str = "flights") -> SwapAnswer:
         """Somebody swaps."""
         return self.client.swap(name, Swap(version=number))
 
@@ -447,6 +450,13 @@ def _fabric(directory: Path, name: str, clock: ManualClock) -> Fabric:
     location = LogLocation(kind="embedded", address=str(beside / "log"))
     log = EmbeddedLog(beside / "log", clock=clock, durable=False)
     return Fabric(name, log, location, open_deep_store(str(beside / "deep")))
+
+
+def plain(answer: BaseModel | Iterable[BaseModel]) -> Any:
+    """An answer, or several, as JSON has them."""
+    if isinstance(answer, BaseModel):
+        return answer.model_dump(mode="json", by_alias=True)
+    return [plain(each) for each in answer]
 
 
 def refused(kind: type[AnewError], act: Callable[[], object]) -> AnewError:

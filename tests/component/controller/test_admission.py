@@ -115,7 +115,7 @@ def test_a_token_for_one_store_is_refused_for_others_and_the_whole(closed: Clust
 def test_a_token_for_one_store_does_what_it_may_there(closed: Cluster) -> None:
     """Its store can be shown, updated, rebuilt, paused and deleted."""
     client = closed.acting("mallory", Credentials("flights-operator"))
-    assert client.store("flights")["name"] == "flights"
+    assert client.store("flights").name == "flights"
     assert client.rebuilds(store="flights") == []
     client.pause("flights")
     client.unpause("flights")
@@ -128,9 +128,9 @@ def test_a_token_for_one_store_does_what_it_may_there(closed: Cluster) -> None:
 def test_history_bears_the_tokens_name(closed: Cluster) -> None:
     """Whatever a client says of itself, what it did is written down under its token's name."""
     closed.acting("mallory", Credentials("operator")).pause("people")
-    assert closed.client.history("people", 1)[0]["actor"] == "operator"
+    assert closed.client.history("people", 1)[0].actor == "operator"
     closed.client.pause("flights")
-    assert closed.client.history("flights", 1)[0]["actor"] == "cluster"
+    assert closed.client.history("flights", 1)[0].actor == "cluster"
 
 
 def test_refusals_reach_the_client_as_refused(closed: Cluster) -> None:
@@ -217,9 +217,9 @@ def test_a_parameter_opens_no_other_store(closed: Cluster) -> None:
                 assert (status, code) in refusals, (route, params)
     headers = {"authorization": "Bearer flights-operator"}
     shown = closed.http.get("/v1/history", params={"store": "flights"}, headers=headers).json()
-    assert {each["subject"] for each in shown} == {"flights"}
+    assert {each["subject"] for each in shown["items"]} == {"flights"}
     assert begun.id not in str(shown)
-    assert closed.http.get("/v1/rebuilds", params={"request_id": "nobodys"}, headers=headers).json() == []
+    assert closed.http.get("/v1/rebuilds", params={"request_id": "nobodys"}, headers=headers).json()["items"] == []
 
 
 def test_a_member_that_a_route_does_not_have_is_refused(closed: Cluster) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from anew.api.http import ControllerClient
 from anew.api.models import EndRebuild, Heartbeat, ResumeRebuild
+from anew.api.rebuilds import RebuildView, view_as
 from anew.controller.app import make_app
 from anew.controller.engine.subjects import Subjects
 from anew.controller.reconcile import Reconciler
@@ -22,7 +22,7 @@ from anew.rebuild.driving import Run, resume_rebuild, run_plan
 from anew.rebuild.observer import LogObserver
 from tests.component.controller.harness import Cluster, opened_cluster, refused
 from tests.component.controller.serving import AppTransport
-from tests.component.controller.texts import TextRebuild, TextSubject, original, plan_of, shouting
+from tests.component.controller.texts import TextRebuild, TextRebuildView, TextSubject, original, plan_of, shouting
 
 _TEXT = b"we rebuild what is held"
 
@@ -48,12 +48,12 @@ class _Texts:
             lease=lambda *_: nullcontext(_NoLease()),  # type: ignore[arg-type]  # signs of life are the tests'
         )
 
-    def shout(self, request_id: str = "r-1", *meanwhile: Callable[[TextRebuild], None]) -> dict[str, Any]:
+    def shout(self, request_id: str = "r-1", *meanwhile: Callable[[TextRebuild], None]) -> RebuildView:
         """Plan and run."""
         run = self.run(request_id)
         return run_plan(plan_of(self.cluster.deep, "song"), run, shouting(run, self.cluster.deep, meanwhile))
 
-    def resume(self, rebuild_id: str, *meanwhile: Callable[[TextRebuild], None]) -> dict[str, Any]:
+    def resume(self, rebuild_id: str, *meanwhile: Callable[[TextRebuild], None]) -> RebuildView:
         """Another driver takes over."""
         run = self.run("unused", "another")
         return resume_rebuild(rebuild_id, run, shouting(run, self.cluster.deep, meanwhile))
@@ -95,14 +95,14 @@ def _stops(_rebuild: TextRebuild) -> None:
 
 def test_it_is_planned_run_listed_and_shown(texts: _Texts) -> None:
     """A plan is begun once for a request id, run to its end, found by its kind and name, and told in the history."""
-    view = texts.shout()
-    assert (view["status"], view["letters"], view["text"]) == ("succeeded", len(_TEXT), "song")
-    assert texts.cluster.deep.get(f"texts/song/{view['id']}-e1") == _TEXT.upper()
-    assert texts.shout()["id"] == view["id"]
-    assert [found["id"] for found in texts.client.rebuilds(text="song")] == [view["id"]]
+    view = view_as(texts.shout(), TextRebuildView)
+    assert (view.status, view.letters, view.text) == ("succeeded", len(_TEXT), "song")
+    assert texts.cluster.deep.get(f"texts/song/{view.id}-e1") == _TEXT.upper()
+    assert texts.shout().id == view.id
+    assert [found.id for found in texts.client.rebuilds(text="song")] == [view.id]
     assert texts.client.rebuilds(store=None) == texts.client.rebuilds(text="song")
     assert refused(NotFound, lambda: texts.client.rebuilds(text="sonnet")).code == "unknown_text"
-    assert [line["what"] for line in texts.client.history("song", 9)] == ["shout done", "begin shout"]
+    assert [line.what for line in texts.client.history("song", 9)] == ["shout done", "begin shout"]
     assert parse_plan(plan_of(texts.cluster.deep, "song").model_dump_json()) == plan_of(texts.cluster.deep, "song")
 
 
@@ -137,7 +137,7 @@ def test_another_driver_takes_over_and_the_first_is_turned_away(texts: _Texts) -
         )
         texts.round(16)
         assert [f"rebuild {rebuild.id} of song" in what for what in texts.problems()] == [True]
-        assert texts.resume(rebuild.id, second)["status"] == "succeeded"
+        assert texts.resume(rebuild.id, second).status == "succeeded"
         raise KeyError("the first driver wakes up")
 
     with pytest.raises(KeyError):
@@ -160,7 +160,7 @@ def test_a_lost_driver_s_rebuild_expires(texts: _Texts) -> None:
     with pytest.raises(KeyError):
         texts.shout("r-1", lost)
     view = texts.client.rebuild(begun[0])
-    assert (view["status"], "no sign of life" in view["error"]) == ("failed", True)
+    assert (view.status, "no sign of life" in str(view.error)) == ("failed", True)
     assert [begun[0] in what for what in texts.problems()] == [True]
     texts.client.see_failure(begun[0])
     assert texts.problems() == []
@@ -185,12 +185,12 @@ def test_it_is_killed_or_given_up(texts: _Texts, how: str) -> None:
         f"rebuild_{how}",
         "killed by tester" if how == "killed" else "no ink",
     )
-    assert refused(Refused, lambda: texts.resume(texts.client.rebuilds()[0]["id"])).hint == "shout song again"
+    assert refused(Refused, lambda: texts.resume(texts.client.rebuilds()[0].id)).hint == "shout song again"
 
 
 def test_what_is_replaced_goes_after_the_grace(texts: _Texts) -> None:
     """A second rebuild's result takes the place of the first one's, which goes; what is in use never does."""
     first, second = texts.shout("r-1"), texts.shout("r-2")
-    assert first["id"] != second["id"]
+    assert first.id != second.id
     texts.round(601)
-    assert texts.files() == [f"texts/song/{second['id']}-e1"]
+    assert texts.files() == [f"texts/song/{second.id}-e1"]

@@ -29,13 +29,13 @@ def test_a_controller_that_was_away_lets_a_driver_live_for_a_lease_more(cluster:
     cluster.pass_seconds(100)
     _started_again(cluster)
     cluster.round()
-    assert cluster.client.rebuild(rebuild.id)["status"] == "running"
+    assert cluster.client.rebuild(rebuild.id).status == "running"
     cluster.pass_seconds(19)
     cluster.round()
-    assert cluster.client.rebuild(rebuild.id)["status"] == "running"
+    assert cluster.client.rebuild(rebuild.id).status == "running"
     cluster.pass_seconds(1)
     cluster.round()
-    assert cluster.client.rebuild(rebuild.id)["status"] == "failed"
+    assert cluster.client.rebuild(rebuild.id).status == "failed"
 
 
 def test_a_controller_that_stood_still_begins_to_listen_anew(cluster: Cluster) -> None:
@@ -47,12 +47,12 @@ def test_a_controller_that_stood_still_begins_to_listen_anew(cluster: Cluster) -
     cluster.pass_seconds(100)
     seconds[0] += 100
     cluster.round()
-    assert cluster.client.rebuild(rebuild.id)["status"] == "running"
+    assert cluster.client.rebuild(rebuild.id).status == "running"
     for _ in range(3):
         cluster.pass_seconds(7)
         seconds[0] += 7
         cluster.round()
-    assert cluster.client.rebuild(rebuild.id)["status"] == "failed"
+    assert cluster.client.rebuild(rebuild.id).status == "failed"
 
 
 def test_a_controller_that_was_away_takes_no_replica_from_a_node_at_once(cluster: Cluster) -> None:
@@ -103,10 +103,10 @@ def test_a_clock_that_is_set_fails_no_rebuild(cluster: Cluster, hours: int) -> N
     seconds[0] += 0.5
     cluster.report("node-1")
     cluster.round()
-    assert cluster.client.rebuild(rebuild.id)["status"] == "running"
+    assert cluster.client.rebuild(rebuild.id).status == "running"
     assert cluster.there(1).assignment == before
     for _ in range(4):
         cluster.pass_seconds(7)
         seconds[0] += 7
         cluster.round()
-    assert cluster.client.rebuild(rebuild.id)["status"] == ("failed" if hours > 0 else "running")
+    assert cluster.client.rebuild(rebuild.id).status == ("failed" if hours > 0 else "running")

@@ -14,7 +14,7 @@ from anew.core.errors import Refused
 from anew.core.longreads import MAX_HOLD_TOTAL_SECONDS
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
-from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, refused
+from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, plain, refused
 
 _WAIT_SECONDS = 90
 _GRACE_SECONDS = 600
@@ -60,13 +60,13 @@ def test_the_middle_of_a_chain_goes_after_the_wait(short: Cluster) -> None:
     short.settle(1)
     assert (_statuses(short), short.files(middle) != []) == (["backup", "retired", "current"], True)
     why = "version 3 holds the same data, and it was a backup for 90 s"
-    (noted,) = [row for row in short.client.reclaims() if row["id"].startswith(f"{middle}@")]
-    assert (noted["kind"], noted["reason"]) == ("tree", f"flights: {why}")
+    (noted,) = [row for row in short.client.reclaims() if row.id.startswith(f"{middle}@")]
+    assert (noted.kind, noted.reason) == ("tree", f"flights: {why}")
     short.pass_seconds(_GRACE_SECONDS)
     short.settle(1)
     assert (_statuses(short), short.files(middle)) == (["backup", "reclaimed", "current"], [])
     assert len(short.files(first)) == 2
-    assert short.client.roll_back("flights", RollBack())["done"] == {"dc-0": {"before": 3, "after": 1}}
+    assert plain(short.client.roll_back("flights", RollBack()))["done"] == {"dc-0": {"before": 3, "after": 1}}
 
 
 @pytest.mark.case("stores:H7")

@@ -92,7 +92,7 @@ def test_writes_end_before_the_swap(cluster: Cluster) -> None:
     assert writer.beyond(version.stop) == []
     assert all(version.fabrics["dc-0"].start[at] <= offset for at, offset in writer.acknowledged)
     assert cluster.client.routing("flights").feed is None
-    done = [row["what"] for row in reversed(cluster.client.history("flights"))]
+    done = [row.what for row in reversed(cluster.client.history("flights"))]
     steps = ["close writes", "open or close topics", "topics opened or closed", "freeze stop", "ready", "swap"]
     assert sorted(steps, key=lambda what: len(done) - done[::-1].index(what)) == steps
 
@@ -140,7 +140,7 @@ def test_it_is_ready_only_where_writes_ended(cluster: Cluster) -> None:
             cluster.report(node, one_short)
         cluster.round()
         assert (cluster.status(2), cluster.store().current) == ("loading", {"dc-0": 1})
-    cluster.until(lambda: cluster.client.rebuild(rebuild.id)["status"] == "succeeded")
+    cluster.until(lambda: cluster.client.rebuild(rebuild.id).status == "succeeded")
     assert cluster.store().current == {"dc-0": 2}
 
 
@@ -228,11 +228,11 @@ def test_writes_that_cannot_be_closed_fail_the_version(cluster: Cluster, monkeyp
         patch.setattr(cluster.log, "set_open", away)
         cluster.until(lambda: cluster.version(2).closing)
         cluster.settle(3)
-        assert cluster.client.rebuild(rebuild.id)["status"] == "running"
+        assert cluster.client.rebuild(rebuild.id).status == "running"
         cluster.pass_seconds(301)
         cluster.settle(1)
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], "could not be closed" in view["error"]) == ("failed", True)
+    assert (view.status, "could not be closed" in str(view.error)) == ("failed", True)
     cluster.settle(2)
     feed = cluster.store().feeds[0]
     assert (feed.open, feed.moving, cluster.client.routing("flights").feed) == (True, False, feed)

@@ -15,14 +15,14 @@ from anew.core.errors import NotFound, Refused
 from anew.core.moment import utc_text
 from anew.core.planning import RepushRequest
 from anew.core.stores.rebuild import StoreRebuild
-from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, refused
+from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, plain, refused
 
 _WEEK_SECONDS = 7 * 86_400
 Rows = dict[tuple[str, str], tuple[str, str]]
 
 
-def _gc(cluster: Cluster, store: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
-    return cluster.client.collect(Collect(store=store, dry_run=dry_run))
+def _gc(cluster: Cluster, store: str | None = None, *, dry_run: bool = False) -> Any:
+    return plain(cluster.client.collect(Collect(store=store, dry_run=dry_run)))
 
 
 def _rows(answer: dict[str, Any], *whats: str) -> Rows:
@@ -162,7 +162,7 @@ def test_a_version_that_was_taken_for_an_orphan_is_not_deleted(cluster: Cluster)
     cluster.context.catalog.commit(Change(cluster.context.operation("notes", "flights", "test"), notes))
     cluster.round()
     assert cluster.files() == before
-    assert not [row for row in cluster.client.reclaims() if row["id"].startswith("orphan-")]
+    assert not [row for row in cluster.client.reclaims() if row.id.startswith("orphan-")]
 
 
 @pytest.mark.case("rules:R15")
@@ -252,15 +252,15 @@ def test_a_pause_stops_retiring_and_reclaiming(cluster: Cluster, store: str | No
     cluster.client.kill_rebuild(rebuild.id)
     cluster.settle(1)
     directory = cluster.version(3).path
-    assert cluster.client.pause(store)["paused"] == "paused by tester"
+    assert cluster.client.pause(store).paused == "paused by tester"
     cluster.pass_seconds(_WEEK_SECONDS)
     cluster.settle(3)
     assert (cluster.status(1), cluster.status(3), cluster.files(directory) != []) == ("backup", "retired", True)
     error = refused(Refused, lambda: _gc(cluster))
     assert (error.code, error.found) == ("paused", {"flights": "paused by tester"})
     assert _rows(_gc(cluster, dry_run=True), "version")["version", "1"][0] == "retire"
-    assert cluster.client.pause(store)["paused"] == "paused by tester"
-    assert cluster.client.unpause(store)["paused"] is None
+    assert cluster.client.pause(store).paused == "paused by tester"
+    assert cluster.client.unpause(store).paused is None
     cluster.settle(1)
     assert (cluster.status(1), cluster.status(3), cluster.files(directory)) == ("retired", "reclaimed", [])
 
@@ -273,7 +273,7 @@ def test_a_paused_store_does_not_stop_others(cluster: Cluster) -> None:
     cluster.clock.advance(_WEEK_SECONDS * 1000)
     assert _gc(cluster)["skipped"] == {"a": "paused by tester"}
     assert (cluster.status(1, "a"), cluster.status(1, "b")) == ("backup", "retired")
-    assert (cluster.client.store("a")["paused"], cluster.client.store("b")["paused"]) == ("paused by tester", None)
+    assert (cluster.client.store("a").paused, cluster.client.store("b").paused) == ("paused by tester", None)
     cluster.pass_seconds(601)
     cluster.settle(1)
     assert (cluster.status(1, "a"), cluster.status(1, "b")) == ("backup", "reclaimed")
@@ -290,5 +290,5 @@ def test_pushes_and_swaps_go_on_while_paused(cluster: Cluster) -> None:
     cluster.client.roll_back("flights", RollBack())
     assert cluster.store().current == {"dc-0": 1}
     answer = cluster.client.unpause("flights")
-    assert answer == {"store": "flights", "paused": "paused by tester", "stores": {}}
-    assert (cluster.store().paused, cluster.client.store("flights")["paused"]) == (None, None)
+    assert plain(answer) == {"store": "flights", "paused": "paused by tester", "stores": {}}
+    assert (cluster.store().paused, cluster.client.store("flights").paused) == (None, None)

@@ -12,7 +12,7 @@ from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
 from anew.log.interface import TopicPartition
 from anew.testing.builders import append_records
-from tests.component.controller.harness import Cluster, refused
+from tests.component.controller.harness import Cluster, plain, refused
 
 _HOUR_SECONDS = 3_600
 
@@ -27,7 +27,7 @@ def test_batch_to_hybrid_opens_with_the_swap(cluster: Cluster) -> None:
     cluster.create(hybrid=False)
     cluster.serve(cluster.push_plan())
     view = cluster.update(hybrid=True)
-    assert {"setting": "hybrid", "now": False, "wanted": True} in view["pending"]
+    assert {"setting": "hybrid", "now": False, "wanted": True} in plain(view.pending)
     cluster.settle(1)
     (feed,) = cluster.store().feeds
     assert (feed.ready, feed.closed, cluster.client.routing("flights").feed) == (True, True, None)

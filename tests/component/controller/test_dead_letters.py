@@ -51,7 +51,7 @@ def test_dead_letters_are_copied_with_their_reason(cluster: Cluster) -> None:
     assert {copy["reason"] for copy in copies} == {"bad time"}
     assert {copy["topic"] for copy in copies} == {"flights_rt"}
     assert cluster.log.topic(f"{other.name}_dead_letters") is None
-    assert cluster.client.store("flights")["dead_letters"] == 5
+    assert cluster.client.store("flights").dead_letters == 5
     _reported(cluster, store, 1, "bad place")
     cluster.round()
     assert [copy["reason"] for copy in _set_aside(cluster)] == [*["bad time"] * 5, "bad place"]
@@ -100,7 +100,7 @@ def test_what_the_log_has_no_more_is_not_waited_for(cluster: Cluster) -> None:
     cluster.round()
     assert [copy["offset"] for copy in _set_aside(cluster)] == [2]
     assert cluster.context.catalog.dead_letter_counts(waiting=True) == {}
-    assert cluster.client.store("flights")["dead_letters"] == 3
+    assert cluster.client.store("flights").dead_letters == 3
 
 
 def test_a_topic_that_somebody_removed_is_made_again(cluster: Cluster) -> None:

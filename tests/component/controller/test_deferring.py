@@ -10,7 +10,7 @@ from anew.core.planning import PushOptions, RepushRequest
 from anew.core.properties import RepushProperties
 from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.conftest import Told
-from tests.component.controller.harness import Cluster, refused
+from tests.component.controller.harness import Cluster, plain, refused
 
 _DEFER = RepushRequest(defer_swap=True)
 
@@ -30,11 +30,11 @@ def test_nothing_changes_for_readers(cluster: Cluster) -> None:
     """When the version is ready the rebuild has succeeded, and the one that served goes on serving."""
     rebuild = _deferred(cluster)
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], view["stage"], view["error"]) == ("succeeded", "done", None)
+    assert (view.status, view.stage, view.error) == ("succeeded", "done", None)
     assert (cluster.status(1), cluster.status(2), cluster.store().current) == ("current", "deferred", {"dc-0": 1})
     assert cluster.client.routing("flights").current == 1
-    assert "defer swap" in [row["what"] for row in cluster.client.history("flights")]
-    assert "swap" not in [row["what"] for row in cluster.client.history("flights") if row["detail"].get("version") == 2]
+    assert "defer swap" in [row.what for row in cluster.client.history("flights")]
+    assert "swap" not in [row.what for row in cluster.client.history("flights") if row.detail.get("version") == 2]
     cluster.pass_seconds(30 * 86_400)
     cluster.settle(3)
     assert (cluster.status(1), cluster.status(2)) == ("current", "deferred")
@@ -60,10 +60,10 @@ def test_it_goes_on_applying_and_shows_its_lag(cluster: Cluster) -> None:
 
     for node in cluster.nodes:
         cluster.report(node, behind)
-    fabric = cluster.client.store("flights")["fabrics"]["dc-0"]
-    lags = {v["number"]: (v["lag_records"], v["lag_seconds"]) for v in fabric["versions"]}
+    fabric = cluster.client.store("flights").fabrics["dc-0"]
+    lags = {v.number: (v.lag_records, v.lag_seconds) for v in fabric.versions}
     assert lags == {1: (3, 0.03), 2: (7, 1.5)}
-    assert (fabric["lag_records"], fabric["lag_seconds"]) == (3, 0.03)
+    assert (fabric.lag_records, fabric.lag_seconds) == (3, 0.03)
 
 
 @pytest.mark.case("stores:H10")
@@ -93,7 +93,7 @@ def test_the_source_is_what_serves(cluster: Cluster) -> None:
 def test_a_swap_brings_it_in(cluster: Cluster) -> None:
     """Somebody swaps: it serves, the one before is a backup, and pushes go on."""
     _deferred(cluster)
-    assert cluster.swap(2)["done"] == {"dc-0": {"before": 1, "after": 2}}
+    assert plain(cluster.swap(2))["done"] == {"dc-0": {"before": 1, "after": 2}}
     assert (cluster.status(1), cluster.status(2), cluster.version(2).error) == ("backup", "current", None)
     assert cluster.serve(cluster.push_plan()) == 3
     cluster.client.roll_back("flights", RollBack())
@@ -107,7 +107,7 @@ def test_it_can_be_given_up(cluster: Cluster) -> None:
     directory = cluster.version(2).path
     cluster.client.kill_rebuild(rebuild.id)
     assert (cluster.status(2), cluster.version(2).error) == ("killed", "given up by tester")
-    assert cluster.client.history("flights")[0]["what"] == "give up version"
+    assert cluster.client.history("flights")[0].what == "give up version"
     assert refused(Refused, lambda: cluster.client.kill_rebuild(rebuild.id)).code == "rebuild_ended"
     assert refused(Refused, lambda: cluster.swap(2)).code == "bad_transition"
     cluster.settle(2)

@@ -44,9 +44,9 @@ def test_a_push_ends_upkeep_in_one_transaction(cluster: Cluster, upkeep: RepushR
     assert (cluster.status(2), cluster.status(3)) == ("killed", "building")
     why = "a full_push takes precedence: version 3"
     view = cluster.client.rebuild(running.id)
-    assert (view["status"], view["error"], cluster.version(2).error) == ("killed", why, why)
+    assert (view.status, view.error, cluster.version(2).error) == ("killed", why, why)
     newest = cluster.client.history("flights")[0]
-    assert (newest["what"], newest["actor"], newest["detail"]["killed"]) == ("begin full_push", "tester", running.id)
+    assert (newest.what, newest.actor, newest.detail["killed"]) == ("begin full_push", "tester", running.id)
     cluster.seal(push)
     cluster.settle()
     assert (cluster.store().current, cluster.status(2)) == ({"dc-0": 3}, "retired")
@@ -62,7 +62,7 @@ def test_the_displaced_driver_is_turned_away(cluster: Cluster, upkeep: RepushReq
     assert cluster.beat(running)
     assert refused(Refused, lambda: cluster.client.seal(running.id, seal)).code == "rebuild_ended"
     late = cluster.client.fail_rebuild(running.id, EndRebuild(epoch=1, error="cancelled"))
-    assert (late["status"], "takes precedence" in late["error"]) == ("killed", True)
+    assert (late.status, "takes precedence" in str(late.error)) == ("killed", True)
     assert not cluster.beat(push)
     directory = cluster.version(2).path
     cluster.seal(push)
@@ -89,7 +89,7 @@ def test_upkeep_never_ends_anything(cluster: Cluster, running: str, upkeep: Repu
     assert (error.code, error.hint) == ("rebuild_running", f"wait for it, or: anew rebuild kill {rebuild.id}")
     assert running in str(error.found)
     assert (cluster.store(), cluster.context.catalog.revision()) == (before, revision)
-    assert [row["id"] for row in cluster.client.rebuilds(store="flights", running=True)] == [rebuild.id]
+    assert [row.id for row in cluster.client.rebuilds(store="flights", running=True)] == [rebuild.id]
     if stage == "building":
         assert not cluster.beat(rebuild)
 
@@ -103,7 +103,7 @@ def test_a_push_does_not_end_a_push(cluster: Cluster, stage: str) -> None:
     _bring(cluster, first, stage)
     second, before = cluster.push_plan(), cluster.store()
     assert refused(Refused, lambda: cluster.begin(second)).code == "rebuild_running"
-    assert (cluster.store(), cluster.client.rebuild(first.id)["status"]) == (before, "running")
+    assert (cluster.store(), cluster.client.rebuild(first.id).status) == (before, "running")
 
 
 @pytest.mark.case("stores:H2")
@@ -123,7 +123,7 @@ def test_nearline_writes_do_not_notice(cluster: Cluster) -> None:
     version = cluster.version(3)
     assert (version.status.value, version.feeds, version.stop) == ("current", (feed.id,), None)
     assert all(version.fabrics["dc-0"].start[at] <= offset for at, offset in acknowledged)
-    assert cluster.client.rebuild(running.id)["status"] == "killed"
+    assert cluster.client.rebuild(running.id).status == "killed"
 
 
 @pytest.mark.case("stores:H2")
@@ -134,5 +134,5 @@ def test_a_push_that_is_refused_kills_nothing(cluster: Cluster) -> None:
     cluster.update(partitions=8)
     before = cluster.store()
     assert refused(Refused, lambda: cluster.begin(plan)).code == "plan_outdated"
-    assert (cluster.store(), cluster.client.rebuild(running.id)["status"]) == (before, "running")
+    assert (cluster.store(), cluster.client.rebuild(running.id).status) == (before, "running")
     assert not cluster.beat(running)

@@ -9,12 +9,11 @@ import pytest
 from anew.api.models import DrainNode, ReplicaReport, ReplicaState
 from anew.catalog.change import Change, NodeRecord
 from anew.core.errors import NotFound, Refused
-from tests.component.controller.harness import Cluster, node_report, refused
+from tests.component.controller.harness import Cluster, node_report, plain, refused
 
 
 def _drain(cluster: Cluster, node: str = "node-1", *, undo: bool = False, force: bool = False) -> list[str]:
-    held: list[str] = cluster.client.drain_node(node, DrainNode(undo=undo, force=force))["holds"]
-    return held
+    return list(cluster.client.drain_node(node, DrainNode(undo=undo, force=force)).holds)
 
 
 def _serving(cluster: Cluster) -> list[int]:
@@ -197,7 +196,7 @@ def test_a_removed_node_is_forgotten_until_it_is_wanted_again(cluster: Cluster) 
     _serving(cluster)
     _drain(cluster)
     cluster.settle(3)
-    assert cluster.client.remove_node("node-1") == {"node": "node-1", "removed": True}
+    assert plain(cluster.client.remove_node("node-1")) == {"node": "node-1", "removed": True}
     assert [node.id for node in cluster.client.nodes()] == ["node-2"]
     assert "node-1" not in cluster.client.routing("flights").nodes
     error = refused(Refused, lambda: cluster.client.report(node_report("node-1")))

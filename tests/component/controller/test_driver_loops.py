@@ -69,15 +69,15 @@ def test_a_driver_s_loop_that_breaks_is_told_and_goes_on(
     with Lease(client, rebuild.id, rebuild.epoch, interval_seconds=0.5) as lease:
         lease.enter(Stage.BUILD, Progress, lambda: None)
         wait_for("the trouble", lambda: any(named in what and cause in what for what in problems()), TOLD_SECONDS)
-        (told,) = client.rebuild(rebuild.id)["driver"]["troubles"]
+        (told,) = client.rebuild(rebuild.id).driver.troubles
         assert told.startswith(f"{loop}: ")
         broken.clear()
         wait_for("health", lambda: not problems(), MENDED_SECONDS)
         assert not lease.lost
-        lease_until_ms = client.rebuild(rebuild.id)["driver"]["lease_until_ms"]
+        lease_until_ms = client.rebuild(rebuild.id).driver.lease_until_ms
         made.clock.advance(1_000)
         wait_for(
             "a sign of life",
-            lambda: client.rebuild(rebuild.id)["driver"]["lease_until_ms"] > lease_until_ms,
+            lambda: client.rebuild(rebuild.id).driver.lease_until_ms > lease_until_ms,
             MENDED_SECONDS,
         )

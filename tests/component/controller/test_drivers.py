@@ -10,7 +10,7 @@ from anew.api.models import EndRebuild
 from anew.core.errors import NotFound
 from anew.core.rebuild import Stage, driver_of
 from anew.core.stores.rebuild import StoreRebuild
-from tests.component.controller.harness import Cluster, refused
+from tests.component.controller.harness import Cluster, plain, refused
 from tests.component.controller.tables.tables_harness import opened_tables
 
 
@@ -43,12 +43,12 @@ def test_a_driver_that_is_silent_is_a_problem(cluster: Cluster) -> None:
     (problem,) = [p for p in cluster.client.status().problems if "driver" in p.what]
     assert (rebuild.id in problem.what, "15 s" in problem.what, problem.since_ms) == (True, True, heard_ms)
     assert problem.hint == f"anew rebuild resume {rebuild.id}, or: anew rebuild kill {rebuild.id}"
-    view = cluster.client.rebuild(rebuild.id)["driver"]
-    assert (view["heard_at_ms"], view["silent_ms"]) == (heard_ms, 15_000)
+    view = cluster.client.rebuild(rebuild.id).driver
+    assert (view.heard_at_ms, view.silent_ms) == (heard_ms, 15_000)
     assert _metric(cluster, "anew_rebuilds_silent") == "anew_rebuilds_silent 1.0"
     assert not cluster.beat(rebuild, Stage.BUILD)
     assert _problems(cluster) == []
-    assert cluster.client.rebuild(rebuild.id)["driver"]["silent_ms"] is None
+    assert cluster.client.rebuild(rebuild.id).driver.silent_ms is None
 
 
 def test_no_driver_is_missed_once_it_is_not_needed(cluster: Cluster) -> None:
@@ -69,7 +69,7 @@ def test_a_failure_stays_a_problem_until_it_is_seen(cluster: Cluster) -> None:
     assert f"anew rebuild seen {rebuild.id}" in cluster.client.status().problems[0].hint
     assert _metric(cluster, "anew_rebuild_failed{") == 'anew_rebuild_failed{subject="flights"} 1.0'
     for _ in range(2):
-        assert cluster.client.see_failure(rebuild.id) == {"rebuild": rebuild.id, "seen": True}
+        assert plain(cluster.client.see_failure(rebuild.id)) == {"rebuild": rebuild.id, "seen": True}
         assert (_problems(cluster), _metric(cluster, "anew_rebuild_failed{")) == ([], None)
     assert refused(NotFound, lambda: cluster.client.see_failure("no-such")).code == "unknown_rebuild"
 

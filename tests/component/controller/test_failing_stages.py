@@ -106,12 +106,12 @@ def test_a_stage_that_fails_leaves_what_serves(cluster: Cluster, failure: Failur
         assert (cluster.store().current, cluster.status(1)) == ({"dc-0": 1}, "current")
         cluster.round()
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"] in ("failed", "killed"), why in view["error"]) == (True, True)
-    assert (view["ended_at_ms"], cluster.client.rebuilds(running=True)) == (cluster.clock(), [])
+    assert (view.status in ("failed", "killed"), why in str(view.error)) == (True, True)
+    assert (view.ended_at_ms, cluster.client.rebuilds(running=True)) == (cluster.clock(), [])
     assert (cluster.status(2), why in str(cluster.version(2).error)) == ("retired", True)
     assert cluster.client.routing("flights").current == 1
-    swaps = [row for row in cluster.client.history("flights") if row["what"] == "swap"]
-    assert [row["detail"]["version"] for row in swaps] == [1]
+    swaps = [row for row in cluster.client.history("flights") if row.what == "swap"]
+    assert [row.detail["version"] for row in swaps] == [1]
     assert refused(Refused, lambda: cluster.swap(2)).code == "bad_transition"
     cluster.pass_seconds(601)
     cluster.settle(1)
@@ -161,7 +161,7 @@ def test_a_catalog_that_fails_at_a_stage_is_tried_again(
         cluster.settle(1)
     assert failures == [what, what]
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], view["error"], cluster.store().current) == ("succeeded", None, {"dc-0": 2})
+    assert (view.status, view.error, cluster.store().current) == ("succeeded", None, {"dc-0": 2})
     assert len(cluster.store().versions) == 2
 
 
@@ -183,10 +183,10 @@ def test_a_rebuild_ends_well_when_its_store_is_deleted_in_between(
         patch.setattr(catalog, "commit", failing)
         cluster.seal(rebuild)
         cluster.settle(9)
-    assert (cluster.store().current, cluster.client.rebuild(rebuild.id)["status"]) == ({"dc-0": 1}, "running")
+    assert (cluster.store().current, cluster.client.rebuild(rebuild.id).status) == ({"dc-0": 1}, "running")
     cluster.client.delete_store("flights")
     cluster.round()
-    assert cluster.client.rebuild(rebuild.id)["status"] == "succeeded"
+    assert cluster.client.rebuild(rebuild.id).status == "succeeded"
 
 
 def _insist(act: Callable[[], _Answer]) -> _Answer:

@@ -72,7 +72,7 @@ def test_no_request_makes_the_controller_break_its_word(
 ) -> None:
     """Whatever is asked, the answer is one that the document describes, and never a failure of the server itself."""
     operation = document[route[1]][route[0]]
-    (rebuild, *_) = (view["id"] for view in cluster.client.rebuilds() if view["status"] == "succeeded")
+    (rebuild, *_) = (view.id for view in cluster.client.rebuilds() if view.status == "succeeded")
 
     @seed(_SEED)
     @settings(

@@ -18,6 +18,7 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.api.upkeep import HistoryLine
 from anew.cli.main import INTERRUPTED
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.planning import RepushRequest
@@ -42,15 +43,15 @@ class Mine:
 """
 
 
-def _newest(cluster: Cluster, subject: str, what: str) -> dict[str, Any]:
-    return next(row for row in cluster.client.history(subject, 200) if row["what"] == what)
+def _newest(cluster: Cluster, subject: str, what: str) -> HistoryLine:
+    return next(row for row in cluster.client.history(subject, 200) if row.what == what)
 
 
 def test_history_of_nothing_is_refused(cluster: Cluster, told: Told) -> None:
     """A name that nothing ever had is unknown; what was deleted keeps its history; no lines are no history."""
     cluster.create()
     cluster.client.delete_store("flights")
-    assert cluster.client.history("flights")[0]["what"] == "delete store"
+    assert cluster.client.history("flights")[0].what == "delete store"
     assert refused(NotFound, lambda: cluster.client.history("nosuch")).code == "unknown_store"
     assert refused(InvalidRequest, lambda: cluster.client.history(limit=0)).code == "bad_request"
     assert "(usage)" in told("history", "--limit", "0", code=2)[0]
@@ -106,8 +107,8 @@ def test_commands_about_a_store_are_on_record(cluster: Cluster) -> None:
     }
     for what, detail in expected.items():
         row = _newest(cluster, "flights", what)
-        assert (row["actor"], detail.items() <= row["detail"].items()) == ("ops@desk", True), what
-        assert row["at_ms"] <= cluster.clock()
+        assert (row.actor, detail.items() <= row.detail.items()) == ("ops@desk", True), what
+        assert row.at_ms <= cluster.clock()
 
 
 def test_the_controller_s_own_steps_are_on_record(cluster: Cluster) -> None:
@@ -117,8 +118,8 @@ def test_the_controller_s_own_steps_are_on_record(cluster: Cluster) -> None:
     rebuild = cluster.begin(cluster.repush_plan())
     cluster.seal(rebuild)
     cluster.settle()
-    of_it = [row for row in cluster.client.history("flights") if row["detail"].get("rebuild") == rebuild.id]
-    assert [row["what"] for row in reversed(of_it)] == [
+    of_it = [row for row in cluster.client.history("flights") if row.detail.get("rebuild") == rebuild.id]
+    assert [row.what for row in reversed(of_it)] == [
         "begin repush",
         "seal version",
         "aim",
@@ -126,8 +127,8 @@ def test_the_controller_s_own_steps_are_on_record(cluster: Cluster) -> None:
         "swap",
         "rebuild succeeded",
     ]
-    assert {row["detail"]["version"] for row in of_it if "version" in row["detail"]} == {2}
-    assert [row["actor"] for row in reversed(of_it)] == ["tester", "driver", *["controller"] * 4]
+    assert {row.detail["version"] for row in of_it if "version" in row.detail} == {2}
+    assert [row.actor for row in reversed(of_it)] == ["tester", "driver", *["controller"] * 4]
 
 
 def test_commands_about_nodes_and_the_cluster_are_on_record(cluster: Cluster) -> None:
@@ -139,9 +140,9 @@ def test_commands_about_nodes_and_the_cluster_are_on_record(cluster: Cluster) ->
     ops.pause(None)
     ops.unpause(None)
     ops.collect(Collect())
-    nodes = [(row["what"], row["actor"]) for row in cluster.client.history("node-1")]
+    nodes = [(row.what, row.actor) for row in cluster.client.history("node-1")]
     assert nodes == [("remove node", "ops@desk"), ("undo drain", "ops@desk"), ("drain node", "ops@desk")]
-    cluster_wide = [(row["what"], row["actor"]) for row in cluster.client.history("cluster")]
+    cluster_wide = [(row.what, row.actor) for row in cluster.client.history("cluster")]
     assert cluster_wide == [("gc", "ops@desk"), ("unpause", "ops@desk"), ("pause", "ops@desk")]
 
 
@@ -152,8 +153,8 @@ def test_a_deferral_is_no_swap(cluster: Cluster) -> None:
     cluster.serve(cluster.push_plan())
     cluster.serve(cluster.repush_plan(request=RepushRequest(defer_swap=True)))
     cluster.acting("ops@desk").swap("flights", Swap(version=2))
-    rows = [row for row in cluster.client.history("flights") if "swap" in row["what"]]
-    assert [(row["what"], row["actor"]) for row in rows] == [
+    rows = [row for row in cluster.client.history("flights") if "swap" in row.what]
+    assert [(row.what, row.actor) for row in rows] == [
         ("swap", "ops@desk"),
         ("defer swap", "controller"),
         ("swap", "controller"),
@@ -183,8 +184,8 @@ def test_a_partitioner_s_source_is_nowhere_in_it(cluster: Cluster) -> None:
     traceback = f"TypeError: no length\n  File '<partitioner mine:Mine>', line 5\n    # {_SECRET}"
     views += [cluster.client.status().model_dump(mode="json"), cluster.client.rebuilds()]
     failed = cluster.client.fail_rebuild(failing.id, EndRebuild(epoch=1, error=traceback))
-    assert failed["error"] == traceback
-    assert _newest(cluster, "flights", "rebuild failed")["detail"]["error"] == "TypeError: no length"
+    assert failed.error == traceback
+    assert _newest(cluster, "flights", "rebuild failed").detail["error"] == "TypeError: no length"
     cluster.serve(cluster.repush_plan())
     views += [cluster.client.store("flights"), cluster.client.stores()]
     views += [cluster.client.reclaims(), cluster.client.collect(Collect(dry_run=True))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anew.api.models import HoldVersion, RollBack
+from anew.api.rebuilds import StoreRebuildView, view_as
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import NotFound, Refused
 from anew.core.store import VersionStatus
@@ -26,12 +27,12 @@ def _reclaimed(cluster: Cluster) -> None:
 def test_a_reclaimed_version_is_shown_where_it_was(cluster: Cluster) -> None:
     """The store's face lists it, alone too; its rebuild is shown as before, and the next number goes on."""
     _reclaimed(cluster)
-    (rebuild,) = [one["id"] for one in cluster.http.get("/v1/rebuilds").json() if one["version"] == 1]
+    (rebuild,) = [one["id"] for one in cluster.http.get("/v1/rebuilds").json()["items"] if one["version"] == 1]
     everything = cluster.http.get("/v1/stores/flights").json()["fabrics"]["dc-0"]
     assert [(v["number"], v["status"]) for v in everything["versions"]] == [(1, "reclaimed"), (2, "current")]
     (alone,) = cluster.http.get("/v1/stores/flights", params={"version": 1}).json()["fabrics"]["dc-0"]["versions"]
     assert (alone["number"], alone["rebuild"], alone["kind"]) == (1, rebuild, "full_push")
-    assert cluster.client.rebuild(rebuild)["version"] == 1
+    assert view_as(cluster.client.rebuild(rebuild), StoreRebuildView).version == 1
     assert cluster.serve(cluster.repush_plan()) == 3
 
 
@@ -39,7 +40,7 @@ def test_a_reclaimed_version_is_shown_where_it_was(cluster: Cluster) -> None:
 def test_what_has_left_is_refused_as_reclaimed(cluster: Cluster) -> None:
     """A swap, a rollback and a hold say that the version was reclaimed; its rebuild says that it has ended."""
     _reclaimed(cluster)
-    (rebuild,) = [one["id"] for one in cluster.http.get("/v1/rebuilds").json() if one["version"] == 1]
+    (rebuild,) = [one["id"] for one in cluster.http.get("/v1/rebuilds").json()["items"] if one["version"] == 1]
     for ask in (
         lambda: cluster.swap(1),
         lambda: cluster.client.roll_back("flights", RollBack(to=1)),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from anew.api import models, tables
+from anew.api.errors import ErrorAnswer
+from anew.api.pages import DEFAULT_ITEMS, MAX_ITEMS
 from tests.component.controller.harness import Cluster
 
 _MADE_BY_DRIVERS_AND_NODES = {"BeginRebuild", "Seal", "NodeReport"} | {
@@ -25,6 +28,9 @@ def document(cluster: Cluster) -> dict[str, Any]:
     found: dict[str, Any] = answer.json()
     return found
 
+
+_BOUNDED = {"POST /v1/rebuilds/{rebuild_id}/segments:read"}
+"""Answers that are lists as long as what was asked for, which has a limit of its own."""
 
 _NAME_A_STORE = {"POST /v1/stores", "POST /v1/rebuilds", "GET /v1/rebuilds", "GET /v1/history"} | {
     "POST /v1/pause",
@@ -116,5 +122,106 @@ def test_errors_are_described_as_they_are_answered(cluster: Cluster, document: d
     misfit = cluster.http.post("/v1/stores", json={"name": 1})
     for answer, status in ((absent, 404), (misfit, 422)):
         assert answer.status_code == status
-        assert models.ErrorAnswer.model_validate(answer.json()).model_dump() == answer.json()
-    assert models.ErrorAnswer.model_validate(absent.json()).error.code == "unknown_store"
+        assert ErrorAnswer.model_validate(answer.json()).model_dump() == answer.json()
+    assert ErrorAnswer.model_validate(absent.json()).error.code == "unknown_store"
+
+
+_ANY_JSON = {
+    "Change.now",
+    "Change.wanted",
+    "ColumnStats.greatest",
+    "ColumnStats.least",
+    "ErrorDetail.expected",
+    "ErrorDetail.found",
+    "JsonValue",
+    "PendingChange.now",
+    "PendingChange.wanted",
+    "Plan.segments",
+}
+"""Fields of answers that hold whatever JSON there is: values of settings and of columns, and what an error is about."""
+
+
+def _untyped(document: dict[str, Any], schema: dict[str, Any], at: str, seen: set[str]) -> Iterator[str]:
+    """Where a schema says nothing of what it describes: anything at all, or an object with any members."""
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[1]
+        if name not in seen:
+            seen.add(name)
+            found = document["components"]["schemas"][name]
+            yield from _untyped(document, found, name.removesuffix("-Output"), seen)
+        return
+    parts = [part for word in ("anyOf", "oneOf", "allOf") for part in schema.get(word, ())]
+    members, others = schema.get("properties", {}), schema.get("additionalProperties")
+    is_open = schema.get("type") == "object" and not members and not (isinstance(others, dict) and others)
+    if is_open or not (parts or {"type", "const", "enum"} & schema.keys()):
+        yield at
+    for part in (*parts, *([others] if isinstance(others, dict) and others else ())):
+        yield from _untyped(document, part, at, seen)
+    if "items" in schema:
+        yield from _untyped(document, schema["items"], at, seen)
+    for name, member in members.items():
+        yield from _untyped(document, member, f"{at}.{name}", seen)
+
+
+def _answers(operation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schemas of what is answered where all went well."""
+    for status, answer in operation["responses"].items():
+        if status.startswith("2") and "application/json" in answer.get("content", {}):
+            yield answer["content"]["application/json"]["schema"]
+
+
+def test_every_answer_is_typed_through_and_through(document: dict[str, Any]) -> None:
+    """Whatever is answered has a schema that names its members, down to values that can be any JSON."""
+    operations = _operations(document)
+    bare = {name for name, operation in operations.items() if not list(_answers(operation))}
+    assert bare == {"GET /metrics", "POST /v1/stores/{name}/hold", "POST /v1/nodes/{node}/report"}
+    seen: set[str] = set()
+    found = {
+        place
+        for name, operation in operations.items()
+        for schema in _answers(operation)
+        for place in _untyped(document, schema, name, seen)
+    }
+    assert found == _ANY_JSON
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object"},
+        {"type": "object", "additionalProperties": True},
+        {"type": "array", "items": {}},
+        {"type": "array", "items": {"type": "object", "additionalProperties": True}},
+        {"anyOf": [{"type": "string"}, {"title": "Anything"}]},
+        {"type": "object", "additionalProperties": {"type": "object"}},
+        {"type": "object", "properties": {"inner": {}}},
+    ],
+)
+def test_an_answer_without_a_type_would_be_found(schema: dict[str, Any]) -> None:
+    """Anything, an object of anything, or lists and members of them."""
+    assert list(_untyped({}, schema, "GET /v1/tea", set()))
+
+
+def test_every_list_is_paged(document: dict[str, Any]) -> None:
+    """No answer is a bare list; each list has ``limit``, with a default and a greatest value, and ``after``."""
+    paged = set()
+    for name, operation in _operations(document).items():
+        for schema in _answers(operation):
+            assert schema.get("type") != "array" or name in _BOUNDED, name
+            reference = schema.get("$ref", "").rsplit("/", 1)[-1]
+            if set(document["components"]["schemas"].get(reference, {}).get("properties", {})) == {"items", "next"}:
+                paged.add(name)
+                parameters = {each["name"]: each["schema"] for each in operation["parameters"]}
+                limit = {key: parameters["limit"][key] for key in ("minimum", "maximum", "default")}
+                assert limit == {"minimum": 1, "maximum": MAX_ITEMS, "default": DEFAULT_ITEMS}, name
+                assert parameters["after"]["anyOf"] == [{"type": "string"}, {"type": "null"}], name
+    assert paged == {
+        "GET /v1/history",
+        "GET /v1/nodes",
+        "GET /v1/rebuilds",
+        "GET /v1/reclaims",
+        "GET /v1/stores",
+        "GET /v1/tables",
+        "GET /v1/tables/{name}/segments",
+    }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from anew.api.rebuilds import RebuildView
 from anew.core.errors import AnewError, Failed, OutcomeUnknown, Unreachable
 from anew.core.stores.plan import Plan
 from anew.deepstore.arrow import ArrowDeepStore
@@ -63,7 +64,7 @@ def a_run(cluster: Cluster, controller: Any, request_id: str = "r-1") -> StoreRu
     )
 
 
-def run_to_end(plan: Plan, run: StoreRun) -> dict[str, Any]:
+def run_to_end(plan: Plan, run: StoreRun) -> RebuildView:
     """Run a plan to its end; its view."""
     return run_plan(plan, run, making(run))
 
@@ -79,8 +80,8 @@ def test_what_was_not_answered_is_asked_again_and_done_once(cluster: Cluster, me
     cluster.create()
     plan = cluster.empty_push_plan()
     view = run_to_end(plan, a_run(cluster, _Away(cluster.client, method, 3, done=done)))
-    assert (view["status"], cluster.status(1)) == ("succeeded", "current")
-    assert [operation["what"] for operation in cluster.client.history("flights")].count("begin full_push") == 1
+    assert (view.status, cluster.status(1)) == ("succeeded", "current")
+    assert [operation.what for operation in cluster.client.history("flights")].count("begin full_push") == 1
 
 
 @pytest.mark.parametrize("method", _ASKED)
@@ -133,7 +134,7 @@ def test_a_manifest_that_may_be_there_is_written_again(cluster: Cluster, monkeyp
             raise OutcomeUnknown("deep_store_outcome_unknown", "the deep store did not say")
 
     monkeypatch.setattr(ArrowDeepStore, "put", lost)
-    assert run_to_end(plan, a_run(cluster, cluster.client))["status"] == "succeeded"
+    assert run_to_end(plan, a_run(cluster, cluster.client)).status == "succeeded"
     left[0], plan_again = 1_000, cluster.empty_push_plan()
     with pytest.raises((OutcomeUnknown, Failed)):
         run_to_end(plan_again, replace(a_run(cluster, cluster.client), request_id="r-2"))
@@ -154,7 +155,7 @@ def test_a_repeated_request_follows_the_driver_that_is_at_work(cluster: Cluster)
         cluster.settle(1)
 
     view = run_to_end(plan, replace(a_run(cluster, cluster.client), driver="another", pause=pause))
-    assert (view["id"], view["status"], view["epoch"], cluster.status(1)) == (begun.id, "succeeded", 1, "current")
+    assert (view.id, view.status, view.epoch, cluster.status(1)) == (begun.id, "succeeded", 1, "current")
 
 
 @pytest.mark.case("stores:H1", "rules:R22")

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from anew.api.models import CreateStore, ReplicaReport, ReplicaState, UpdateStore
+from anew.api.stores import StoreDetail
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest
 from anew.core.feed import FeedPartition
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
-from tests.component.controller.harness import Cluster, node_report, refused
+from tests.component.controller.harness import Cluster, node_report, plain, refused
 
 _SOURCE = """
 import numpy as np
@@ -34,7 +35,7 @@ def _digest(source: str) -> str:
     return value_hash(source)[:16]
 
 
-def _create(cluster: Cluster, source: str | None = _SOURCE, **settings: Any) -> dict[str, Any]:
+def _create(cluster: Cluster, source: str | None = _SOURCE, **settings: Any) -> StoreDetail:
     request = CreateStore(
         name="flights",
         key_schema=KEY_SCHEMA,
@@ -45,7 +46,7 @@ def _create(cluster: Cluster, source: str | None = _SOURCE, **settings: Any) -> 
     return cluster.client.create_store(request)
 
 
-def _update(cluster: Cluster, source: str | None = None, **settings: Any) -> dict[str, Any]:
+def _update(cluster: Cluster, source: str | None = None, **settings: Any) -> StoreDetail:
     return cluster.client.update_store("flights", UpdateStore(settings=settings, partitioner_source=source))
 
 
@@ -53,16 +54,16 @@ def _update(cluster: Cluster, source: str | None = None, **settings: Any) -> dic
 def test_a_partitioner_comes_with_its_source(cluster: Cluster) -> None:
     """Versions, clients and nodes get the source; views show its hash in its place."""
     view = _create(cluster)
-    assert (view["config"]["partitioner"], view["config"]["partitioner_source"]) == ("mine:Mine", _digest(_SOURCE))
+    assert (view.config.partitioner, view.config.partitioner_source) == ("mine:Mine", _digest(_SOURCE))
     cluster.serve(cluster.push_plan())
     assert cluster.version(1).config.partitioner_source == _SOURCE
     assert cluster.client.routing("flights").versions[1].config.partitioner_source == _SOURCE
     desired = cluster.client.desired("node-1", "dc-0")
     assert desired is not None
     assert desired.stores[0].versions[0].config.partitioner_source == _SOURCE
-    shown = cluster.client.store("flights")["fabrics"]["dc-0"]["versions"][0]["config"]
-    assert shown["partitioner_source"] == _digest(_SOURCE)
-    plan = cluster.client.rebuilds(store="flights")[0]["plan"]
+    shown = cluster.client.store("flights").fabrics["dc-0"].versions[0].config
+    assert shown.partitioner_source == _digest(_SOURCE)
+    plan = plain(cluster.client.rebuilds(store="flights")[0].plan)
     assert plan["target"]["config"]["partitioner_source"] == _digest(_SOURCE)
 
 
@@ -71,16 +72,16 @@ def test_another_source_is_a_pending_change(cluster: Cluster) -> None:
     """The same name with other code waits for the next version, is shown by both hashes, and a repush takes it up."""
     _create(cluster)
     cluster.serve(cluster.push_plan())
-    assert _update(cluster, _SOURCE, partitioner="mine:Mine")["pending"] == []
-    pending = _update(cluster, _OTHER, partitioner="mine:Mine")["pending"]
-    assert pending == [{"setting": "partitioner_source", "now": _digest(_SOURCE), "wanted": _digest(_OTHER)}]
+    assert _update(cluster, _SOURCE, partitioner="mine:Mine").pending == ()
+    pending = _update(cluster, _OTHER, partitioner="mine:Mine").pending
+    assert plain(pending) == [{"setting": "partitioner_source", "now": _digest(_SOURCE), "wanted": _digest(_OTHER)}]
     cluster.pass_seconds(1)
     plan = cluster.repush_plan()
     assert ([change.setting for change in plan.changes], plan.path) == (["partitioner_source"], "general")
     cluster.serve(plan)
     assert [v.config.partitioner_source for v in cluster.store().versions] == [_SOURCE, _OTHER]
-    assert cluster.client.store("flights")["pending"] == []
-    shown = cluster.client.rebuilds(store="flights")[0]["plan"]
+    assert cluster.client.store("flights").pending == ()
+    shown = plain(cluster.client.rebuilds(store="flights")[0].plan)
     assert shown["source"]["config"]["partitioner_source"] == _digest(_SOURCE)
     assert shown["changes"] == [{"setting": "partitioner_source", "now": _digest(_SOURCE), "wanted": _digest(_OTHER)}]
 
@@ -90,9 +91,9 @@ def test_going_back_to_the_built_in_one_needs_no_source(cluster: Cluster) -> Non
     _create(cluster)
     cluster.serve(cluster.push_plan())
     changed = _update(cluster, partitioner_params='{"shift": 1}')
-    assert [change["setting"] for change in changed["pending"]] == ["partitioner_params"]
+    assert [change.setting for change in changed.pending] == ["partitioner_params"]
     view = _update(cluster, partitioner="xxhash64", partitioner_params="{}")
-    assert view["pending"] == [
+    assert plain(view.pending) == [
         {"setting": "partitioner", "now": "mine:Mine", "wanted": "xxhash64"},
         {"setting": "partitioner_source", "now": _digest(_SOURCE), "wanted": None},
     ]
@@ -123,12 +124,12 @@ def test_a_partitioner_that_cannot_be_used_changes_nothing(
 
 def test_what_a_partitioner_costs_is_noted(cluster: Cluster) -> None:
     """The view says how many partitions of a feed each replica must read, and how many it would under the default."""
-    assert _create(cluster)["notes"] == [
-        "under mine:Mine each replica reads all 4 partitions of a feed; under xxhash64 it would read 2"
-    ]
-    assert _update(cluster, partitioner="xxhash64")["notes"] == []
+    assert _create(cluster).notes == (
+        "under mine:Mine each replica reads all 4 partitions of a feed; under xxhash64 it would read 2",
+    )
+    assert _update(cluster, partitioner="xxhash64").notes == ()
     cluster.create("batch", hybrid=False)
-    assert cluster.client.store("batch")["notes"] == []
+    assert cluster.client.store("batch").notes == ()
 
 
 @pytest.mark.case("rules:R17")
@@ -209,7 +210,7 @@ def test_one_part_in_error_fails_the_version(cluster: Cluster) -> None:
         cluster.report(node, broken)
     cluster.round()
     view = cluster.client.rebuilds(store="flights")[0]
-    assert (view["status"], "sub-partition 1: a damaged base" in view["error"]) == ("failed", True)
+    assert (view.status, "sub-partition 1: a damaged base" in str(view.error)) == ("failed", True)
 
 
 def test_what_is_shown_of_a_partition_is_the_worst_of_its_parts(cluster: Cluster) -> None:
@@ -226,8 +227,8 @@ def test_what_is_shown_of_a_partition_is_the_worst_of_its_parts(cluster: Cluster
 
     for node in cluster.nodes:
         cluster.report(node, lagging)
-    fabric = cluster.client.store("flights")["fabrics"]["dc-0"]
-    assert (fabric["lag_records"], fabric["lag_seconds"]) == (3, 2.0)
+    fabric = cluster.client.store("flights").fabrics["dc-0"]
+    assert (fabric.lag_records, fabric.lag_seconds) == (3, 2.0)
     assert cluster.client.position("flights") == ends
     held = [node.replicas for node in cluster.client.nodes()]
     assert held == [3, 3]

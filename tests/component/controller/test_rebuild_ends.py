@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anew.api.models import BeginRebuild, EndRebuild, Heartbeat, HeartbeatAnswer
+from anew.api.rebuilds import StoreRebuildView, view_as
 from anew.controller.engine.records import find
 from anew.core.errors import Failed, InvalidRequest, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.feed import PositionMap
@@ -40,7 +41,7 @@ def test_signs_of_life_keep_a_rebuild_alive(cluster: Cluster) -> None:
         assert not _beat(cluster, rebuild)
         cluster.round()
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], view["stage"], view["progress"]["done"]) == ("running", "build", 3)
+    assert (view.status, view.stage, view.progress.done) == ("running", "build", 3)
 
 
 def test_a_driver_whose_spark_does_not_answer_is_alive(cluster: Cluster) -> None:
@@ -64,7 +65,7 @@ def test_a_driver_whose_spark_does_not_answer_is_alive(cluster: Cluster) -> None
             cluster.pass_seconds(15)
             wait_until(partial(renewed, cluster.clock()), "the lease to be renewed")
         answered.set()
-        wait_until(lambda: cluster.client.rebuild(rebuild.id)["progress"]["done"] == 5, "the progress to be told")
+        wait_until(lambda: cluster.client.rebuild(rebuild.id).progress.done == 5, "the progress to be told")
 
 
 @pytest.mark.parametrize(
@@ -119,11 +120,11 @@ def test_a_driver_without_a_sign_of_life_has_failed(cluster: Cluster) -> None:
     seal = cluster.seal_of(rebuild)
     cluster.pass_seconds(20)
     cluster.round()
-    assert cluster.client.rebuild(rebuild.id)["status"] == "running"
+    assert cluster.client.rebuild(rebuild.id).status == "running"
     cluster.pass_seconds(0.001)
     cluster.round()
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], "no sign of life" in view["error"]) == ("failed", True)
+    assert (view.status, "no sign of life" in str(view.error)) == ("failed", True)
     assert _beat(cluster, rebuild)
     assert refused(Refused, lambda: cluster.client.seal(rebuild.id, seal)).code == "rebuild_ended"
     assert (cluster.status(1), cluster.status(2)) == ("current", "failed")
@@ -142,7 +143,7 @@ def test_a_sign_of_life_at_the_last_moment_counts(cluster: Cluster, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "rebuilds", lambda **_: listed)
         cluster.round()
-    assert cluster.client.rebuild(rebuild.id)["status"] == "running"
+    assert cluster.client.rebuild(rebuild.id).status == "running"
     assert cluster.status(1) == "building"
 
 
@@ -160,7 +161,7 @@ def test_a_driver_of_another_epoch_is_turned_away(cluster: Cluster) -> None:
     ):
         assert refused(Refused, act).code == "epoch_outdated"
     assert cluster.store() == before
-    assert cluster.client.rebuild(rebuild.id)["status"] == "running"
+    assert cluster.client.rebuild(rebuild.id).status == "running"
 
 
 def test_a_driver_cannot_claim_the_controller_s_stages(cluster: Cluster) -> None:
@@ -171,7 +172,7 @@ def test_a_driver_cannot_claim_the_controller_s_stages(cluster: Cluster) -> None
         assert refused(InvalidRequest, partial(_beat, cluster, rebuild, stage)).code == "bad_stage"
     assert not _beat(cluster, rebuild)
     assert refused(Refused, lambda: _beat(cluster, rebuild, Stage.BEGIN)).code == "stage_backwards"
-    assert cluster.client.rebuild(rebuild.id)["stage"] == "build"
+    assert cluster.client.rebuild(rebuild.id).stage == "build"
 
 
 def test_an_unknown_rebuild_is_not_found(cluster: Cluster) -> None:
@@ -211,7 +212,7 @@ def test_an_account_that_does_not_balance_never_swaps(cluster: Cluster, change: 
     cluster.client.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=str(error)))
     cluster.settle()
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], view["error"]) == ("failed", str(error))
+    assert (view.status, view.error) == ("failed", str(error))
     assert (cluster.store().current, cluster.status(1)) == ({"dc-0": 1}, "current")
 
 
@@ -234,7 +235,7 @@ def test_a_repeated_seal_is_the_same_seal(cluster: Cluster) -> None:
     first, again = cluster.client.seal(rebuild.id, seal), cluster.client.seal(rebuild.id, seal)
     assert first == again
     cluster.settle()
-    assert cluster.client.seal(rebuild.id, seal)["status"] == "succeeded"
+    assert cluster.client.seal(rebuild.id, seal).status == "succeeded"
     assert len(cluster.store().versions) == 1
 
 
@@ -252,7 +253,7 @@ def test_a_beat_during_the_seal_does_not_stop_it(cluster: Cluster, monkeypatch: 
         return stat(store, path)
 
     monkeypatch.setattr(type(cluster.deep), "stat", beating)
-    assert cluster.client.seal(rebuild.id, seal)["stage"] == "load"
+    assert cluster.client.seal(rebuild.id, seal).stage == "load"
     assert beats == [False]
 
 
@@ -268,7 +269,7 @@ def test_a_killed_rebuild_never_serves(cluster: Cluster) -> None:
     seal = cluster.seal_of(rebuild)
     directory = cluster.version(2).path
     killed = cluster.client.kill_rebuild(rebuild.id)
-    assert (killed["status"], killed["error"], cluster.status(2)) == ("killed", "killed by tester", "killed")
+    assert (killed.status, killed.error, cluster.status(2)) == ("killed", "killed by tester", "killed")
     assert _beat(cluster, rebuild)
     assert refused(Refused, lambda: cluster.client.seal(rebuild.id, seal)).code == "rebuild_ended"
     assert refused(Refused, lambda: cluster.client.kill_rebuild(rebuild.id)).code == "rebuild_ended"
@@ -306,17 +307,17 @@ def test_what_serves_cannot_be_killed(cluster: Cluster) -> None:
     error = refused(Refused, lambda: cluster.client.kill_rebuild(rebuild.id))
     assert (error.code, error.hint) == ("swapped_already", "to go back: anew rollback flights")
     cluster.settle(1)
-    assert cluster.client.rebuild(rebuild.id)["status"] == "succeeded"
+    assert cluster.client.rebuild(rebuild.id).status == "succeeded"
 
 
 def test_an_operation_is_on_record(cluster: Cluster) -> None:
     """Who did what is in the history: begin, seal, swap with their rebuild, newest first."""
     cluster.create()
     cluster.serve(cluster.push_plan())
-    rows = [row for row in cluster.client.history("flights") if row["what"] != "low water"]
-    done = [row["what"] for row in reversed(rows)]
+    rows = [row for row in cluster.client.history("flights") if row.what != "low water"]
+    done = [row.what for row in reversed(rows)]
     assert done.index("begin full_push") < done.index("seal version") < done.index("swap")
-    assert next(row for row in rows if row["what"] == "begin full_push")["actor"] == "tester"
+    assert next(row for row in rows if row.what == "begin full_push").actor == "tester"
 
 
 @pytest.mark.case("stores:A5")
@@ -328,8 +329,8 @@ def test_a_source_that_does_not_serve_is_on_record(cluster: Cluster) -> None:
     properties = RepushProperties(input_topic="flights_v1")
     refused(Refused, lambda: cluster.repush_plan(request=RepushRequest(properties)))
     rebuild = cluster.begin(cluster.repush_plan(request=RepushRequest(properties, allow_not_serving=True)))
-    view = cluster.client.rebuild(rebuild.id)
-    assert (view["plan"]["source"]["version"], view["plan"]["allow_not_serving"]) == (1, True)
+    view = view_as(cluster.client.rebuild(rebuild.id), StoreRebuildView)
+    assert (view.plan.source.version, view.plan.allow_not_serving) == (1, True)
     assert cluster.version(3).source_version == 1
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from anew.api.models import Heartbeat, ReplicaReport, UpdateStore
+from anew.api.rebuilds import StoreRebuildView, view_as
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.feed import PositionMap
@@ -18,7 +19,7 @@ from anew.core.stores.plan import Plan
 from anew.core.stores.rebuild import StoreRebuild
 from anew.log.interface import Offsets, TopicPartition, TopicSpec
 from tests.cluster.commands import wait_until
-from tests.component.controller.harness import Cluster, refused
+from tests.component.controller.harness import Cluster, plain, refused
 
 
 def _nothing_begun(cluster: Cluster, before: Store) -> None:
@@ -33,15 +34,18 @@ def test_a_rebuild_goes_from_plan_to_serving(cluster: Cluster) -> None:
     cluster.serve(cluster.push_plan())
     cluster.pass_seconds(1)
     rebuild = cluster.begin(cluster.repush_plan())
-    assert [row["version"] for row in cluster.client.rebuilds(store="flights")] == [2, 1]
+    assert [row["version"] for row in plain(cluster.client.rebuilds(store="flights"))] == [2, 1]
     assert (cluster.status(2), cluster.version(2).source_version) == ("building", 1)
     cluster.seal(rebuild)
-    assert (cluster.status(2), cluster.client.rebuild(rebuild.id)["stage"]) == ("loading", "load")
+    assert (cluster.status(2), cluster.client.rebuild(rebuild.id).stage) == ("loading", "load")
     cluster.settle()
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], view["stage"], view["error"]) == ("succeeded", "done", None)
-    assert set(view["timings"]) >= {"begin", "load", "swap"}
-    assert (view["ledger"]["read"], view["fingerprint"]["source"]) == (1, view["fingerprint"]["target"])
+    assert (view.status, view.stage, view.error) == ("succeeded", "done", None)
+    assert set(view.timings) >= {"begin", "load", "swap"}
+    made = view_as(view, StoreRebuildView)
+    assert made.ledger is not None
+    assert made.fingerprint is not None
+    assert (made.ledger.read, made.fingerprint.source) == (1, made.fingerprint.target)
     assert (cluster.status(1), cluster.status(2), cluster.store().current) == ("backup", "current", {"dc-0": 2})
 
 
@@ -52,13 +56,13 @@ def test_a_load_is_measured_in_replicas(cluster: Cluster) -> None:
     told = Progress(done=3, total=8, records=4, bytes=5, total_bytes=9)
     beat = Heartbeat(epoch=rebuild.epoch, stage=Stage.BUILD, progress=told)
     cluster.client.heartbeat(rebuild.id, beat)
-    assert cluster.client.rebuild(rebuild.id)["progress"] == told.model_dump()
+    assert cluster.client.rebuild(rebuild.id).progress == told
     cluster.seal(rebuild)
     cluster.client.heartbeat(rebuild.id, beat)
     assert _progress(cluster, rebuild) == (0, 4, "replicas loaded")
     cluster.report("node-1", _behind)
     assert _progress(cluster, rebuild) == (2, 4, "replicas loaded")
-    assert cluster.client.rebuilds(store="flights")[0]["progress"]["done"] == 2
+    assert cluster.client.rebuilds(store="flights")[0].progress.done == 2
     cluster.write(store.feeds[0], 20)
     cluster.report("node-2", _behind)
     cluster.round()
@@ -68,7 +72,7 @@ def test_a_load_is_measured_in_replicas(cluster: Cluster) -> None:
     cluster.settle()
     whole = Progress(done=8, total=8, records=1, bytes=9, total_bytes=9)
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], view["progress"]) == ("succeeded", whole.model_dump())
+    assert (view.status, view.progress) == ("succeeded", whole)
 
 
 def _behind(replica: ReplicaReport) -> ReplicaReport:
@@ -77,8 +81,8 @@ def _behind(replica: ReplicaReport) -> ReplicaReport:
 
 
 def _progress(cluster: Cluster, rebuild: StoreRebuild) -> tuple[int, int, str]:
-    found = cluster.client.rebuild(rebuild.id)["progress"]
-    return found["done"], found["total"], found["unit"]
+    found = cluster.client.rebuild(rebuild.id).progress
+    return found.done, found.total, found.unit
 
 
 def test_who_waits_for_a_stage_to_end_is_answered_when_it_does(cluster: Cluster) -> None:
@@ -89,7 +93,7 @@ def test_who_waits_for_a_stage_to_end_is_answered_when_it_does(cluster: Cluster)
     def seconds_until(after: Stage, wait_seconds: float) -> tuple[str, float]:
         began = time.monotonic()
         view = cluster.client.rebuild(rebuild.id, after=after, wait_seconds=wait_seconds)
-        return view["stage"], time.monotonic() - began
+        return view.stage, time.monotonic() - began
 
     stage, seconds = seconds_until(Stage.BEGIN, 0.2)
     assert (stage, seconds >= 0.2) == ("begin", True)
@@ -103,7 +107,7 @@ def test_who_waits_for_a_stage_to_end_is_answered_when_it_does(cluster: Cluster)
         wait_until(lambda: cluster.watch.waiting == 1, "the wait")
         cluster.client.kill_rebuild(rebuild.id)
         assert waiting.result(timeout=20)[1] < 20
-    assert seconds_until(Stage(cluster.client.rebuild(rebuild.id)["stage"]), 30.0)[1] < 20
+    assert seconds_until(Stage(cluster.client.rebuild(rebuild.id).stage), 30.0)[1] < 20
 
 
 def test_a_controller_that_stops_lets_followers_go(cluster: Cluster) -> None:
@@ -115,7 +119,7 @@ def test_a_controller_that_stops_lets_followers_go(cluster: Cluster) -> None:
         waiting = pool.submit(cluster.client.rebuild, rebuild.id, after=Stage.BEGIN, wait_seconds=30.0)
         wait_until(lambda: cluster.watch.waiting == 1, "the wait")
         cluster.watch.close()
-        assert waiting.result(timeout=60)["stage"] == "begin"
+        assert waiting.result(timeout=60).stage == "begin"
         assert time.monotonic() - began < 20
 
 
@@ -147,7 +151,7 @@ def test_the_same_request_planned_again_is_the_same_rebuild(cluster: Cluster) ->
     error = refused(InvalidRequest, lambda: cluster.begin(later.model_copy(update={"asked": "another"}), "r-1"))
     assert error.code == "request_id_reused"
     (found,) = cluster.client.begun_by("r-1")
-    assert (found["id"], found["plan"]["asked"]) == (first.id, "push")
+    assert (found.id, found.plan.asked) == (first.id, "push")
     assert cluster.client.begun_by("r-2") == []
 
 

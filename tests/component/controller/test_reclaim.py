@@ -93,7 +93,7 @@ def test_a_rollback_between_look_and_retirement_wins(cluster: Cluster, monkeypat
     cluster.round()
     assert waiting == []
     assert (cluster.status(1), cluster.store().current) == ("current", {"dc-0": 1})
-    assert [r for r in cluster.client.reclaims() if r["kind"] == "tree"] == []
+    assert [r for r in cluster.client.reclaims() if r.kind == "tree"] == []
 
 
 def test_a_source_of_a_running_rebuild_is_kept(cluster: Cluster) -> None:
@@ -152,7 +152,7 @@ def test_a_note_about_an_unknown_owner_deletes_nothing(cluster: Cluster) -> None
     cluster.context.catalog.commit(Change(cluster.context.operation("notes", "flights", "test"), puts))
     cluster.round()
     assert cluster.files() == before
-    assert not {row["id"] for row in cluster.client.reclaims()} & {f"tree-{n}" for n in range(3)}
+    assert not {row.id for row in cluster.client.reclaims()} & {f"tree-{n}" for n in range(3)}
 
 
 @pytest.mark.case("rules:R2", "stores:I5")

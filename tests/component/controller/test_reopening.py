@@ -84,7 +84,7 @@ def test_a_version_that_ends_badly_gives_writes_back(
     cluster.until(reached[moment])
     ending(cluster, rebuild)
     cluster.settle(2)
-    assert cluster.client.rebuild(rebuild.id)["status"] in ("killed", "failed")
+    assert cluster.client.rebuild(rebuild.id).status in ("killed", "failed")
     assert cluster.store().current == {"dc-0": 1}
     _is_open(cluster)
 
@@ -306,7 +306,7 @@ def _becoming_hybrid(cluster: Cluster) -> StoreRebuild:
 def test_a_rebuild_that_makes_a_store_hybrid_ends_when_writes_are_taken(cluster: Cluster) -> None:
     """Who waited for its end may write at once."""
     rebuild = _becoming_hybrid(cluster)
-    cluster.until(lambda: cluster.client.rebuild(rebuild.id)["status"] == "succeeded")
+    cluster.until(lambda: cluster.client.rebuild(rebuild.id).status == "succeeded")
     _is_open(cluster)
 
 
@@ -325,7 +325,7 @@ def test_while_the_log_cannot_be_opened_the_rebuild_has_not_ended(
         cluster.until(lambda: cluster.status(2) == "current")
         cluster.settle(2)
         shown = cluster.client.rebuild(rebuild.id)
-        assert (shown["status"], shown["stage"]) == ("running", "swap")
+        assert (shown.status, shown.stage) == ("running", "swap")
     cluster.settle(1)
-    assert cluster.client.rebuild(rebuild.id)["status"] == "succeeded"
+    assert cluster.client.rebuild(rebuild.id).status == "succeeded"
     _is_open(cluster)

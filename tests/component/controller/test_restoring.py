@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from anew.api.models import RestoreCatalog, RollBack
+from anew.api.upkeep import RestoredCatalog
 from anew.catalog.database import DatabaseCatalog
 from anew.controller.restore.stores import ERA
 from anew.core.errors import InvalidRequest, Refused, Unreachable
@@ -19,7 +20,7 @@ from anew.core.store import Store
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import TopicPartition, TopicSpec
 from anew.segments.layout import RECORDS
-from tests.component.controller.harness import LIMITS, Cluster, node_report, opened_cluster, refused
+from tests.component.controller.harness import LIMITS, Cluster, node_report, opened_cluster, plain, refused
 
 
 @contextmanager
@@ -38,12 +39,12 @@ def _without_catalog(cluster: Cluster, directory: Path) -> Iterator[Cluster]:
         own.close()
 
 
-def _restore(cluster: Cluster, *, dry_run: bool = False, request_id: str | None = None) -> dict[str, Any]:
+def _restore(cluster: Cluster, *, dry_run: bool = False, request_id: str | None = None) -> RestoredCatalog:
     return cluster.client.restore_catalog(RestoreCatalog(dry_run=dry_run, request_id=request_id))
 
 
-def _told(answer: dict[str, Any], name: str = "flights") -> dict[str, Any]:
-    return next(store for store in answer["stores"] if store["name"] == name)
+def _told(answer: RestoredCatalog, name: str = "flights") -> Any:
+    return next(store for store in plain(answer)["stores"] if store["name"] == name)
 
 
 def _same(before: Store, after: Store) -> bool:
@@ -136,13 +137,13 @@ def test_a_dry_run_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     cluster.serve(cluster.push_plan())
     cluster.round()
     revision = cluster.context.catalog.revision()
-    assert _restore(cluster, dry_run=True)["empty"] is False
+    assert _restore(cluster, dry_run=True).empty is False
     assert cluster.context.catalog.revision() == revision
     with _without_catalog(cluster, tmp_path) as again:
         before = again.context.catalog.revision()
         dry = _restore(again, dry_run=True)
         assert (again.context.catalog.stores(), again.context.catalog.revision()) == ([], before)
-        assert _restore(again)["stores"] == dry["stores"]
+        assert _restore(again).stores == dry.stores
 
 
 def test_a_catalog_that_holds_something_is_left_alone(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ from anew.catalog.change import Change
 from anew.core.errors import Failed, NotFound, Refused
 from anew.core.rebuild import Stage
 from anew.core.stores.rebuild import StoreRebuild
-from tests.component.controller.harness import Cluster, refused
+from tests.component.controller.harness import Cluster, plain, refused
 
 _SILENT_SECONDS = 10
 """Half of the harness's lease: from then on a driver may be replaced."""
@@ -41,7 +41,7 @@ def test_a_living_driver_is_not_replaced(cluster: Cluster) -> None:
     error = refused(Refused, lambda: _resume(cluster, rebuild))
     assert (error.code, error.found) == ("driver_alive", "test gave a sign of life 9999 ms ago")
     assert (error.expected, f"anew rebuild kill {rebuild.id}" in str(error.hint)) == ("none for 10000 ms", True)
-    assert (cluster.store(), cluster.client.rebuild(rebuild.id)["epoch"]) == (before, 1)
+    assert (cluster.store(), cluster.client.rebuild(rebuild.id).epoch) == (before, 1)
     cluster.pass_seconds(0.001)
     assert _resume(cluster, rebuild).epoch == 2
 
@@ -62,7 +62,7 @@ def test_the_new_driver_has_an_epoch_and_a_directory(cluster: Cluster) -> None:
     cluster.seal(taken)
     cluster.settle()
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], view["ledger"]["read"], cluster.store().current) == ("succeeded", 1, {"dc-0": 2})
+    assert (view.status, plain(view)["ledger"]["read"], cluster.store().current) == ("succeeded", 1, {"dc-0": 2})
     manifest = cluster.version(2).manifest
     assert manifest is not None
     assert manifest.path.startswith(f"{new.path}/")
@@ -104,7 +104,7 @@ def test_a_failure_that_crosses_a_take_over_fails_nothing(cluster: Cluster, monk
     monkeypatch.setattr(catalog, "commit", crossed)
     act = lambda: cluster.client.fail_rebuild(rebuild.id, EndRebuild(epoch=1, error="zombie"))  # noqa: E731
     assert refused(Refused, act).code == "epoch_outdated"
-    assert (cluster.client.rebuild(rebuild.id)["status"], cluster.status(2)) == ("running", "building")
+    assert (cluster.client.rebuild(rebuild.id).status, cluster.status(2)) == ("running", "building")
     assert not cluster.beat(taken[0])
 
 
@@ -116,8 +116,8 @@ def test_what_the_old_driver_left_goes_after_the_grace(cluster: Cluster) -> None
     cluster.manifest_of(rebuild)
     cluster.pass_seconds(_SILENT_SECONDS)
     taken = _resume(cluster, rebuild)
-    noted = [row for row in cluster.client.reclaims() if old in row["id"]]
-    assert [(row["kind"], row["reason"]) for row in noted] == [("tree", "its driver is gone")]
+    noted = [row for row in cluster.client.reclaims() if old in row.id]
+    assert [(row.kind, row.reason) for row in noted] == [("tree", "its driver is gone")]
     cluster.deep.put(f"{old}/base/p00001-s00-zombie.parquet", b"late")
     cluster.seal(taken)
     cluster.settle()
@@ -213,7 +213,7 @@ def test_a_resumed_rebuild_can_be_resumed(cluster: Cluster) -> None:
     cluster.pass_seconds(20.001)
     cluster.round()
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], "no sign of life" in view["error"]) == ("failed", True)
+    assert (view.status, "no sign of life" in str(view.error)) == ("failed", True)
     cluster.settle(2)
     cluster.pass_seconds(601)
     cluster.settle(1)
@@ -231,4 +231,4 @@ def test_the_ledger_of_a_resumed_rebuild_must_balance(cluster: Cluster) -> None:
     lost = good.ledger.model_copy(update={"read": good.ledger.read.model_copy(update={"count": 2})})
     bad = good.model_copy(update={"ledger": lost})
     assert refused(Failed, lambda: cluster.client.seal(taken.id, bad)).code == "ledger_imbalance"
-    assert cluster.client.seal(taken.id, good)["stage"] == "load"
+    assert cluster.client.seal(taken.id, good).stage == "load"

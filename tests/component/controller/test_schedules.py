@@ -19,7 +19,7 @@ from anew.core.moment import utc_text
 from anew.core.planning import RepushRequest
 from anew.core.schedule import request_id_of
 from anew.core.stores.rebuild import StoreRebuild
-from tests.component.controller.harness import LIMITS, Cluster, node_report, opened_cluster
+from tests.component.controller.harness import LIMITS, Cluster, node_report, opened_cluster, plain
 
 _EVERY = "*/10 * * * *"
 _PERIOD_SECONDS = 600
@@ -51,7 +51,9 @@ def _begin(cluster: Cluster, name: str = "flights") -> StoreRebuild:
 
 
 def _schedule(cluster: Cluster, name: str = "flights") -> dict[str, Any]:
-    view: dict[str, Any] = cluster.client.store(name)["schedule"]
+    found = cluster.client.store(name).schedule
+    assert found is not None
+    view: dict[str, Any] = plain(found)
     return view
 
 
@@ -69,7 +71,7 @@ def test_what_is_due_is_launched_once(cluster: Cluster) -> None:
     rebuild = _begin(cluster)
     cluster.seal(rebuild)
     cluster.settle()
-    assert cluster.client.rebuild(rebuild.id)["status"] == "succeeded"
+    assert cluster.client.rebuild(rebuild.id).status == "succeeded"
     assert (cluster.store().current, len(cluster.launched)) == ({"dc-0": 2}, 1)
     _wait_until_due(cluster)
     cluster.settle(2)
@@ -88,8 +90,8 @@ def test_two_controllers_launch_once(cluster: Cluster) -> None:
     cluster.start_over()
     cluster.settle(2)
     assert len(cluster.launched) == 1
-    starts = [row for row in cluster.client.history("flights") if row["what"] == "scheduled repush"]
-    assert [row["detail"]["reasons"] for row in starts] == [[f"due since {utc_text(cluster.clock())}"]]
+    starts = [row for row in cluster.client.history("flights") if row.what == "scheduled repush"]
+    assert [row.detail["reasons"] for row in starts] == [[f"due since {utc_text(cluster.clock())}"]]
 
 
 def test_a_condition_that_does_not_hold_settles_the_time(cluster: Cluster) -> None:
@@ -134,7 +136,7 @@ def _run_push(cluster: Cluster) -> Callable[[], object]:
     cluster.seal(rebuild)
 
     def finish() -> None:
-        cluster.until(lambda: cluster.client.rebuild(rebuild.id)["status"] == "succeeded")
+        cluster.until(lambda: cluster.client.rebuild(rebuild.id).status == "succeeded")
 
     return finish
 
@@ -189,7 +191,7 @@ def test_a_rollback_holds_schedules_until_somebody_lets_go(cluster: Cluster) -> 
     held = "rolled back from version 2 to 1 in dc-0"
     assert _schedule(cluster)["held"] == held
     note = f"scheduled repushes are held: {held}; to let them go on: anew unpause --store flights"
-    assert cluster.client.store("flights")["notes"] == [note]
+    assert cluster.client.store("flights").notes == (note,)
     cluster.swap(2)
     assert _schedule(cluster)["held"] == f"{held}; since then version 2 became current in dc-0"
     cluster.serve(cluster.push_plan())
@@ -200,12 +202,12 @@ def test_a_rollback_holds_schedules_until_somebody_lets_go(cluster: Cluster) -> 
     assert (cluster.launched, _schedule(cluster)["held"]) == ([], held)
     cluster.client.unpause("flights")
     cluster.settle(1)
-    assert (len(cluster.launched), _schedule(cluster)["held"], cluster.client.store("flights")["notes"]) == (
+    assert (len(cluster.launched), _schedule(cluster)["held"], cluster.client.store("flights").notes) == (
         1,
         None,
-        [],
+        (),
     )
-    assert cluster.client.history("flights", 5)[1]["what"] == "unpause"
+    assert cluster.client.history("flights", 5)[1].what == "unpause"
 
 
 @pytest.mark.parametrize("end", ["killed", "failed", "expired"])
@@ -305,7 +307,7 @@ def test_a_limit_holds_over_all_stores(one_at_a_time: Cluster) -> None:
 def test_the_view_shows_the_schedule_and_why(cluster: Cluster) -> None:
     """When it comes next, under what condition, what is under way; nothing for a store without a schedule."""
     cluster.create("plain")
-    assert cluster.client.store("plain")["schedule"] is None
+    assert cluster.client.store("plain").schedule is None
     _scheduled(cluster, repush_when="age > 1s")
     due_ms = _due_ms(cluster)
     assert _schedule(cluster) == {
@@ -389,7 +391,7 @@ def test_a_push_comes_before_a_scheduled_repush(cluster: Cluster) -> None:
     rebuild = _begin(cluster)
     push = cluster.begin(cluster.push_plan())
     cluster.settle(1)
-    assert (cluster.client.rebuild(rebuild.id)["status"], _schedule(cluster)["failures"]) == ("killed", 1)
+    assert (cluster.client.rebuild(rebuild.id).status, _schedule(cluster)["failures"]) == ("killed", 1)
     cluster.seal(push)
     cluster.pass_seconds(60)
     cluster.round()

@@ -101,7 +101,7 @@ def test_the_newest_schema_is_the_last_one_whatever_its_id(registered: Cluster, 
     store = registered.store()
     assert list(store.schemas) == [before.newest_schema_id, 3]
     assert store.newest_schema_id == 3
-    assert registered.client.store("flights")["value_schema_id"] == 3
+    assert registered.client.store("flights").value_schema_id == 3
     assert list(registered.client.routing("flights").schemas) == list(store.schemas)
     assert list(registered.client.snapshot("flights").store.schemas) == list(store.schemas)
 

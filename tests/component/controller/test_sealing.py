@@ -30,7 +30,7 @@ def test_a_push_over_the_quota_is_not_sealed(cluster: Cluster) -> None:
     assert (cluster.status(2), cluster.version(2).manifest) == ("building", None)
     cluster.client.fail_rebuild(rebuild.id, EndRebuild(epoch=1, error=str(error)))
     cluster.settle()
-    assert (cluster.store().current, cluster.client.rebuild(rebuild.id)["error"]) == ({"dc-0": 1}, str(error))
+    assert (cluster.store().current, cluster.client.rebuild(rebuild.id).error) == ({"dc-0": 1}, str(error))
 
 
 @pytest.mark.case("stores:A14")
@@ -41,7 +41,7 @@ def test_the_quota_is_a_live_setting(cluster: Cluster) -> None:
     seal = cluster.seal_of(rebuild)
     assert refused(Failed, lambda: cluster.client.seal(rebuild.id, seal)).code == "quota_exceeded"
     cluster.update(quota_bytes=seal.manifest.bytes)
-    assert cluster.client.seal(rebuild.id, seal)["stage"] == "load"
+    assert cluster.client.seal(rebuild.id, seal).stage == "load"
 
 
 @pytest.mark.case("stores:A14")
@@ -52,7 +52,7 @@ def test_a_repush_is_not_judged_by_the_quota(cluster: Cluster, upkeep: RepushReq
     cluster.serve(cluster.push_plan())
     cluster.update(quota_bytes=1)
     rebuild = cluster.begin(cluster.repush_plan(request=upkeep))
-    assert cluster.seal(rebuild)["stage"] == "load"
+    assert cluster.seal(rebuild).stage == "load"
     cluster.settle()
     assert cluster.store().current == {"dc-0": 2}
 
@@ -119,7 +119,7 @@ def test_a_repush_starts_where_its_scan_ended(cluster: Cluster) -> None:
     rebuild = cluster.begin(cluster.repush_plan())
     seal = cluster.seal_of(rebuild, start=_moved(rebuild, 1))
     assert refused(Failed, lambda: cluster.client.seal(rebuild.id, seal)).code == "start_moved"
-    assert cluster.seal(rebuild)["stage"] == "load"
+    assert cluster.seal(rebuild).stage == "load"
     assert cluster.there(2).start == rebuild.plan.source.end
 
 

@@ -40,7 +40,7 @@ def test_an_unknown_schema_is_decided_once(cluster: Cluster) -> None:
     _ask(cluster, 999)
     _ask(cluster, 1_000, offset=end - 1)
     assert cluster.store().revision == revision
-    operations = [o["what"] for o in cluster.client.history("flights")]
+    operations = [o.what for o in cluster.client.history("flights")]
     assert operations.count("reject unknown schema") == 1
 
 

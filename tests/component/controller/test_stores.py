@@ -13,7 +13,7 @@ from anew.api.models import CreateStore, UpdateStore
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
 from anew.log.interface import TopicSpec
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
-from tests.component.controller.harness import Cluster, refused
+from tests.component.controller.harness import Cluster, plain, refused
 
 _WIDER = (
     '{"type": "record", "name": "Value", "fields": [{"name": "text", "type": "string"},'
@@ -29,12 +29,12 @@ def _create(**changes: Any) -> CreateStore:
 def test_a_store_is_made_with_its_topic(cluster: Cluster) -> None:
     """A hybrid store has its real-time topic at once, its settings, and no version."""
     view = cluster.client.create_store(_create(settings={"hybrid": "true", "rt_partitions": 4}))
-    assert (view["name"], view["config"]["hybrid"], view["config"]["partitions"]) == ("flights", True, 4)
-    assert (view["pending"], view["stale"], view["fabrics"]["dc-0"]["current"]) == ([], False, 0)
+    assert (view.name, view.config.hybrid, view.config.partitions) == ("flights", True, 4)
+    assert (view.pending, view.stale, view.fabrics["dc-0"].current) == ((), False, 0)
     (feed,) = cluster.store().feeds
     assert cluster.log.topic("flights_rt") == TopicSpec("flights_rt", feed.topic_uid, 4)
     assert (feed.ready, feed.incarnation, feed.low_water) == (True, 1, (0, 0, 0, 0))
-    assert [row["what"] for row in cluster.client.history("flights")] == ["topics made", "create store"]
+    assert [row.what for row in cluster.client.history("flights")] == ["topics made", "create store"]
 
 
 def _placing(source: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def test_a_repeated_create_is_the_same_store(cluster: Cluster) -> None:
     """The same request id and body give the same store; with another body it is refused and changes nothing."""
     first = cluster.client.create_store(_create(request_id="r-1"))
     again = cluster.client.create_store(_create(request_id="r-1"))
-    assert first["uid"] == again["uid"]
+    assert first.uid == again.uid
     other = _create(request_id="r-1", settings={"partitions": 8})
     error = refused(InvalidRequest, lambda: cluster.client.create_store(other))
     assert (error.code, error.found) == ("request_id_reused", "r-1")
@@ -114,17 +114,17 @@ def test_a_change_waits_for_the_next_version(cluster: Cluster) -> None:
     view = cluster.client.update_store(
         "flights", UpdateStore(settings={"partitions": "8", "compression": "zstd", "max_value_bytes": 99})
     )
-    assert view["pending"] == [
+    assert plain(view.pending) == [
         {"setting": "partitions", "now": 2, "wanted": 8},
         {"setting": "compression", "now": "none", "wanted": "zstd"},
     ]
-    assert view["stale"]
-    assert view["fabrics"]["dc-0"]["versions"][0]["config"]["partitions"] == 2
+    assert view.stale
+    assert view.fabrics["dc-0"].versions[0].config.partitions == 2
     assert cluster.client.routing("flights").max_value_bytes == 99
     cluster.serve(cluster.repush_plan())
     after = cluster.client.store("flights")
-    assert (after["pending"], after["stale"], after["fabrics"]["dc-0"]["current"]) == ([], False, 2)
-    configs = {v["number"]: v["config"]["partitions"] for v in after["fabrics"]["dc-0"]["versions"]}
+    assert (after.pending, after.stale, after.fabrics["dc-0"].current) == ((), False, 2)
+    configs = {v.number: v.config.partitions for v in after.fabrics["dc-0"].versions}
     assert configs == {1: 2, 2: 8}
 
 
@@ -225,7 +225,7 @@ def test_a_deleted_store_s_files_go_after_the_grace(cluster: Cluster) -> None:
     cluster.pass_seconds(2 * 86_400)
     cluster.settle(2)
     cluster.client.delete_store("flights")
-    kinds = {row["kind"] for row in cluster.client.reclaims()}
+    kinds = {row.kind for row in cluster.client.reclaims()}
     assert kinds >= {"tree", "topic"}
     cluster.pass_seconds(599)
     cluster.round()
@@ -277,7 +277,7 @@ def test_one_request_at_once_from_many_is_one_store(cluster: Cluster) -> None:
     """A request that is under way several times makes one store, and everybody is told of it."""
     with ThreadPoolExecutor(4) as pool:
         views = list(pool.map(lambda _: cluster.client.create_store(_create(request_id="r-1")), range(8)))
-    assert len({view["uid"] for view in views}) == 1
+    assert len({view.uid for view in views}) == 1
     assert len(cluster.client.stores()) == 1
 
 

@@ -11,7 +11,7 @@ from anew.catalog.change import Change, PutStore
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.planning import RepushRequest
 from anew.core.properties import RepushProperties
-from tests.component.controller.harness import Cluster, refused
+from tests.component.controller.harness import Cluster, plain, refused
 
 
 def _two_versions(cluster: Cluster) -> None:
@@ -26,7 +26,7 @@ def test_a_rollback_serves_the_version_before(cluster: Cluster) -> None:
     """Readers get the backup, which applied the feeds all the time; the other is kept, a source only when named."""
     _two_versions(cluster)
     answer = cluster.client.roll_back("flights", RollBack())
-    assert answer["done"] == {"dc-0": {"before": 2, "after": 1}}
+    assert plain(answer)["done"] == {"dc-0": {"before": 2, "after": 1}}
     assert (cluster.store().current, cluster.status(1), cluster.status(2)) == ({"dc-0": 1}, "current", "rolled_back")
     for number in (1, 2):
         assert cluster.version(number).feeds == (cluster.store().feeds[0].id,)
@@ -53,11 +53,11 @@ def test_one_may_go_back_and_forth(cluster: Cluster) -> None:
     _two_versions(cluster)
     for _ in range(2):
         cluster.client.roll_back("flights", RollBack())
-        assert cluster.swap(2)["done"] == {"dc-0": {"before": 1, "after": 2}}
+        assert plain(cluster.swap(2))["done"] == {"dc-0": {"before": 1, "after": 2}}
         assert (cluster.status(1), cluster.status(2)) == ("backup", "current")
     assert cluster.serve(cluster.repush_plan()) == 3
     back = cluster.client.roll_back("flights", RollBack(to=1))
-    assert back["done"] == {"dc-0": {"before": 3, "after": 1}}
+    assert plain(back)["done"] == {"dc-0": {"before": 3, "after": 1}}
 
 
 def test_moves_that_cannot_be_are_refused(cluster: Cluster) -> None:
@@ -82,7 +82,7 @@ def test_a_dry_run_moves_nothing(cluster: Cluster) -> None:
     _two_versions(cluster)
     before = cluster.store()
     answer = cluster.client.roll_back("flights", RollBack(dry_run=True))
-    assert (answer["dry_run"], answer["done"]) == (True, {"dc-0": {"before": 2, "after": 1}})
+    assert (answer.dry_run, plain(answer)["done"]) == (True, {"dc-0": {"before": 2, "after": 1}})
     dry = Swap(version=2, dry_run=True)
     assert refused(Refused, lambda: cluster.client.swap("flights", dry)).code == "already_current"
     assert cluster.store() == before
@@ -98,7 +98,7 @@ def test_a_rebuild_does_not_undo_a_rollback(cluster: Cluster) -> None:
     cluster.settle()
     assert (cluster.store().current, cluster.status(3)) == ({"dc-0": 1}, "deferred")
     view = cluster.client.rebuild(rebuild.id)
-    assert (view["status"], "planned from version 2, but 1 is current" in view["error"]) == ("partly", True)
+    assert (view.status, "planned from version 2, but 1 is current" in str(view.error)) == ("partly", True)
     problems = [(p.what, p.hint) for p in cluster.client.status().problems]
     assert problems == [
         (f"flights_v3 waits to be swapped: {cluster.version(3).error}", "anew swap flights 3"),
@@ -117,7 +117,7 @@ def test_without_the_condition_the_pointer_would_jump(cluster: Cluster) -> None:
     cluster.swap(2)
     cluster.seal(rebuild)
     cluster.settle()
-    assert (cluster.store().current, cluster.client.rebuild(rebuild.id)["status"]) == ({"dc-0": 3}, "succeeded")
+    assert (cluster.store().current, cluster.client.rebuild(rebuild.id).status) == ({"dc-0": 3}, "succeeded")
 
 
 @pytest.mark.case("rules:R9")
@@ -170,7 +170,7 @@ def test_a_rollback_asks_for_a_loaded_replica_of_each_partition(cluster: Cluster
         cluster.report(node, lambda replica: replica.model_copy(update=late if replica.version == 1 else {}))
     answer = cluster.client.roll_back("flights", RollBack())
     told = {"replicas_missing": 0, "lag_records": 70_000, "lag_seconds": 90.0}
-    assert (answer["loaded"], cluster.store().current) == ({"dc-0": told}, {"dc-0": 1})
+    assert (plain(answer)["loaded"], cluster.store().current) == ({"dc-0": told}, {"dc-0": 1})
 
 
 def test_a_forced_rollback_needs_no_replica(cluster: Cluster) -> None:
@@ -227,7 +227,7 @@ def test_a_sick_node_fails_no_rebuild(cluster: Cluster) -> None:
         cluster.report("node-1", lambda replica: replica.model_copy(update=full if replica.version == 2 else {}))
         cluster.report("node-2")
         cluster.round()
-    assert (cluster.client.rebuild(rebuild.id)["status"], cluster.status(2)) == ("running", "loading")
+    assert (cluster.client.rebuild(rebuild.id).status, cluster.status(2)) == ("running", "loading")
     cluster.settle(4)
     assert cluster.store().current == {"dc-0": 2}
 

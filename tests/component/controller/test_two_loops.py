@@ -31,7 +31,7 @@ def test_what_is_ready_is_swapped_and_nothing_else_is_done(cluster: Cluster) -> 
     rebuild = cluster.begin(cluster.push_plan())
     cluster.seal(rebuild)
     _hurry(cluster)
-    assert (cluster.store().current, cluster.client.rebuild(rebuild.id)["status"]) == ({"dc-0": 2}, "succeeded")
+    assert (cluster.store().current, cluster.client.rebuild(rebuild.id).status) == ({"dc-0": 2}, "succeeded")
     assert cluster.store("idle") == before
 
 

@@ -47,7 +47,7 @@ def test_a_version_gets_a_topic_of_its_own(cluster: Cluster) -> None:
     topic = _made(cluster, 1)
     assert topic.ready
     assert cluster.log.topic("flights_v1") == TopicSpec("flights_v1", topic.uid, 6)
-    cluster.client.kill_rebuild(cluster.client.rebuilds()[0]["id"])
+    cluster.client.kill_rebuild(cluster.client.rebuilds()[0].id)
     cluster.update(transport="files")
     cluster.begin(cluster.push_plan())
     assert cluster.there(2).topic is None
@@ -77,7 +77,7 @@ def test_a_topic_that_cannot_be_made_yet_is_made_later(
         rebuild = cluster.begin(cluster.push_plan())
         cluster.round()
         assert not _made(cluster, 1).ready
-        assert cluster.client.rebuild(rebuild.id)["status"] == "running"
+        assert cluster.client.rebuild(rebuild.id).status == "running"
     cluster.round()
     assert _made(cluster, 1).ready
     assert cluster.log.topic("flights_v1") is not None
@@ -141,4 +141,4 @@ def test_a_driver_waits_for_its_topic(cluster: Cluster, monkeypatch: pytest.Monk
         run_to_end(plan, a_run(cluster, cluster.client, "r-1"))
     assert caught.value.code == "topic_not_made"
     assert cluster.status(1) in ("failed", "retired")
-    assert run_to_end(cluster.empty_push_plan(), a_run(cluster, cluster.client, "r-2"))["status"] == "succeeded"
+    assert run_to_end(cluster.empty_push_plan(), a_run(cluster, cluster.client, "r-2")).status == "succeeded"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from anew.api.models import FinishRebuild
+from anew.api.rebuilds import RebuildView
 from anew.catalog.change import Put, PutFlag, PutReclaim, Reclaim
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import forget_failure
@@ -66,6 +67,16 @@ def plan_of(deep_store: DeepStore, name: str) -> TextPlan:
     """The plan of a rebuild of a text as it is."""
     digest = hashlib.sha256(deep_store.get(original(name))).hexdigest()
     return TextPlan(text=name, digest=digest).sealed()
+
+
+class TextRebuildView(RebuildView):
+    """The ``rebuild`` shape of a text's rebuild."""
+
+    subject = "text"
+
+    text: str
+    plan: TextPlan
+    letters: int
 
 
 class TextSubject(Subject[TextRebuild, TextPlan]):
@@ -128,7 +139,7 @@ def shouting(
 ) -> Job[TextRebuild]:
     """The job of a driver; ``meanwhile`` happens before it writes."""
 
-    def work(rebuild: TextRebuild, lease: Lease) -> dict[str, Any]:
+    def work(rebuild: TextRebuild, lease: Lease) -> RebuildView:
         run.observer.stage(Stage.BUILD)
         for act in meanwhile:
             act(rebuild)

@@ -15,6 +15,7 @@ from anew.testing.forget_contract import ForgetContract
 from anew.testing.log_contract import SKEW_LIMIT_MS, ClockedLogContract
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
+from anew.testing.pages_contract import PagesContract
 from anew.testing.range_contract import RangeContract
 from anew.testing.repeat_contract import RepeatedAppendContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
@@ -69,6 +70,19 @@ class TestForgettingOfMemoryCatalog(ForgetContract):
 
     def open_catalog(self, directory: Path) -> Catalog:
         """See `ForgetContract.open_catalog`."""
+        return MemoryCatalog(self._database)
+
+
+class TestPagesOfMemoryCatalog(PagesContract):
+    """Lists of the catalog in memory, in pages."""
+
+    @pytest.fixture(autouse=True)
+    def database(self) -> None:
+        """One database for all handles of a test."""
+        self._database = Database()
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """See `PagesContract.open_catalog`."""
         return MemoryCatalog(self._database)
 
 

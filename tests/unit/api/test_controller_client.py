@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel
 
 from anew.api.http import ControllerClient
 from anew.api.models import (
@@ -16,18 +17,23 @@ from anew.api.models import (
     EndRebuild,
     Heartbeat,
     NodeReport,
+    NodeView,
     RollBack,
     Seal,
     SnapshotView,
     Swap,
     UpdateStore,
 )
+from anew.api.stores import Deleted, StoreView, SwapAnswer
+from anew.api.upkeep import Alive, HistoryLine, ReclaimView
 from anew.core.errors import AnewError, Failed, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.ledger import Ledger
 from anew.core.rebuild import Stage
 from anew.core.store import ManifestRef
 from anew.core.stores.rebuild import Fingerprints, StoreRebuild
+from anew.testing.answers import a_rebuild_view, a_store_detail, a_table_rebuild_view
 from anew.testing.builders import a_feed, a_plan, a_rebuild, a_store, a_version
+from anew.testing.table_builders import a_table, a_table_rebuild
 
 Handler = Callable[[httpx.Request], httpx.Response]
 Call = Callable[[ControllerClient], object]
@@ -56,61 +62,112 @@ def _raising(error: type[httpx.HTTPError]) -> Handler:
     return handle
 
 
-_ROUTES: list[tuple[Call, str, Any]] = [
-    (lambda c: c.create_store(_CREATE), "POST /v1/stores", {}),
-    (lambda c: c.stores(), "GET /v1/stores", []),
-    (lambda c: c.store("flights"), "GET /v1/stores/flights", {}),
-    (lambda c: c.store("flights", 7), "GET /v1/stores/flights?version=7", {}),
-    (lambda c: c.store("a/b?c"), "GET /v1/stores/a%2Fb%3Fc", {}),
-    (lambda c: c.update_store("flights", UpdateStore()), "PATCH /v1/stores/flights", {}),
-    (lambda c: c.delete_store("flights"), "DELETE /v1/stores/flights", {}),
-    (lambda c: c.swap("flights", Swap(version=2)), "POST /v1/stores/flights/swap", {}),
-    (lambda c: c.roll_back("flights", RollBack()), "POST /v1/stores/flights/rollback", {}),
-    (lambda c: c.begun_by("r-1"), "GET /v1/rebuilds?request_id=r-1", []),
-    (lambda c: c.rebuilds(), "GET /v1/rebuilds?running=false", []),
-    (lambda c: c.rebuilds(store="flights", running=True), "GET /v1/rebuilds?store=flights&running=true", []),
-    (lambda c: c.rebuild("r-1"), "GET /v1/rebuilds/r-1", {}),
+def _shown(answer: BaseModel) -> dict[str, Any]:
+    return answer.model_dump(mode="json", by_alias=True)
+
+
+_STORE = a_store_detail(a_store())
+_MOVED = SwapAnswer(store="flights", dry_run=False, done={}, loaded={}, failed={})
+_REBUILD = a_rebuild_view(a_rebuild(a_store()))
+_NODE = NodeView(id="n", fabric="dc-0", url="http://n", alive=True, last_seen_ms=1, replicas=0, states={})
+_LINE = HistoryLine(id="op-1", at_ms=1, actor="ann", what="swap", subject="flights", detail={"to": [2]})
+_WAITS = ReclaimView(id="r", kind="tree", fabric="dc-0", not_before_ms=1, reason="why")
+
+_ROUTES: list[tuple[Call, str, BaseModel]] = [
+    (lambda c: c.create_store(_CREATE), "POST /v1/stores", _STORE),
+    (lambda c: c.store("flights"), "GET /v1/stores/flights", _STORE),
+    (lambda c: c.store("flights", 7), "GET /v1/stores/flights?version=7", _STORE),
+    (lambda c: c.store("a/b?c"), "GET /v1/stores/a%2Fb%3Fc", _STORE),
+    (lambda c: c.update_store("flights", UpdateStore()), "PATCH /v1/stores/flights", _STORE),
+    (lambda c: c.delete_store("flights"), "DELETE /v1/stores/flights", Deleted(deleted="flights")),
+    (lambda c: c.swap("flights", Swap(version=2)), "POST /v1/stores/flights/swap", _MOVED),
+    (lambda c: c.roll_back("flights", RollBack()), "POST /v1/stores/flights/rollback", _MOVED),
+    (lambda c: c.rebuild("r-1"), "GET /v1/rebuilds/r-1", _REBUILD),
     (
         lambda c: c.rebuild("r-1", after=Stage.LOAD, wait_seconds=2.5),
         "GET /v1/rebuilds/r-1?after=load&wait_seconds=2.5",
-        {},
+        _REBUILD,
     ),
-    (lambda c: c.seal("r-1", _SEAL), "POST /v1/rebuilds/r-1/seal", {}),
-    (lambda c: c.fail_rebuild("r-1", EndRebuild(epoch=1, error="e")), "POST /v1/rebuilds/r-1/fail", {}),
-    (lambda c: c.kill_rebuild("r-1"), "POST /v1/rebuilds/r-1/kill", {}),
-    (lambda c: c.nodes(), "GET /v1/nodes", []),
-    (lambda c: c.history(), "GET /v1/history?limit=100", []),
-    (lambda c: c.history("flights", 5), "GET /v1/history?store=flights&limit=5", []),
-    (lambda c: c.reclaims(), "GET /v1/reclaims", []),
-    (lambda c: c.healthz(), "GET /healthz", {}),
+    (lambda c: c.rebuild("r-1"), "GET /v1/rebuilds/r-1", a_table_rebuild_view(a_table_rebuild(a_table()))),
+    (lambda c: c.seal("r-1", _SEAL), "POST /v1/rebuilds/r-1/seal", _REBUILD),
+    (lambda c: c.fail_rebuild("r-1", EndRebuild(epoch=1, error="e")), "POST /v1/rebuilds/r-1/fail", _REBUILD),
+    (lambda c: c.kill_rebuild("r-1"), "POST /v1/rebuilds/r-1/kill", _REBUILD),
+    (lambda c: c.healthz(), "GET /healthz", Alive(status="alive")),
 ]
 
 
-@pytest.mark.parametrize(("call", "route", "body"), _ROUTES, ids=[route for _, route, _ in _ROUTES])
-def test_each_method_asks_its_route(call: Call, route: str, body: Any) -> None:
-    """A method sends one request to its route and gives back what is answered."""
+@pytest.mark.parametrize(("call", "route", "answer"), _ROUTES, ids=[route for _, route, _ in _ROUTES])
+def test_each_method_asks_its_route(call: Call, route: str, answer: BaseModel) -> None:
+    """A method sends one request to its route and gives back what is answered; fields that it does not know are not."""
     asked: list[str] = []
 
     def handle(request: httpx.Request) -> httpx.Response:
         asked.append(f"{request.method} {request.url.raw_path.decode()}")
-        return httpx.Response(200, json=body)
+        return httpx.Response(200, json={**_shown(answer), "of_a_later_release": 1})
 
-    assert call(_client(handle)) == body
+    assert call(_client(handle)) == answer
     assert asked == [route]
 
 
-def test_a_request_carries_its_body_and_who_asks() -> None:
-    """The body is the model's JSON, and the actor's name is in the header, whatever its characters."""
-    seen: list[httpx.Request] = []
+_LISTS: list[tuple[Call, str, BaseModel]] = [
+    (lambda c: c.stores(), "/v1/stores?", StoreView.model_validate(_shown(_STORE))),
+    (lambda c: c.rebuilds(), "/v1/rebuilds?running=false&", _REBUILD),
+    (lambda c: c.rebuilds(store="flights", running=True), "/v1/rebuilds?store=flights&running=true&", _REBUILD),
+    (lambda c: c.nodes(), "/v1/nodes?", _NODE),
+    (lambda c: c.history("flights", 2_500), "/v1/history?store=flights&", _LINE),
+    (lambda c: c.reclaims(), "/v1/reclaims?", _WAITS),
+]
+
+
+@pytest.mark.parametrize(("call", "route", "item"), _LISTS, ids=[route for _, route, _ in _LISTS])
+def test_a_list_is_read_page_by_page(call: Call, route: str, item: BaseModel) -> None:
+    """Each page is asked for by the key that the one before gave, until one gives none; an empty page ends nothing."""
+    asked: list[str] = []
+    pages = iter([([item], "k/1"), ([], "k2"), ([item, item], None)])
 
     def handle(request: httpx.Request) -> httpx.Response:
-        seen.append(request)
-        return httpx.Response(201, json={"name": "flights"})
+        asked.append(request.url.raw_path.decode())
+        items, following = next(pages)
+        return httpx.Response(200, json={"items": [_shown(each) for each in items], "next": following})
 
-    assert _client(handle, actor="zoë\n@home").create_store(_CREATE) == {"name": "flights"}
-    assert CreateStore.model_validate_json(seen[0].content) == _CREATE
-    assert seen[0].headers["content-type"] == "application/json"
-    assert seen[0].headers["anew-actor"] == "zo%C3%AB%0A@home"
+    found = call(_client(handle))
+    assert isinstance(found, list)
+    assert found == [item] * 3
+    assert asked == [f"{route}limit=1000{after}" for after in ("", "&after=k%2F1", "&after=k2")]
+
+
+def test_no_more_history_is_read_than_was_asked_for() -> None:
+    """A few lines are one request, with their number as the limit, though there are more."""
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.raw_path.decode())
+        return httpx.Response(200, json={"items": [_shown(_LINE)] * 5, "next": "op-1"})
+
+    assert _client(handle).history(limit=5) == [_LINE] * 5
+    assert asked == ["/v1/history?limit=5"]
+
+
+def test_the_rebuild_of_a_request_is_one_or_none() -> None:
+    """It is asked for by the request's id alone."""
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.raw_path.decode())
+        return httpx.Response(200, json={"items": [_shown(_REBUILD)][: len(asked) - 1], "next": None})
+
+    client = _client(handle)
+    assert (client.begun_by("r-1"), client.begun_by("r-1")) == ([], [_REBUILD])
+    assert asked == ["/v1/rebuilds?request_id=r-1"] * 2
+
+
+def test_a_rebuild_of_what_nobody_knows_is_no_answer() -> None:
+    """An answer that fits no subject, or lacks what its subject has, is refused as unexpected."""
+    shown = _shown(_REBUILD)
+    for broken in ({**shown, "stage": "tea"}, {key: shown[key] for key in shown if key != "store"}, 7):
+        with pytest.raises(Failed) as caught:
+            _client(_answering(broken)).rebuild("r-1")
+        assert caught.value.code == "unexpected_answer"
 
 
 def test_models_come_back_whole() -> None:

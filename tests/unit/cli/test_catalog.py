@@ -11,16 +11,26 @@ from typing import Any
 import pytest
 
 from anew.api.models import RestoreCatalog
+from anew.api.upkeep import RestoredCatalog
 from anew.cli import catalog
 from anew.cli.main import run_command
 
+_FOUND = {"uid": "uid-1", "config_hash": "t1-a"}
 _ANSWER: dict[str, Any] = {
     "dry_run": True,
     "empty": False,
     "stores": [],
     "tables": [
-        {"name": "trips", "deleted": False, "segments": 1_200, "rows": 7, "bytes": 9, "notes": ["a file [x] is gone"]},
-        {"name": "cabs", "deleted": True, "segments": 0, "rows": 0, "bytes": 0, "notes": []},
+        {
+            **_FOUND,
+            "name": "trips",
+            "deleted": False,
+            "segments": 1_200,
+            "rows": 7,
+            "bytes": 9,
+            "notes": ["a file [x] is gone"],
+        },
+        {**_FOUND, "name": "cabs", "deleted": True, "segments": 0, "rows": 0, "bytes": 0, "notes": []},
     ],
     "notes": ["one more"],
 }
@@ -31,9 +41,9 @@ def test_tables_are_printed_with_what_to_know(
 ) -> None:
     """Each table in a line, notes under its name, and that nothing was changed."""
 
-    def restore(request: RestoreCatalog) -> dict[str, Any]:
+    def restore(request: RestoreCatalog) -> RestoredCatalog:
         assert request.dry_run
-        return _ANSWER
+        return RestoredCatalog.model_validate(_ANSWER)
 
     @contextmanager
     def cluster() -> Iterator[Any]:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from anew.api.rebuilds import FailedSegment, RefreshView, StoreLedger
 from anew.cli.display import TerminalObserver, failed_lines, ledger_line, measure_line
 from anew.cli.making import print_plan
 from anew.cli.output import print_error, print_json, print_line, print_table
 from anew.cli.running import print_table_outcome
 from anew.core.errors import Refused
 from anew.core.plan import Change, Estimate
-from anew.core.rebuild import Progress, Stage
+from anew.core.rebuild import Progress, RebuildStatus, Stage
 from anew.core.stores.plan import PushInput, Source
+from anew.core.tables.plan import TableRebuildKind
+from anew.testing.answers import a_rebuild_view, a_table_rebuild_view
 from anew.testing.builders import a_plan, a_rebuild, a_store
 from anew.testing.clock import NOON_MS
+from anew.testing.table_builders import a_table, a_table_rebuild
 
 _ERROR = Refused(
     "writes_disabled",
@@ -137,7 +142,7 @@ def test_elsewhere_there_is_one_line_per_change() -> None:
         observer.stage(Stage.SWAP)
         observer.progress(Stage.SWAP, Progress(done=4, total=4, unit="replicas loaded"))
         observer.stage(Stage.DONE)
-        observer.ended({})
+        observer.ended(a_rebuild_view(a_rebuild(a_store())))
     text = written.getvalue()
     assert "\x1b" not in text
     assert "\r" not in text
@@ -228,6 +233,11 @@ def _fail_within(observer: TerminalObserver) -> None:
         raise ZeroDivisionError
 
 
+def _refresh(**changes: Any) -> RefreshView:
+    """The ``refresh`` shape of a rebuild that is done with nothing."""
+    return a_table_rebuild_view(a_table_rebuild(a_table())).refresh.model_copy(update=changes)
+
+
 @pytest.mark.parametrize(
     ("kind", "shown"),
     [
@@ -240,26 +250,29 @@ def test_each_kind_says_in_its_own_words_what_became_of_segments(
     capsys: pytest.CaptureFixture[str], kind: str, shown: str
 ) -> None:
     """A load loads, a repair repairs, and only a refresh refreshes; what was removed is told where something was."""
-    lists = {"refreshed": ["a", "b"], "stamped": ["c"], "skipped": [], "failed": [], "drift": [], "removed": []}
-    view = {"kind": kind, "status": "succeeded", "ledger": None, "refresh": lists}
+    refresh = _refresh(refreshed=("a", "b"), stamped=("c",))
+    made = {"kind": TableRebuildKind(kind), "status": RebuildStatus.SUCCEEDED, "refresh": refresh}
+    view = a_table_rebuild_view(a_table_rebuild(a_table()), **made)
     print_table_outcome(view)
     assert capsys.readouterr().out.splitlines()[0] == f"succeeded: {shown}"
-    print_table_outcome({**view, "refresh": {**lists, "removed": ["d"]}})
+    print_table_outcome(view.model_copy(update={"refresh": refresh.model_copy(update={"removed": ("d",)})}))
     assert ("1 removed" in capsys.readouterr().out) is (kind == "table_load")
 
 
 def test_segments_that_failed_are_named() -> None:
     """The first twenty with their reasons, the others by their number."""
-    failed = [{"segment": f"p_{number}", "error": "column city, row 0: 'x'"} for number in range(23)]
-    lines = failed_lines({"failed": failed})
+    failed = tuple(FailedSegment(segment=f"p_{number}", error="column city, row 0: 'x'") for number in range(23))
+    lines = failed_lines(_refresh(failed=failed))
     assert lines[0] == "p_0: column city, row 0: 'x'"
     assert (len(lines), lines[-1]) == (21, "and 3 more: --json names them all")
-    assert len(failed_lines({"failed": failed[:20]})) == 20
-    assert failed_lines({"failed": []}) == []
+    assert len(failed_lines(_refresh(failed=failed[:20]))) == 20
+    assert failed_lines(_refresh()) == []
 
 
 def test_the_ledger_is_one_line() -> None:
     """All entries in the order of the face; a rebuild without a ledger says so."""
-    entries = {"read": 9, "superseded": 1, "deleted": 2, "expired": 0, "skipped": 3, "written": 3, "combined": 0}
-    assert ledger_line({"ledger": entries}) == ("9 read = 1 superseded + 2 deleted + 0 expired + 3 skipped + 3 written")
-    assert ledger_line({"ledger": None}) == "no ledger: nothing was sealed"
+    ledger = StoreLedger(read=9, superseded=1, deleted=2, expired=0, skipped=3, written=3, combined=0)
+    view = a_rebuild_view(a_rebuild(a_store()))
+    sealed = view.model_copy(update={"ledger": ledger})
+    assert ledger_line(sealed) == "9 read = 1 superseded + 2 deleted + 0 expired + 3 skipped + 3 written"
+    assert ledger_line(view) == "no ledger: nothing was sealed"

@@ -36,7 +36,9 @@ class _Cluster:
         if self.controller_is_away:
             raise httpx.ConnectError("away", request=request)
         common = {"fabric": "dc-0", "alive": True, "last_seen_ms": 0, "replicas": 0, "states": {}}
-        return httpx.Response(200, json=[{"id": name, "url": f"http://{name}", **common} for name in self.nodes])
+        return httpx.Response(
+            200, json={"items": [{"id": name, "url": f"http://{name}", **common} for name in self.nodes]}
+        )
 
     def _node(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(request.url.host)

@@ -101,8 +101,8 @@ def test_a_scan_decodes_by_it() -> None:
 def test_a_store_s_view_names_it() -> None:
     """As the newest, and last in the list."""
     view = _store_view(the_store(), {}, 0, None)
-    assert (view["value_schema_id"], view["value_schema"]) == (3, WIDER)
-    assert list(json.loads(json.dumps(view["value_schemas"]))) == ["7", "3"]
+    assert (view.value_schema_id, view.value_schema) == (3, WIDER)
+    assert list(json.loads(json.dumps(view.value_schemas))) == ["7", "3"]
 
 
 def desired() -> DesiredState:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from anew.core.rebuild import Progress, Stage
+from anew.api.rebuilds import RebuildView
+from anew.core.rebuild import RebuildStatus, Stage
 from anew.rebuild.ending import followed
 from anew.rebuild.observer import LogObserver
+from anew.testing.answers import a_rebuild_view
+from anew.testing.builders import a_rebuild, a_store
 
 
 class _Told(LogObserver):
@@ -30,12 +32,12 @@ class _Answers:
         self.asked: list[tuple[Stage | None, float]] = []
         self.pauses: list[float] = []
 
-    def look(self, after: Stage | None, seconds: float) -> dict[str, Any]:
+    def look(self, after: Stage | None, seconds: float) -> RebuildView:
         """One look."""
         self.asked.append((after, seconds))
         self.now_seconds += self._seconds
         stage, status = next(self._answers)
-        return {"id": "r1", "stage": stage, "status": status, "error": None, "progress": Progress().model_dump()}
+        return a_rebuild_view(a_rebuild(a_store()), stage=Stage(stage), status=RebuildStatus(status))
 
     def clock_seconds(self) -> float:
         """Its clock."""
@@ -48,7 +50,7 @@ def test_a_stage_that_goes_on_is_looked_at_less_often() -> None:
     shapes = [(stage, "running") for stage, times in views for _ in range(times)] + [("load", "succeeded")]
     answers, told = _Answers(shapes, 0.0), _Told()
     found = followed(answers.look, told, answers.pauses.append, answers.clock_seconds)
-    assert found["status"] == "succeeded"
+    assert found.status == "succeeded"
     assert told.stages == [Stage.BUILD, Stage.LOAD]
     pauses = answers.pauses
     assert pauses[:3] == [0.1, 0.12, 0.144]

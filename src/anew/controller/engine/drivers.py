@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from pydantic import BaseModel
 
 from anew.api.models import Problem
+from anew.api.rebuilds import DriverView, FailureSeen
 from anew.catalog.change import PutFlag, SwapFlag
 from anew.controller.engine.commit import again_on_conflict, commit
 from anew.controller.engine.context import Context
@@ -17,19 +17,19 @@ _MOST_CHARACTERS = 500
 """How much of an error the status and a line of history keep."""
 
 
-def driver_view(context: Context, rebuild: Rebuild) -> dict[str, Any]:
+def driver_view(context: Context, rebuild: Rebuild) -> DriverView:
     """Who makes a rebuild, where that process is and logs, and when it was heard last."""
     driver = driver_of(rebuild.driver)
-    return {
-        "actor": driver.actor,
-        "host": driver.host,
-        "pid": driver.pid,
-        "log": driver.log,
-        "heard_at_ms": heard_at_ms(context, rebuild),
-        "lease_until_ms": rebuild.lease_until_ms,
-        "silent_ms": silent_ms(context, rebuild),
-        "troubles": [f"{trouble.loop}: {trouble.error}" for trouble in _troubles(rebuild)],
-    }
+    return DriverView(
+        actor=driver.actor,
+        host=driver.host,
+        pid=driver.pid,
+        log=driver.log,
+        heard_at_ms=heard_at_ms(context, rebuild),
+        lease_until_ms=rebuild.lease_until_ms,
+        silent_ms=silent_ms(context, rebuild),
+        troubles=tuple(f"{trouble.loop}: {trouble.error}" for trouble in _troubles(rebuild)),
+    )
 
 
 def _troubles(rebuild: Rebuild) -> tuple[DriverTrouble, ...]:
@@ -80,6 +80,14 @@ def _silence(context: Context, rebuild: Rebuild) -> list[Problem]:
     ]
 
 
+class _Failure(BaseModel):
+    """What a flag keeps of a rebuild that failed."""
+
+    rebuild: str
+    error: str
+    at_ms: int
+
+
 def first_line(error: str) -> str:
     """The first line of an error: what follows may be a traceback with lines of the user's own code."""
     return error.partition("\n")[0][:_MOST_CHARACTERS]
@@ -87,8 +95,8 @@ def first_line(error: str) -> str:
 
 def note_failure(rebuild: Rebuild, error: str, now_ms: int) -> PutFlag:
     """Keep that a rebuild failed; part of the transaction that ends it."""
-    kept = {"rebuild": rebuild.id, "error": first_line(error), "at_ms": now_ms}
-    return PutFlag(_flag_of(rebuild.subject), json.dumps(kept))
+    kept = _Failure(rebuild=rebuild.id, error=first_line(error), at_ms=now_ms)
+    return PutFlag(_flag_of(rebuild.subject), kept.model_dump_json())
 
 
 def forget_failure(of: SubjectId) -> PutFlag:
@@ -100,7 +108,7 @@ def _flag_of(subject: SubjectId) -> str:
     return f"{_FAILED}{subject.kind}/{subject.name}"
 
 
-def see_failure(context: Context, rebuild_id: str, actor: str) -> dict[str, Any]:
+def see_failure(context: Context, rebuild_id: str, actor: str) -> FailureSeen:
     """Somebody has seen that a rebuild failed: it is no problem any more; the same again changes nothing.
 
     Raises:
@@ -110,23 +118,23 @@ def see_failure(context: Context, rebuild_id: str, actor: str) -> dict[str, Any]
 
     def see() -> None:
         for flag, kept in context.catalog.flags().items():
-            if flag.startswith(_FAILED) and json.loads(kept)["rebuild"] == rebuild_id:
+            if flag.startswith(_FAILED) and _Failure.model_validate_json(kept).rebuild == rebuild_id:
                 _, _, name = flag.removeprefix(_FAILED).partition("/")
                 operation = context.operation("failure seen", name, actor, rebuild=rebuild_id)
                 # Only this failure: a newer one that came meanwhile was not seen.
                 commit(context, operation, SwapFlag(flag, kept, None))
 
     again_on_conflict(see)
-    return {"rebuild": rebuild_id, "seen": True}
+    return FailureSeen(rebuild=rebuild_id, seen=True)
 
 
 def failure_problems(context: Context) -> list[Problem]:
     """Rebuilds that failed, until somebody has seen it, a later one went well, or the time for it is over."""
     return [
         Problem(
-            what=f"rebuild {failure['rebuild']} of {name} failed: {failure['error']}",
-            since_ms=failure["at_ms"],
-            hint="anew rebuild show {0}; once it is understood: anew rebuild seen {0}".format(failure["rebuild"]),
+            what=f"rebuild {failure.rebuild} of {name} failed: {failure.error}",
+            since_ms=failure.at_ms,
+            hint=f"anew rebuild show {failure.rebuild}; once it is understood: anew rebuild seen {failure.rebuild}",
         )
         for name, failure in _unseen(context)
     ]
@@ -137,7 +145,7 @@ def failed_subjects(context: Context) -> list[str]:
     return list(dict.fromkeys(name for name, _ in _unseen(context)))
 
 
-def _unseen(context: Context) -> list[tuple[str, dict[str, Any]]]:
+def _unseen(context: Context) -> list[tuple[str, _Failure]]:
     """Names, and what is kept of the failures; two subjects of different kinds may have the same one."""
     failures = _failures(context)
     if not failures:
@@ -151,13 +159,17 @@ def _unseen(context: Context) -> list[tuple[str, dict[str, Any]]]:
     return [
         (of.partition("/")[2], failure)
         for of, failure in failures.items()
-        if of in since_ms and failure["at_ms"] >= max(oldest_ms, since_ms[of])
+        if of in since_ms and failure.at_ms >= max(oldest_ms, since_ms[of])
     ]
 
 
-def _failures(context: Context) -> dict[str, dict[str, Any]]:
+def _failures(context: Context) -> dict[str, _Failure]:
     flags = context.catalog.flags()
-    return {name.removeprefix(_FAILED): json.loads(value) for name, value in flags.items() if name.startswith(_FAILED)}
+    return {
+        name.removeprefix(_FAILED): _Failure.model_validate_json(value)
+        for name, value in flags.items()
+        if name.startswith(_FAILED)
+    }
 
 
 def heard_at_ms(context: Context, rebuild: Rebuild) -> int:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from anew.api.models import NodeReport, NodeView
+from anew.api.pages import Page
 from anew.catalog.change import NodeRecord
 from anew.controller.engine.context import Context
 from anew.core.errors import Unreachable
@@ -83,10 +84,23 @@ def node_urls(context: Context) -> dict[str, str]:
 
 def node_views(context: Context) -> tuple[NodeView, ...]:
     """All nodes as the controller sees them."""
+    return _views(context, heard_nodes(context))
+
+
+def node_page(context: Context, after: str, limit: int) -> Page[NodeView]:
+    """Some of the nodes as the controller sees them, the next ones by id."""
+    found = context.catalog.nodes_page(after, limit + 1)
+    # By what the catalog holds: of its nodes some may be left out.
+    is_last = len(found) <= limit
+    views = _views(context, context.node_reports.newest(found[:limit]))
+    return Page(items=views, next=None if is_last else found[limit - 1].id)
+
+
+def _views(context: Context, records: Iterable[NodeRecord]) -> tuple[NodeView, ...]:
     flags = context.catalog.flags()
     oldest_ms = context.clock() - int(context.limits.node_alive_seconds * 1000)
     views = []
-    for record in heard_nodes(context):
+    for record in records:
         if removed(flags, record.id):
             # A report that crosses the removal brings the record back for a moment.
             continue

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Annotated, Any, Union
 
 from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse
 from pydantic import Discriminator, Tag, create_model
 from starlette.concurrency import run_in_threadpool
 
 from anew.api.models import BeginRebuild, EndRebuild, FinishRebuild, Heartbeat, HeartbeatAnswer, ResumeRebuild
+from anew.api.pages import DEFAULT_ITEMS, Page
+from anew.api.rebuilds import FailureSeen, RebuildView, view_class_of
 from anew.controller.engine import drivers, listing
 from anew.controller.engine.begin import begin as begin_rebuild
 from anew.controller.engine.context import Context
@@ -23,7 +24,7 @@ from anew.controller.engine.fail import fail as fail_rebuild
 from anew.controller.engine.finish import finish as finish_rebuild
 from anew.controller.engine.kill import kill as kill_rebuild
 from anew.controller.engine.lease import heartbeat as give_sign
-from anew.controller.engine.parameters import Actor, WaitSeconds
+from anew.controller.engine.parameters import Actor, After, Limit, WaitSeconds
 from anew.controller.engine.resume import resume as resume_rebuild
 from anew.controller.engine.subjects import Subjects
 from anew.core.rebuild import Stage
@@ -37,7 +38,9 @@ def add_rebuilds(app: FastAPI, context: Context) -> None:
     _add_begin_and_list(app, context)
     _add_drivers(app, context)
 
-    @app.get(_PATH, tags=["rebuilds"], response_model=dict[str, Any])
+    views = _views(context.subjects)
+
+    @app.get(_PATH, tags=["rebuilds"], response_model=views)
     async def show(rebuild_id: str, after: Stage | None = None, wait_seconds: WaitSeconds = 0.0) -> Response:
         """One rebuild; as soon as it is in another stage than ``after``, or has ended, or the wait is over."""
         deadline, waits = time.monotonic() + wait_seconds, True
@@ -45,35 +48,38 @@ def add_rebuilds(app: FastAPI, context: Context) -> None:
             # Before the record is read: what becomes of it afterwards ends the wait.
             revision = await run_in_threadpool(context.catalog.revision)
             view = await run_in_threadpool(listing.view, context, rebuild_id)
-            if view["stage"] != after or view["ended_at_ms"] is not None or not waits:
-                return await run_in_threadpool(JSONResponse, view)
+            if view.stage is not after or view.ended or not waits:
+                text = await run_in_threadpool(view.model_dump_json)
+                return Response(text, media_type="application/json")
             # Progress moves without the catalog's revision, so that the record is read once more in the end.
             waits = await context.watch.wait_beyond(revision, deadline - time.monotonic())
 
     @app.post(f"{_PATH}/seen", tags=["rebuilds"])
-    def seen(rebuild_id: str, actor: Actor = "anonymous") -> dict[str, Any]:
+    def seen(rebuild_id: str, actor: Actor = "anonymous") -> FailureSeen:
         """Somebody knows that the rebuild failed: the status does not tell it any more."""
         return drivers.see_failure(context, rebuild_id, actor)
 
-    @app.post(f"{_PATH}/kill", tags=["rebuilds"])
-    def kill(rebuild_id: str, actor: Actor = "anonymous") -> dict[str, Any]:
+    @app.post(f"{_PATH}/kill", tags=["rebuilds"], response_model=views)
+    def kill(rebuild_id: str, actor: Actor = "anonymous") -> RebuildView:
         """End a rebuild from outside, or give up what an ended one made and nobody uses yet."""
         return listing.rebuild_view(context, kill_rebuild(context, rebuild_id, actor))
 
 
 def _add_drivers(app: FastAPI, context: Context) -> None:
+    views = _views(context.subjects)
+
     @app.post(f"{_PATH}/heartbeat", tags=["rebuilds"])
     def heartbeat(rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
         """A driver's sign of life."""
         return give_sign(context, rebuild_id, request)
 
-    @app.post(f"{_PATH}/finish", tags=["rebuilds"])
-    def finish(rebuild_id: str, request: FinishRebuild) -> dict[str, Any]:
+    @app.post(f"{_PATH}/finish", tags=["rebuilds"], response_model=views)
+    def finish(rebuild_id: str, request: FinishRebuild) -> RebuildView:
         """End a rebuild whose driver is done."""
         return listing.rebuild_view(context, finish_rebuild(context, rebuild_id, request))
 
-    @app.post(f"{_PATH}/fail", tags=["rebuilds"])
-    def fail(rebuild_id: str, request: EndRebuild) -> dict[str, Any]:
+    @app.post(f"{_PATH}/fail", tags=["rebuilds"], response_model=views)
+    def fail(rebuild_id: str, request: EndRebuild) -> RebuildView:
         """The driver gives up."""
         return listing.rebuild_view(context, fail_rebuild(context, rebuild_id, request))
 
@@ -97,20 +103,24 @@ def _add_begin_and_list(app: FastAPI, context: Context) -> None:
     )
     app.post("/v1/rebuilds", status_code=201, tags=["rebuilds"], response_model=_records(subjects))(begin)
 
-    def list_rebuilds(*, running: bool, request_id: str | None, **of: str | None) -> list[dict[str, Any]]:
+    def list_rebuilds(
+        *, running: bool, request_id: str | None, limit: int, after: str | None, **of: str | None
+    ) -> Page[RebuildView]:
         """Rebuilds of one thing, or all, newest first; or the one that a request began."""
         if request_id is not None:
             return listing.begun_by(context, request_id)
         named = {kind: name for kind, name in of.items() if name is not None}
-        return listing.listed(context, named, running_only=running)
+        return listing.listed(context, listing.Listed(named, running, limit, after))
 
     _sign(
         list_rebuilds,
         *(inspect.Parameter(name, _KEYWORD, annotation=str | None, default=None) for name in subjects.names),
         inspect.Parameter("running", _KEYWORD, annotation=bool, default=False),
         inspect.Parameter("request_id", _KEYWORD, annotation=str | None, default=None),
+        inspect.Parameter("limit", _KEYWORD, annotation=Limit, default=DEFAULT_ITEMS),
+        inspect.Parameter("after", _KEYWORD, annotation=After, default=None),
     )
-    app.get("/v1/rebuilds", tags=["rebuilds"], response_model=list[dict[str, Any]])(list_rebuilds)
+    app.get("/v1/rebuilds", tags=["rebuilds"], response_model=Page[_views(subjects)])(list_rebuilds)  # type: ignore[misc]  # made of values
 
 
 def _sign(handler: Callable[..., Any], *parameters: inspect.Parameter) -> None:
@@ -137,3 +147,8 @@ def _named(subjects: Subjects) -> Callable[[Any], str | None]:
 def _records(subjects: Subjects) -> Any:
     """Any subject's record."""
     return Union[tuple(subject.record for subject in subjects.all)]  # noqa: UP007 - made of values
+
+
+def _views(subjects: Subjects) -> Any:
+    """The view of any subject's rebuild."""
+    return Union[tuple(view_class_of(name) for name in subjects.names)]  # noqa: UP007 - made of values

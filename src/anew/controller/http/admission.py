@@ -11,8 +11,8 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
+from anew.api.errors import ErrorAnswer
 from anew.api.gate import Gate
-from anew.api.models import ErrorAnswer
 from anew.api.rights import ANY_SUBJECT, CONTROLLER_RIGHTS, Concerns, Content, Need
 from anew.api.security import RequestLimits
 from anew.api.strictness import check_content, check_parameters, parse_object, the_one_named

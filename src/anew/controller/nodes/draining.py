@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from anew.api.models import DrainNode
+from anew.api.upkeep import DrainAnswer, NodeRemoved
 from anew.catalog.change import NodeRecord, PutFlag, SwapFlag
 from anew.controller.engine.commit import again_on_conflict, commit
 from anew.controller.engine.context import Context
@@ -18,7 +18,7 @@ _DRAINS = "node drains"
 """How many drains there were: what one has looked at is what it changes."""
 
 
-def drain(context: Context, node: str, request: DrainNode, actor: str) -> dict[str, Any]:
+def drain(context: Context, node: str, request: DrainNode, actor: str) -> DrainAnswer:
     """Let a node's replicas move to others, or let it be used again; returns what it still holds.
 
     Raises:
@@ -34,7 +34,8 @@ def drain(context: Context, node: str, request: DrainNode, actor: str) -> dict[s
     else:
         known = False
         again_on_conflict(lambda: _drain(context, node, request, actor))
-    return {"node": node, "drained": not request.undo, "holds": holds(context, node), "was_removed": known}
+    held = tuple(holds(context, node))
+    return DrainAnswer(node=node, drained=not request.undo, holds=held, was_removed=known)
 
 
 def _drain(context: Context, node: str, request: DrainNode, actor: str) -> None:
@@ -52,7 +53,7 @@ def _drain(context: Context, node: str, request: DrainNode, actor: str) -> None:
     commit(context, context.operation("drain node", node, actor), *puts)
 
 
-def remove(context: Context, node: str, actor: str) -> dict[str, Any]:
+def remove(context: Context, node: str, actor: str) -> NodeRemoved:
     """Forget a node that holds nothing any more.
 
     Raises:
@@ -73,7 +74,7 @@ def remove(context: Context, node: str, actor: str) -> dict[str, Any]:
     flag = PutFlag(f"{REMOVED}{node}", actor)
     commit(context, context.operation("remove node", node, actor), flag)
     context.catalog.put_node(NodeRecord(record.id, record.fabric, record.last_seen_ms, record.report, removed=True))
-    return {"node": node, "removed": True}
+    return NodeRemoved(node=node, removed=True)
 
 
 def _check_others(context: Context, record: NodeRecord, flags: Mapping[str, str]) -> None:

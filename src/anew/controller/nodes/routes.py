@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import FastAPI, Response
 from starlette.concurrency import run_in_threadpool
 
 from anew.api.models import DesiredState, DrainNode, NodeReport, NodeView
+from anew.api.pages import DEFAULT_ITEMS, Page
+from anew.api.upkeep import DrainAnswer, NodeRemoved
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
-from anew.controller.engine.nodes import node_views
-from anew.controller.engine.parameters import Actor, WaitSeconds
+from anew.controller.engine.nodes import node_page
+from anew.controller.engine.parameters import Actor, After, Limit, WaitSeconds
 from anew.controller.nodes import draining
 from anew.controller.nodes.reports import desired_state, take_report
 from anew.core.errors import InvalidRequest
@@ -21,9 +21,9 @@ def add_nodes(app: FastAPI, context: Context) -> None:
     """What nodes ask, and what is asked about them."""
 
     @app.get("/v1/nodes", tags=["nodes"])
-    def list_nodes() -> list[NodeView]:
-        """All nodes."""
-        return list(node_views(context))
+    def list_nodes(limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[NodeView]:
+        """All nodes, by id."""
+        return node_page(context, after or "", limit)
 
     @app.get(
         "/v1/nodes/{node}/desired",
@@ -51,11 +51,11 @@ def add_nodes(app: FastAPI, context: Context) -> None:
         take_report(context, request)
 
     @app.post("/v1/nodes/{node}/drain", tags=["nodes"])
-    def drain(node: str, request: DrainNode, actor: Actor = "anonymous") -> dict[str, Any]:
+    def drain(node: str, request: DrainNode, actor: Actor = "anonymous") -> DrainAnswer:
         """Let a node's replicas move to others, or let it be used again."""
         return draining.drain(context, node, request, actor)
 
     @app.post("/v1/nodes/{node}/remove", tags=["nodes"])
-    def remove(node: str, actor: Actor = "anonymous") -> dict[str, Any]:
+    def remove(node: str, actor: Actor = "anonymous") -> NodeRemoved:
         """Forget a node that holds nothing any more."""
         return draining.remove(context, node, actor)

@@ -2,52 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Query
 
 from anew.api.models import CreateStore, HoldVersion, RollBack, Routing, Seal, SnapshotView, Swap, UpdateStore
+from anew.api.pages import DEFAULT_ITEMS, MAX_ITEMS, Page
+from anew.api.rebuilds import RebuildView, StoreRebuildView
+from anew.api.stores import Deleted, PositionAnswer, StoreDetail, StoreView, SwapAnswer
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
 from anew.controller.engine.listing import rebuild_view
-from anew.controller.engine.parameters import Actor
+from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.stores import changing, swaps, views
 from anew.controller.stores import routing as routing_of
 from anew.controller.stores.records import store_named
 from anew.controller.stores.replicas import reached_position
 from anew.controller.stores.seal import seal as seal_version
 
+_BELOW = Query(description="Of reclaimed versions only those below this number: the field next of the page before.")
+
 
 def add_stores(app: FastAPI, context: Context) -> None:
     """Stores themselves."""
 
     @app.post("/v1/stores", status_code=201, tags=["stores"])
-    def create(request: CreateStore, actor: Actor = "anonymous") -> dict[str, Any]:
+    def create(request: CreateStore, actor: Actor = "anonymous") -> StoreDetail:
         """Make a store."""
         store = changing.create_store(context, request, actor)
-        return views.store_view(context, store, None)
+        return views.store_view(context, store)
 
     @app.get("/v1/stores", tags=["stores"])
-    def list_stores() -> list[dict[str, Any]]:
-        """All stores."""
-        return views.store_views(context)
+    def list_stores(limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[StoreView]:
+        """All stores, by name."""
+        return views.store_page(context, after or "", limit)
 
     @app.get("/v1/stores/{name}", tags=["stores"])
-    def show(name: str, version: int | None = None) -> dict[str, Any]:
+    def show(
+        name: str, version: int | None = None, limit: Limit = MAX_ITEMS, after: Annotated[int | None, _BELOW] = None
+    ) -> StoreDetail:
         """One store: configuration, versions per fabric, pending changes, lag."""
-        return views.store_view(context, store_named(context, name), version)
+        past = views.Past(number=version, below=after, limit=limit)
+        return views.store_view(context, store_named(context, name), past)
 
     @app.patch("/v1/stores/{name}", tags=["stores"])
-    def update(name: str, request: UpdateStore, actor: Actor = "anonymous") -> dict[str, Any]:
+    def update(name: str, request: UpdateStore, actor: Actor = "anonymous") -> StoreDetail:
         """Change settings or add a value schema."""
         store = changing.update_store(context, name, request, actor)
-        return views.store_view(context, store, None)
+        return views.store_view(context, store)
 
     @app.delete("/v1/stores/{name}", tags=["stores"])
-    def delete(name: str, actor: Actor = "anonymous") -> dict[str, Any]:
+    def delete(name: str, actor: Actor = "anonymous") -> Deleted:
         """Delete a store; its files and topics go after the grace."""
         changing.delete_store(context, name, actor)
-        return {"deleted": name}
+        return Deleted(deleted=name)
 
     @app.get("/v1/stores/{name}/snapshot", tags=["stores"])
     def snapshot(name: str, at_ms: int | None = None) -> SnapshotView:
@@ -60,10 +68,10 @@ def add_stores(app: FastAPI, context: Context) -> None:
         return routing_of.routing(context, name, fabric)
 
     @app.get("/v1/stores/{name}/position", tags=["stores"])
-    def position(name: str, fabric: str | None = None) -> dict[str, dict[str, int]]:
+    def position(name: str, fabric: str | None = None) -> PositionAnswer:
         """Up to where every replica of the current version has applied each feed partition."""
         chosen = fabric_named(context, fabric)
-        return reached_position(context, store_named(context, name), chosen.name).to_json()
+        return PositionAnswer(reached_position(context, store_named(context, name), chosen.name))
 
     @app.post("/v1/stores/{name}/hold", status_code=204, tags=["stores"])
     def hold(name: str, request: HoldVersion, actor: Actor = "anonymous") -> None:
@@ -71,17 +79,17 @@ def add_stores(app: FastAPI, context: Context) -> None:
         changing.hold_version(context, name, request, actor)
 
     @app.post("/v1/stores/{name}/swap", tags=["stores"])
-    def swap(name: str, request: Swap, actor: Actor = "anonymous") -> dict[str, Any]:
+    def swap(name: str, request: Swap, actor: Actor = "anonymous") -> SwapAnswer:
         """Make a version current."""
-        return swaps.swap(context, name, request, actor)
+        return SwapAnswer.model_validate(swaps.swap(context, name, request, actor))
 
     @app.post("/v1/stores/{name}/rollback", tags=["stores"])
-    def roll_back(name: str, request: RollBack, actor: Actor = "anonymous") -> dict[str, Any]:
+    def roll_back(name: str, request: RollBack, actor: Actor = "anonymous") -> SwapAnswer:
         """Go back to a version."""
-        return swaps.roll_back(context, name, request, actor)
+        return SwapAnswer.model_validate(swaps.roll_back(context, name, request, actor))
 
-    @app.post("/v1/rebuilds/{rebuild_id}/seal", tags=["rebuilds"])
-    def seal(rebuild_id: str, request: Seal) -> dict[str, Any]:
+    @app.post("/v1/rebuilds/{rebuild_id}/seal", tags=["rebuilds"], response_model=StoreRebuildView)
+    def seal(rebuild_id: str, request: Seal) -> RebuildView:
         """Commit the base of a version."""
         sealed = seal_version(context, rebuild_id, request)
         return rebuild_view(context, sealed)

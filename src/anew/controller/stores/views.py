@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from anew.api.models import NodeReport, Problem, ReplicaReport, ReplicaState
+from anew.api.pages import MAX_ITEMS, Page, page_of
+from anew.api.stores import (
+    FabricView,
+    PendingChange,
+    ShownConfig,
+    ShownFrozen,
+    StoreDetail,
+    StoreSchedule,
+    StoreView,
+    VersionView,
+)
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.controller.stores.readiness import coverage_of
@@ -15,11 +27,26 @@ from anew.core.lifecycle import existing, missing_feeds
 from anew.core.partitioners import is_custom
 from anew.core.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest
 
-_MOST_PAST_VERSIONS = 1_000
-"""How many past versions a store is shown with, the youngest."""
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Which versions a store is shown with.
+
+    Attributes:
+        number: Only this one, unless None.
+        below: Of those that were reclaimed only those with lesser numbers, unless None.
+        limit: How many of those that were reclaimed, the greatest numbers.
+    """
+
+    number: int | None = None
+    below: int | None = None
+    limit: int = MAX_ITEMS
 
 
-def store_view(context: Context, store: Store, number: int | None) -> dict[str, Any]:
+_NEWEST = Past()
+
+
+def store_view(context: Context, store: Store, shown: Past = _NEWEST) -> StoreDetail:
     """The ``store`` shape, with past versions; with a number only that version is listed.
 
     Raises:
@@ -27,38 +54,51 @@ def store_view(context: Context, store: Store, number: int | None) -> dict[str, 
         Refused: ``version_gone``: it was reclaimed so long ago that nothing more is kept of it.
     """
     reports = live_reports(context, store.fabrics)
-    past = context.catalog.past_versions(store.uid, _MOST_PAST_VERSIONS, number=number)
+    number = shown.number
+    found = context.catalog.past_versions(store.uid, shown.limit + 1, number=number, below=shown.below)
+    past = found[: shown.limit]
     if number is not None and not past:
         existing(store, number)
     versions = {version.number: version for version in (*past, *store.versions)}
     whole = store.model_copy(update={"versions": tuple(versions[of] for of in sorted(versions))})
     view = _store_view(whole, reports, context.catalog.dead_letter_counts().get(store.uid, 0), number)
-    return view | {"schedule": _schedule_view(context, store, [r for found in reports.values() for r in found])}
+    schedule = _schedule_view(context, store, [r for found in reports.values() for r in found])
+    following = str(past[-1].number) if len(found) > shown.limit else None
+    return StoreDetail(**dict(view), schedule=schedule, next=following)
 
 
-def _schedule_view(context: Context, store: Store, reports: list[NodeReport]) -> dict[str, Any] | None:
+def _schedule_view(context: Context, store: Store, reports: list[NodeReport]) -> StoreSchedule | None:
     """What the schedule says now and why; None without one."""
     if store.config.repush_schedule is None:
         return None
     decision = decision_of(context, store, reports)
     state = decision.state
-    return {
-        "schedule": store.config.repush_schedule,
-        "when": store.config.repush_when,
-        "due_ms": decision.due_ms,
-        "next_ms": decision.next_ms,
-        "reasons": list(decision.reasons),
-        "failures": state.failures,
-        "under_way": state.request_id,
-        "held": store.schedule_held,
-    }
+    return StoreSchedule(
+        schedule=store.config.repush_schedule,
+        when=store.config.repush_when,
+        due_ms=decision.due_ms,
+        next_ms=decision.next_ms,
+        reasons=decision.reasons,
+        failures=state.failures,
+        under_way=state.request_id,
+        held=store.schedule_held,
+    )
 
 
-def store_views(context: Context) -> list[dict[str, Any]]:
+def store_views(context: Context) -> list[StoreView]:
     """The ``store`` shape of every store."""
     reports = indexed(live_reports(context, context.fabrics))
     letters = context.catalog.dead_letter_counts()
     return [_store_view(store, reports, letters.get(store.uid, 0), None) for store in context.catalog.stores()]
+
+
+def store_page(context: Context, after: str, limit: int) -> Page[StoreView]:
+    """The ``store`` shape of some stores, the next ones by name."""
+    reports = indexed(live_reports(context, context.fabrics))
+    letters = context.catalog.dead_letter_counts()
+    found = page_of(context.catalog.stores_page(after, limit + 1), limit, lambda store: store.name)
+    shown = (_store_view(store, reports, letters.get(store.uid, 0), None) for store in found.items)
+    return Page(items=tuple(shown), next=found.next)
 
 
 def store_notes(store: Store) -> list[Problem]:
@@ -81,27 +121,25 @@ def _running_config(store: Store) -> Frozen | None:
     return None if running is None else running.config
 
 
-def _store_view(
-    store: Store, reports: dict[str, list[NodeReport]], dead_letters: int, number: int | None
-) -> dict[str, Any]:
+def _store_view(store: Store, reports: dict[str, list[NodeReport]], dead_letters: int, number: int | None) -> StoreView:
     running = store.version(max(store.current.values(), default=0))
     pending = pending_changes(store.config, None if running is None else running.config)
-    return {
-        "name": store.name,
-        "uid": store.uid,
-        "key_schema": store.key_schema,
-        "value_schema": store.schemas[store.newest_schema_id],
-        "key_schema_id": store.key_schema_id,
-        "value_schema_id": store.newest_schema_id,
-        "value_schemas": {str(number): schema for number, schema in store.schemas.items()},
-        "config": _shown_config(store.config),
-        "pending": pending,
-        "stale": bool(pending),
-        "paused": store.paused,
-        "notes": _notes(store),
-        "dead_letters": dead_letters,
-        "fabrics": {fabric: _fabric_view(store, fabric, reports.get(fabric, []), number) for fabric in store.fabrics},
-    }
+    return StoreView(
+        name=store.name,
+        uid=store.uid,
+        key_schema=store.key_schema,
+        value_schema=store.schemas[store.newest_schema_id],
+        key_schema_id=store.key_schema_id,
+        value_schema_id=store.newest_schema_id,
+        value_schemas={str(number): schema for number, schema in store.schemas.items()},
+        config=ShownConfig.model_validate(_shown_config(store.config)),
+        pending=tuple(PendingChange(**change) for change in pending),
+        stale=bool(pending),
+        paused=store.paused,
+        notes=tuple(_notes(store)),
+        dead_letters=dead_letters,
+        fabrics={fabric: _fabric_view(store, fabric, reports.get(fabric, []), number) for fabric in store.fabrics},
+    )
 
 
 def _notes(store: Store) -> list[str]:
@@ -119,26 +157,23 @@ def _notes(store: Store) -> list[str]:
     return notes
 
 
-def _fabric_view(store: Store, fabric: str, reports: list[NodeReport], number: int | None) -> dict[str, Any]:
+def _fabric_view(store: Store, fabric: str, reports: list[NodeReport], number: int | None) -> FabricView:
     current = store.version(store.current.get(fabric, 0))
     shown = [v for v in store.versions if fabric in v.fabrics and number in (None, v.number)]
-    return {
-        "current": store.current.get(fabric, 0),
-        "versions": [_version_view(version, fabric) | _lag(store, version, reports) for version in shown],
-        **(_NO_LAG if current is None else _lag(store, current, reports)),
-    }
+    lag_records, lag_seconds = (0, 0.0) if current is None else _lag(store, current, reports)
+    return FabricView(
+        current=store.current.get(fabric, 0),
+        versions=tuple(_version_view(version, fabric, _lag(store, version, reports)) for version in shown),
+        lag_records=lag_records,
+        lag_seconds=lag_seconds,
+    )
 
 
-_NO_LAG: dict[str, Any] = {"lag_records": 0, "lag_seconds": 0.0}
-
-
-def _lag(store: Store, version: Version, reports: list[NodeReport]) -> dict[str, Any]:
-    """How far a version's replicas are behind, by the one that is furthest; 0 where none reports."""
+def _lag(store: Store, version: Version, reports: list[NodeReport]) -> tuple[int, float]:
+    """How many records, and seconds, a version's replica is behind that is furthest; 0 where none reports."""
     replicas = replicas_of(reports, store, version).values()
-    return {
-        "lag_records": max((replica.lag_records for replica in replicas), default=0),
-        "lag_seconds": round(max((replica.lag_ms for replica in replicas), default=0) / 1000, 3),
-    }
+    records = max((replica.lag_records for replica in replicas), default=0)
+    return records, round(max((replica.lag_ms for replica in replicas), default=0) / 1000, 3)
 
 
 def _shown_config(config: Frozen) -> dict[str, Any]:
@@ -146,23 +181,26 @@ def _shown_config(config: Frozen) -> dict[str, Any]:
     return config.model_dump() | {"partitioner_source": source_digest(config)}
 
 
-def _version_view(version: Version, fabric: str) -> dict[str, Any]:
+def _version_view(version: Version, fabric: str, lag: tuple[int, float]) -> VersionView:
     there = version.fabrics[fabric]
     manifest = there.manifest
-    return {
-        "number": version.number,
-        "status": there.status.value,
-        "kind": version.kind.value,
-        "source_version": version.source_version,
-        "rows": None if manifest is None else manifest.rows,
-        "bytes": None if manifest is None else manifest.bytes,
-        "config": _shown_config(version.config),
-        "config_hash": version.config_hash,
-        "created_at": version.created_at_ms,
-        "rebuild": version.rebuild,
-        "error": there.error,
-        "start": there.start.to_json(),
-    }
+    lag_records, lag_seconds = lag
+    return VersionView(
+        number=version.number,
+        status=there.status,
+        kind=version.kind,
+        source_version=version.source_version,
+        rows=None if manifest is None else manifest.rows,
+        bytes=None if manifest is None else manifest.bytes,
+        config=ShownFrozen.model_validate(_shown_config(version.config)),
+        config_hash=version.config_hash,
+        created_at=version.created_at_ms,
+        rebuild=version.rebuild,
+        error=there.error,
+        start=there.start,
+        lag_records=lag_records,
+        lag_seconds=lag_seconds,
+    )
 
 
 _FEW = 10

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import FastAPI
 
+from anew.api.pages import DEFAULT_ITEMS, Page, page_of
+from anew.api.rebuilds import RebuildView, TableRebuildView
+from anew.api.stores import Deleted
 from anew.api.tables import (
     CommitLoad,
     CommitSegment,
@@ -17,9 +18,10 @@ from anew.api.tables import (
     TableSnapshot,
     UpdateTable,
 )
+from anew.api.tableviews import SegmentView, TableView
 from anew.controller.engine.context import Context
 from anew.controller.engine.listing import rebuild_view
-from anew.controller.engine.parameters import Actor
+from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.tables import changing, commits, views
 from anew.controller.tables.planning import plan_refresh
 from anew.controller.tables.records import config_named, table_named
@@ -33,40 +35,46 @@ def add_tables(app: FastAPI, context: Context) -> None:
     """Tables themselves."""
 
     @app.post("/v1/tables", status_code=201, tags=["tables"])
-    def create(request: CreateTable, actor: Actor = "anonymous") -> dict[str, Any]:
+    def create(request: CreateTable, actor: Actor = "anonymous") -> TableView:
         """Make a table."""
         table = changing.create_table(context, request, actor)
         return views.table_view(context, table)
 
     @app.get("/v1/tables", tags=["tables"])
-    def list_tables() -> list[dict[str, Any]]:
-        """All tables."""
-        return [views.table_view(context, table) for table in context.catalog.tables()]
+    def list_tables(limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[TableView]:
+        """All tables, by name."""
+        found = page_of(context.catalog.tables_page(after or "", limit + 1), limit, lambda table: table.name)
+        return Page(items=tuple(views.table_view(context, table) for table in found.items), next=found.next)
 
     @app.get("/v1/tables/{name}", tags=["tables"])
-    def show(name: str) -> dict[str, Any]:
+    def show(name: str) -> TableView:
         """One table: columns, settings, how much of it is stale."""
         return views.table_view(context, table_named(context, name))
 
     @app.patch("/v1/tables/{name}", tags=["tables"])
-    def update(name: str, request: UpdateTable, actor: Actor = "anonymous") -> dict[str, Any]:
+    def update(name: str, request: UpdateTable, actor: Actor = "anonymous") -> TableView:
         """Change columns or settings."""
         table = changing.update_table(context, name, request, actor)
         return views.table_view(context, table)
 
     @app.delete("/v1/tables/{name}", tags=["tables"])
-    def delete(name: str, actor: Actor = "anonymous") -> dict[str, Any]:
+    def delete(name: str, actor: Actor = "anonymous") -> Deleted:
         """Delete a table; its files go after the grace."""
         changing.delete_table(context, name, actor)
-        return {"deleted": name}
+        return Deleted(deleted=name)
 
     @app.get("/v1/tables/{name}/segments", tags=["tables"])
-    def segments(name: str, stale: bool = False) -> list[dict[str, Any]]:  # noqa: FBT001, FBT002
-        """The segments of a table, why they are stale, and who serves them."""
-        return views.segment_views(context, table_named(context, name), stale_only=stale)
+    def segments(
+        name: str,
+        stale: bool = False,  # noqa: FBT001, FBT002
+        limit: Limit = DEFAULT_ITEMS,
+        after: After = None,
+    ) -> Page[SegmentView]:
+        """The segments of a table, by name: why they are stale, and who serves them."""
+        return views.segment_page(context, table_named(context, name), after or "", limit, stale_only=stale)
 
     @app.post("/v1/tables/{name}/segments:delete", tags=["tables"])
-    def drop(name: str, request: DropSegments, actor: Actor = "anonymous") -> dict[str, Any]:
+    def drop(name: str, request: DropSegments, actor: Actor = "anonymous") -> TableView:
         """Take segments out of a table; their files go after the grace."""
         table = changing.drop_segments(context, name, request, actor)
         return views.table_view(context, table)
@@ -80,7 +88,7 @@ def add_tables(app: FastAPI, context: Context) -> None:
         return TableSnapshot(table=table, segments=found, deep_store=deep_store, now_ms=context.clock())
 
     @app.post("/v1/tables/{name}/reload", tags=["tables"])
-    def reload(name: str, request: ReloadTable, actor: Actor = "anonymous") -> dict[str, Any]:
+    def reload(name: str, request: ReloadTable, actor: Actor = "anonymous") -> TableView:
         """Let nodes make their copies again with the newest configuration; the deep store stays as it is."""
         table = changing.reload_table(context, name, request.segment, actor)
         return views.table_view(context, table)
@@ -111,8 +119,8 @@ def _add_commits(app: FastAPI, context: Context) -> None:
         """Put a build in the place of the one that was read, or note why not."""
         return commits.commit_segment(context, rebuild_id, request)
 
-    @app.post("/v1/rebuilds/{rebuild_id}/load", tags=["rebuilds"])
-    def load(rebuild_id: str, request: CommitLoad) -> dict[str, Any]:
+    @app.post("/v1/rebuilds/{rebuild_id}/load", tags=["rebuilds"], response_model=TableRebuildView)
+    def load(rebuild_id: str, request: CommitLoad) -> RebuildView:
         """Make all segments of a load visible."""
         loaded = commits.commit_load(context, rebuild_id, request)
         return rebuild_view(context, loaded)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
 
 from anew.api.models import NodeReport, Problem
+from anew.api.pages import Page, page_of
 from anew.api.segments import SegmentReport, SegmentState
+from anew.api.tableviews import CopyView, SegmentView, TableSchedule, TableView, UnknownCopy
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.controller.tables.planning import Explainer
@@ -13,33 +15,33 @@ from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table
 
 
-def table_view(context: Context, table: Table) -> dict[str, Any]:
+def table_view(context: Context, table: Table) -> TableView:
     """The ``table`` shape: columns, settings, how much it holds, how much of it is stale."""
     size = context.catalog.table_size(table.uid)
     stale, failed = stale_counts(context, table)
     state = table.schedule_state
-    return {
-        "name": table.name,
-        "uid": table.uid,
-        "fabric": table.fabric,
-        "columns": [column.model_dump(mode="json") for column in table.columns],
-        "config": table.settings.model_dump(mode="json"),
-        "config_hash": table.config_hash,
-        "segments": size.segments,
-        "rows": size.rows,
-        "bytes": size.bytes,
-        "stale": stale,
-        "failed": failed,
-        "created_at": table.created_at_ms,
-        "schedule": None
+    return TableView(
+        name=table.name,
+        uid=table.uid,
+        fabric=table.fabric,
+        columns=table.columns,
+        config=table.settings,
+        config_hash=table.config_hash,
+        segments=size.segments,
+        rows=size.rows,
+        bytes=size.bytes,
+        stale=stale,
+        failed=failed,
+        created_at=table.created_at_ms,
+        schedule=None
         if table.settings.refresh.schedule is None
-        else {
-            "schedule": table.settings.refresh.schedule,
-            "reasons": [] if state is None else list(state.reasons),
-            "failures": 0 if state is None else state.failures,
-            "under_way": None if state is None else state.request_id,
-        },
-    }
+        else TableSchedule(
+            schedule=table.settings.refresh.schedule,
+            reasons=() if state is None else tuple(state.reasons),
+            failures=0 if state is None else state.failures,
+            under_way=None if state is None else state.request_id,
+        ),
+    )
 
 
 def stale_counts(context: Context, table: Table) -> tuple[int, int]:
@@ -50,15 +52,14 @@ def stale_counts(context: Context, table: Table) -> tuple[int, int]:
     return stale, failed
 
 
-def segment_views(context: Context, table: Table, *, stale_only: bool) -> list[dict[str, Any]]:
-    """The ``segments`` shape."""
+def segment_page(context: Context, table: Table, after: str, limit: int, *, stale_only: bool) -> Page[SegmentView]:
+    """The ``segments`` shape of some segments, the next ones by name."""
+    other_than = table.config_hash if stale_only else None
+    read = context.catalog.segments_page(table.uid, after, limit + 1, other_than=other_than)
+    found = page_of(read, limit, lambda segment: segment.name)
     why, reports = Explainer(context, table.config), live_reports(context, (table.fabric,))[table.fabric]
-    found = _reported(table, reports)
-    return [
-        _segment_view(table, segment, why, found)
-        for segment in context.catalog.segments(table.uid)
-        if not stale_only or segment.build.config_hash != table.config_hash
-    ]
+    copies = _reported(table, reports, {segment.name for segment in found.items})
+    return Page(items=tuple(_segment_view(table, segment, why, copies) for segment in found.items), next=found.next)
 
 
 def table_problems(context: Context, table: Table, reports: list[NodeReport]) -> list[Problem]:
@@ -89,49 +90,50 @@ def table_problems(context: Context, table: Table, reports: list[NodeReport]) ->
 
 def _segment_view(
     table: Table, segment: Segment, why: Explainer, found: dict[str, dict[str, SegmentReport]]
-) -> dict[str, Any]:
+) -> SegmentView:
     build, stale = segment.build, segment.build.config_hash != table.config_hash
     copies = found.get(segment.name, {})
-    return {
-        "name": segment.name,
-        "rows": build.contents.rows,
-        "bytes": build.bytes,
-        "build": build.id,
-        "path": build.path,
-        "sha256": build.sha256,
-        "config_hash": build.config_hash,
-        "wanted_hash": table.config_hash,
-        "stale": stale,
-        "reasons": list(why.reasons(build.config_hash)) if stale else [],
-        "created_at": segment.created_at_ms,
-        "pushed_at": segment.pushed_at_ms,
-        "columns": {name: stats.model_dump() for name, stats in build.contents.columns.items()},
-        "partitions": build.contents.partitions,
-        "failure": None if segment.failure is None else segment.failure.model_dump(),
-        "replicas": [_copy_view(node, copies.get(node)) for node in table.nodes_of(segment.slot)],
-    }
+    return SegmentView(
+        name=segment.name,
+        rows=build.contents.rows,
+        bytes=build.bytes,
+        build=build.id,
+        path=build.path,
+        sha256=build.sha256,
+        config_hash=build.config_hash,
+        wanted_hash=table.config_hash,
+        stale=stale,
+        reasons=why.reasons(build.config_hash) if stale else (),
+        created_at=segment.created_at_ms,
+        pushed_at=segment.pushed_at_ms,
+        columns=build.contents.columns,
+        partitions=build.contents.partitions,
+        failure=segment.failure,
+        replicas=tuple(_copy_view(node, copies.get(node)) for node in table.nodes_of(segment.slot)),
+    )
 
 
-def _copy_view(node: str, copy: SegmentReport | None) -> dict[str, Any]:
+def _copy_view(node: str, copy: SegmentReport | None) -> CopyView | UnknownCopy:
     if copy is None:
-        # Never counted as fresh (case A8).
-        return {"node": node, "build": None, "config_hash": None, "state": "unknown", "error": "it does not answer"}
-    return {
-        "node": node,
-        "build": copy.build,
-        "config_hash": copy.config_hash,
-        "state": copy.state.value,
-        "error": copy.error,
-        "reload": copy.reload,
-        "rebuilt_rows": copy.rebuilt_rows,
-    }
+        return UnknownCopy(node=node, error="it does not answer")
+    return CopyView(
+        node=node,
+        build=copy.build,
+        config_hash=copy.config_hash,
+        state=copy.state,
+        error=copy.error,
+        reload=copy.reload,
+        rebuilt_rows=copy.rebuilt_rows,
+    )
 
 
-def _reported(table: Table, reports: list[NodeReport]) -> dict[str, dict[str, SegmentReport]]:
-    """Segment → node → what the node says of it."""
+def _reported(
+    table: Table, reports: list[NodeReport], names: Collection[str] | None = None
+) -> dict[str, dict[str, SegmentReport]]:
+    """Segment → node → what the node says of it; only of those named, unless None."""
     found: dict[str, dict[str, SegmentReport]] = {}
     for report in reports:
         for copy in report.segments:
-            if copy.table_uid == table.uid:
+            if copy.table_uid == table.uid and (names is None or copy.segment in names):
                 found.setdefault(copy.segment, {})[report.node] = copy
     return found

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import Any
 
+from anew.api.upkeep import Collected, CollectedItem
 from anew.catalog.change import PutReclaim, Reclaim
 from anew.controller.engine.apart import Apart
 from anew.controller.engine.commit import commit
@@ -23,31 +22,7 @@ from anew.segments.layout import store_path
 _ATTEMPT = re.compile(r"v(?P<version>\d+)/(?P<rebuild>.+)-e(?P<epoch>\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """Something that may go.
-
-    Attributes:
-        store: Whose it is.
-        what: ``version``, ``files``, ``topic`` or ``log``; or rows of the catalog: ``history``, ``requests``,
-            ``past versions``, ``dead letters``, ``segments``, ``deleted store`` or ``deleted table``.
-        name: Which one; of rows, how many.
-        act: ``retire``, ``reclaim`` or ``forget`` now, ``wait`` for its time, or ``keep``.
-        why: The reason.
-        not_before_ms: When its grace ends, where it waits for that.
-        count: How many rows, of rows.
-    """
-
-    store: str
-    what: str
-    name: str
-    act: str
-    why: str
-    not_before_ms: int | None = None
-    count: int | None = None
-
-
-def gc(context: Context, name: str | None, actor: str, *, dry_run: bool) -> dict[str, Any]:
+def gc(context: Context, name: str | None, actor: str, *, dry_run: bool) -> Collected:
     """What goes and what stays; unless it is a dry run, what may go is retired and what is due is reclaimed.
 
     A store with a version in the making, or a paused one, is left alone and named.
@@ -83,7 +58,7 @@ def gc(context: Context, name: str | None, actor: str, *, dry_run: bool) -> dict
         apart.end()
         if name is None and cluster_paused(context) is None:
             forget_all(context, actor)
-    return {"dry_run": dry_run, "items": [asdict(item) for item in items], "skipped": skipped}
+    return Collected(dry_run=dry_run, items=tuple(items), skipped=skipped)
 
 
 def _why_not(context: Context, store: Store) -> str | None:
@@ -93,22 +68,27 @@ def _why_not(context: Context, store: Store) -> str | None:
     return cluster_paused(context) or store.paused
 
 
-def _versions(context: Context, store: Store) -> list[Item]:
+def _versions(context: Context, store: Store) -> list[CollectedItem]:
     now_ms = context.clock()
     wait_seconds = context.limits.repush_source_wait_seconds
     goes, stays = retirable(store, now_ms, wait_seconds), keeping(store, now_ms, wait_seconds)
     return [
-        *(Item(store.name, "version", str(number), "retire", why) for number, why in goes.items()),
-        *(Item(store.name, "version", str(number), "keep", why) for number, why in stays.items()),
+        *(_of_version(store, number, "retire", why) for number, why in goes.items()),
+        *(_of_version(store, number, "keep", why) for number, why in stays.items()),
     ]
 
 
-def _rows(due: Due) -> Item:
+def _of_version(store: Store, number: int, act: str, why: str) -> CollectedItem:
+    return CollectedItem(store=store.name, what="version", name=str(number), act=act, why=why)
+
+
+def _rows(due: Due) -> CollectedItem:
     rows = f"{due.count} row" + ("" if due.count == 1 else "s")
-    return Item(due.subject, due.what, rows, "forget" if due.puts else "wait", due.why, count=due.count)
+    act = "forget" if due.puts else "wait"
+    return CollectedItem(store=due.subject, what=due.what, name=rows, act=act, why=due.why, count=due.count)
 
 
-def _waiting(context: Context, stores: list[Store], *, everything: bool) -> list[Item]:
+def _waiting(context: Context, stores: list[Store], *, everything: bool) -> list[CollectedItem]:
     now_ms = context.clock()
     names = {key: store.name for store in stores for key in (store.uid, *(feed.topic_uid for feed in store.feeds))}
     items = []
@@ -118,15 +98,23 @@ def _waiting(context: Context, stores: list[Store], *, everything: bool) -> list
             continue
         due = reclaim.not_before_ms <= now_ms
         what = {"topic": "topic", "truncate": "log"}.get(reclaim.kind, "files")
-        act = "reclaim" if due else "wait"
-        items.append(Item(owner or "", what, reclaim.id, act, reclaim.reason, None if due else reclaim.not_before_ms))
+        items.append(
+            CollectedItem(
+                store=owner or "",
+                what=what,
+                name=reclaim.id,
+                act="reclaim" if due else "wait",
+                why=reclaim.reason,
+                not_before_ms=None if due else reclaim.not_before_ms,
+            )
+        )
     return items
 
 
-def _orphans(context: Context, store: Store) -> list[Item]:
+def _orphans(context: Context, store: Store) -> list[CollectedItem]:
     """Directories of rebuilds that ended and that no version names; an unknown owner's are kept (rule R15)."""
     return [
-        Item(store.name, "files", path, "reclaim" if known else "keep", why)
+        CollectedItem(store=store.name, what="files", name=path, act="reclaim" if known else "keep", why=why)
         for fabric in store.fabrics
         for path, (known, why) in _attempts(context, store, fabric).items()
     ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from anew.api.upkeep import Paused, Unpaused
 from anew.catalog.change import PutFlag, Reclaim
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
@@ -12,7 +11,7 @@ from anew.controller.stores.records import change_store, store_named
 from anew.core.store import Store
 
 
-def pause(context: Context, name: str | None, actor: str) -> dict[str, str | None]:
+def pause(context: Context, name: str | None, actor: str) -> Paused:
     """Pause a store, or everything for None; pausing twice is pausing once.
 
     Raises:
@@ -24,10 +23,10 @@ def pause(context: Context, name: str | None, actor: str) -> dict[str, str | Non
     else:
         operation = context.operation("pause", name, actor)
         change_store(context, store_named(context, name).uid, operation, lambda s: (_with_pause(s, why), ()))
-    return {"store": name, "paused": why}
+    return Paused(store=name, paused=why)
 
 
-def unpause(context: Context, name: str | None, actor: str) -> dict[str, Any]:
+def unpause(context: Context, name: str | None, actor: str) -> Unpaused:
     """Let a store go on, or the cluster for None; a store's scheduled repushes that a rollback held go on as well.
 
     Returns:
@@ -42,11 +41,8 @@ def unpause(context: Context, name: str | None, actor: str) -> dict[str, Any]:
         operation = context.operation("unpause", name, actor)
         change_store(context, store_named(context, name).uid, operation, lambda s: (_with_pause(s, None), ()))
     still = {s.name: _why_still(s) for s in context.catalog.stores()} if name is None else {}
-    return {
-        "store": name,
-        "paused": context.catalog.flags().get(PAUSED),
-        "stores": {store: why for store, why in still.items() if why is not None},
-    }
+    stores = {store: why for store, why in still.items() if why is not None}
+    return Unpaused(store=name, paused=context.catalog.flags().get(PAUSED), stores=stores)
 
 
 def held_back(stores: list[Store], reclaim: Reclaim) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
+from anew.api.rebuilds import RebuildView
 from anew.core.rebuild import Stage
 from anew.core.tables.rebuild import TableRebuild
 from anew.rebuild.driving import Job, Run
@@ -31,17 +31,17 @@ class TableRun(Run):
     executor_wait_seconds: float
 
 
-Build = Callable[[SparkSession, TableRebuild, TableRun, Lease], dict[str, Any]]
+Build = Callable[[SparkSession, TableRebuild, TableRun, Lease], RebuildView]
 """Builds and commits everything of a rebuild; returns its ``rebuild`` shape."""
 
-TableWork = Callable[[TableRebuild, Lease], dict[str, Any]]
+TableWork = Callable[[TableRebuild, Lease], RebuildView]
 """The same for what needs no Spark, or brings it along."""
 
 
 def working(run: TableRun, work: TableWork) -> Job[TableRebuild]:
     """The job of work that brings what it needs."""
 
-    def begun(rebuild: TableRebuild, lease: Lease) -> dict[str, Any]:
+    def begun(rebuild: TableRebuild, lease: Lease) -> RebuildView:
         run.observer.stage(Stage.BUILD)
         return work(rebuild, lease)
 
@@ -56,7 +56,7 @@ def on_spark(run: TableRun, build: Callable[[TableRebuild], Build]) -> Job[Table
         build: What builds a rebuild, by its kind.
     """
 
-    def work(rebuild: TableRebuild, lease: Lease) -> dict[str, Any]:
+    def work(rebuild: TableRebuild, lease: Lease) -> RebuildView:
         with run.session() as spark:
             return build(rebuild)(spark, rebuild, run, lease)
 

@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from anew.api.rebuilds import RebuildView
 from anew.api.tables import CommitLoad, LoadedSegment, TableSnapshot
 from anew.core.errors import Failed, InvalidRequest, NotFound
 from anew.core.plan import Estimate
@@ -32,7 +32,7 @@ from anew.segments.tables.foreign import examine
 _BLOCK_BYTES = 4 * 1024 * 1024
 
 
-def import_files(snapshot: TableSnapshot, files: Sequence[Path], run: TableRun) -> dict[str, Any]:
+def import_files(snapshot: TableSnapshot, files: Sequence[Path], run: TableRun) -> RebuildView:
     """Make a segment of each file, named after it; a segment of that name gets a new build (cases D5, D6).
 
     Returns:
@@ -47,12 +47,12 @@ def import_files(snapshot: TableSnapshot, files: Sequence[Path], run: TableRun) 
     asked = asked_for("table import", snapshot.table.name, files=sorted(str(f.expanduser().resolve()) for f in files))
     before = begun_before(run.controller, run.request_id, asked)
     if before is not None:
-        return follow(run.controller, before["id"], run.observer)
+        return follow(run.controller, before.id, run.observer)
     named = _named(files)
     found = {name: examined(path, snapshot.table.config) for name, path in named.items()}
     plan = _plan(snapshot, named, found).model_copy(update={"asked": asked})
 
-    def work(rebuild: TableRebuild, _lease: Lease) -> dict[str, Any]:
+    def work(rebuild: TableRebuild, _lease: Lease) -> RebuildView:
         made = tuple(_put(snapshot, rebuild, _File(name, path, found[name]), run) for name, path in named.items())
         read = sum(contents.rows for contents in found.values())
         commit = CommitLoad(epoch=rebuild.epoch, segments=made, read=read)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from anew.api.rebuilds import RebuildView
 from anew.api.tables import CommitLoad, LoadedSegment, TableSnapshot
 from anew.core.errors import Failed, InvalidRequest
 from anew.core.plan import Estimate
@@ -80,7 +80,7 @@ def _why(prefix: str, files: int, replaced: int, *, is_fresh: bool) -> Iterator[
         yield f"they replace the {replaced} segments of earlier loads with the prefix {prefix}, all in one commit"
 
 
-def load(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Lease) -> dict[str, Any]:
+def load(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Lease) -> RebuildView:
     """Build all segments of a load and make them visible at once; returns the ``rebuild`` shape.
 
     Raises:

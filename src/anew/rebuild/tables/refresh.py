@@ -6,11 +6,11 @@ import queue
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
 from anew.api.models import ClusterInfo, FinishRebuild
+from anew.api.rebuilds import RebuildView, TableRebuildView, view_as
 from anew.api.tables import CommitSegment, ReadSegments
 from anew.core.errors import Failed, Unreachable
 from anew.core.rebuild import Progress, Stage
@@ -33,7 +33,7 @@ _NOT_ITS_FAULT = frozenset({"checksum_mismatch", "file_missing", "build_failed"}
 _LOG = structlog.get_logger("anew.rebuild")
 
 
-def refresh(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Lease) -> dict[str, Any]:
+def refresh(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Lease) -> RebuildView:
     """Build and commit every segment of the plan that is not done; returns the ``rebuild`` shape.
 
     Raises:
@@ -42,7 +42,7 @@ def refresh(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Le
     """
     session = session_for_queries(spark)
     cluster = run.patiently(lambda: run.controller.cluster(rebuild.plan.target.fabric))
-    known = {done["segment"] for done in _done(rebuild, run)}
+    known = _done(rebuild, run)
     waiting = [planned for planned in rebuild.plan.segments if planned.segment not in known]
     began = time.monotonic()
     with JobWatch(session, run.executor_wait_seconds) as watch:
@@ -57,13 +57,13 @@ def refresh(spark: SparkSession, rebuild: TableRebuild, run: TableRun, lease: Le
     return run.patiently(lambda: run.controller.finish_rebuild(rebuild.id, request))
 
 
-def _done(rebuild: TableRebuild, run: TableRun) -> list[dict[str, Any]]:
+def _done(rebuild: TableRebuild, run: TableRun) -> set[str]:
     """What is done already: of an earlier driver of the same rebuild."""
-    view = run.patiently(lambda: run.controller.rebuild(rebuild.id))["refresh"]
-    names = [*view["refreshed"], *view["stamped"], *(each["segment"] for each in view["failed"])]
+    view = run.patiently(lambda: run.controller.rebuild(rebuild.id))
+    refresh = view_as(view, TableRebuildView).refresh
     left = set(rebuild.plan.skipped)
-    names += [each["segment"] for each in view["skipped"] if each["segment"] not in left]
-    return [{"segment": name} for name in names]
+    skipped = (each.segment for each in refresh.skipped if each.segment not in left)
+    return {*refresh.refreshed, *refresh.stamped, *(each.segment for each in refresh.failed), *skipped}
 
 
 def _jobs(cores: int) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 from anew.api.copy_wire import SegmentCopy
 from anew.api.models import FinishRebuild
 from anew.api.node_http import NodeClient
+from anew.api.rebuilds import RebuildView
 from anew.api.tables import CommitSegment, TableSnapshot
 from anew.core.errors import AnewError, Failed, NotFound, Unreachable
 from anew.core.plan import Estimate
@@ -86,7 +87,7 @@ def _wrong_with(store: DeepStore, build: Build) -> str | None:
     return None if found == build.sha256 else f"{build.path} has other bytes: sha256 {found} instead of {build.sha256}"
 
 
-def repair(snapshot: TableSnapshot, plan: TablePlan, nodes: NodeClient, run: TableRun) -> dict[str, Any]:
+def repair(snapshot: TableSnapshot, plan: TablePlan, nodes: NodeClient, run: TableRun) -> RebuildView:
     """Bring back what a plan names; returns the ``rebuild`` shape.
 
     Raises:
@@ -95,7 +96,7 @@ def repair(snapshot: TableSnapshot, plan: TablePlan, nodes: NodeClient, run: Tab
     """
     by_name = {segment.name: segment for segment in snapshot.segments}
 
-    def work(rebuild: TableRebuild, _lease: Lease) -> dict[str, Any]:
+    def work(rebuild: TableRebuild, _lease: Lease) -> RebuildView:
         for planned in plan.segments:
             one = _One(snapshot.deep_store, by_name[planned.segment], rebuild, nodes, run)
             commit = CommitSegment(epoch=rebuild.epoch, read=planned.build, **one.outcome())

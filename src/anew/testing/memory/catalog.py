@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -41,6 +42,7 @@ from anew.catalog.forget import (
     Forget,
     ForgetHistory,
 )
+from anew.catalog.interface import TimedKey
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import Rebuild
@@ -123,15 +125,21 @@ class MemoryCatalog:
         """See `Catalog.stores`."""
         return self._sorted(deleted=False)
 
+    def stores_page(self, after: str, limit: int) -> list[Store]:
+        """See `Catalog.stores_page`."""
+        return [store for store in self.stores() if store.name > after][:limit]
+
     def deleted_stores(self) -> list[Store]:
         """See `Catalog.deleted_stores`."""
         return self._sorted(deleted=True)
 
-    def past_versions(self, store_uid: str, limit: int, *, number: int | None = None) -> list[Version]:
+    def past_versions(
+        self, store_uid: str, limit: int, *, number: int | None = None, below: int | None = None
+    ) -> list[Version]:
         """See `Catalog.past_versions`."""
         found = sorted(self._database.tables.past_versions.items(), reverse=True)
         wanted = (v for (uid, of), (_, v) in found if uid == store_uid and number in (None, of))
-        return list(islice(wanted, limit))
+        return list(islice((v for v in wanted if below is None or v.number < below), limit))
 
     def next_version(self, name: str) -> int:
         """See `Catalog.next_version`."""
@@ -159,13 +167,17 @@ class MemoryCatalog:
         """See `Catalog.rebuild`."""
         return self._database.tables.rebuilds.get(rebuild_id)
 
-    def rebuilds(self, *, subject_uid: str | None, running_only: bool, limit: int | None = None) -> list[Rebuild]:
+    def rebuilds(
+        self, *, subject_uid: str | None, running_only: bool, limit: int | None = None, after: TimedKey | None = None
+    ) -> list[Rebuild]:
         """See `Catalog.rebuilds`."""
         found = [
             rebuild
             for rebuild in self._database.tables.rebuilds.values()
             if subject_uid in (None, rebuild.subject.uid) and not (running_only and rebuild.ended)
         ]
+        behind = (math.inf, "") if after is None else (after.at_ms, after.id)
+        found = [r for r in found if r.created_at_ms < behind[0] or (r.created_at_ms == behind[0] and r.id > behind[1])]
         return sorted(found, key=lambda rebuild: (-rebuild.created_at_ms, rebuild.id))[:limit]
 
     def request(self, request_id: str) -> KnownRequest | None:
@@ -183,6 +195,14 @@ class MemoryCatalog:
     def nodes(self) -> list[NodeRecord]:
         """See `Catalog.nodes`."""
         return sorted((node for node in self._database.nodes.values() if not node.removed), key=lambda node: node.id)
+
+    def nodes_page(self, after: str, limit: int) -> list[NodeRecord]:
+        """See `Catalog.nodes_page`."""
+        return [node for node in self.nodes() if node.id > after][:limit]
+
+    def reclaims_page(self, after: TimedKey | None, limit: int) -> list[Reclaim]:
+        """See `Catalog.reclaims_page`."""
+        return [r for r in self.reclaims(None) if after is None or (r.not_before_ms, r.id) > after][:limit]
 
     def reclaims(self, due_at_ms: int | None) -> list[Reclaim]:
         """See `Catalog.reclaims`."""
@@ -211,9 +231,12 @@ class MemoryCatalog:
         of_partitions = groupby(found, lambda letter: (letter.feed, letter.partition))
         return [letter for _, some in of_partitions for letter in islice(some, limit)]
 
-    def history(self, subject: str | None, limit: int) -> list[Operation]:
+    def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:
         """See `Catalog.history`."""
-        newest_first = reversed(self._database.history)
+        newest_first = iter(reversed(self._database.history))
+        if after is not None:
+            # Up to the one of that id and with it: all where it is forgotten.
+            next((operation for operation in newest_first if operation.id == after), None)
         return [operation for operation in newest_first if subject in (None, operation.subject)][:limit]
 
     def table(self, name: str) -> Table | None:
@@ -227,6 +250,10 @@ class MemoryCatalog:
     def tables(self) -> list[Table]:
         """See `Catalog.tables`."""
         return self._sorted_tables(deleted=False)
+
+    def tables_page(self, after: str, limit: int) -> list[Table]:
+        """See `Catalog.tables_page`."""
+        return [table for table in self.tables() if table.name > after][:limit]
 
     def deleted_tables(self) -> list[Table]:
         """See `Catalog.deleted_tables`."""
@@ -262,6 +289,12 @@ class MemoryCatalog:
         """See `Catalog.segments`."""
         found = sorted(self._database.tables.segments.items())
         return [segment for (uid, name), segment in found if uid == table_uid and (names is None or name in names)]
+
+    def segments_page(self, table_uid: str, after: str, limit: int, *, other_than: str | None = None) -> list[Segment]:
+        """See `Catalog.segments_page`."""
+        found = (s for s in self.segments(table_uid) if s.name > after)
+        wanted = (s for s in found if other_than is None or s.build.config_hash != other_than)
+        return list(islice(wanted, limit))
 
     def stale_segments(self, table_uid: str, wanted: str) -> Iterator[StaleSegment]:
         """See `Catalog.stale_segments`."""

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from anew.api.models import RestoreCatalog
+from anew.api.upkeep import RestoredCatalog
 from anew.core.errors import Unreachable
 from anew.deepstore.interface import DeepStore
 from anew.segments.layout import TABLE_RECORDS
 from anew.testing.builders import FABRIC
+from tests.component.controller.harness import plain
 from tests.component.controller.tables.tables_harness import Tables, opened_tables
 
 
@@ -32,14 +34,14 @@ def without_catalog(tables: Tables, directory: Path) -> Iterator[Tables]:
         own.close()
 
 
-def restore(tables: Tables, *, dry_run: bool = False, request_id: str | None = None) -> dict[str, Any]:
+def restore(tables: Tables, *, dry_run: bool = False, request_id: str | None = None) -> RestoredCatalog:
     """``catalog restore``; its answer."""
     return tables.cluster.client.restore_catalog(RestoreCatalog(dry_run=dry_run, request_id=request_id))
 
 
-def told(answer: dict[str, Any], name: str = "trips") -> dict[str, Any]:
+def told(answer: RestoredCatalog, name: str = "trips") -> dict[str, Any]:
     """What a restore says of a table."""
-    found: dict[str, Any] = next(table for table in answer["tables"] if table["name"] == name)
+    found: dict[str, Any] = next(table for table in plain(answer)["tables"] if table["name"] == name)
     return found
 
 

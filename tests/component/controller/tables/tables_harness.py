@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anew.api.models import BeginRebuild, EndRebuild, FinishRebuild, Heartbeat, NodeReport, ResumeRebuild
+from anew.api.rebuilds import TableRebuildView, view_as
 from anew.api.segments import DesiredTable, SegmentReport, SegmentState
 from anew.api.tables import CommitLoad, CommitSegment, CreateTable, LoadedSegment, PlanRefresh, UpdateTable
 from anew.controller.engine.attention import Attention
@@ -77,7 +78,7 @@ class Tables:
 
     def stale(self, name: str = "trips") -> list[str]:
         """Which segments are stale."""
-        return [view["name"] for view in self.cluster.client.segments(name, stale=True)]
+        return [view.name for view in self.cluster.client.segments(name, stale=True)]
 
     # -- drivers -----------------------------------------------------------------------------------------------------
 
@@ -137,19 +138,25 @@ class Tables:
         """Say what became of a segment."""
         return self.cluster.client.commit_segment(rebuild.id, request)
 
-    def finish(self, rebuild: TableRebuild) -> dict[str, Any]:
+    def finish(self, rebuild: TableRebuild) -> TableRebuildView:
         """The driver is done."""
-        return self.cluster.client.finish_rebuild(rebuild.id, FinishRebuild(epoch=rebuild.epoch, records_per_s=100.0))
+        request = FinishRebuild(epoch=rebuild.epoch, records_per_s=100.0)
+        return view_as(self.cluster.client.finish_rebuild(rebuild.id, request), TableRebuildView)
 
-    def give_up(self, rebuild: TableRebuild, error: str = "it broke") -> dict[str, Any]:
+    def give_up(self, rebuild: TableRebuild, error: str = "it broke") -> TableRebuildView:
         """The driver says that it cannot go on."""
-        return self.cluster.client.fail_rebuild(rebuild.id, EndRebuild(epoch=rebuild.epoch, error=error))
+        request = EndRebuild(epoch=rebuild.epoch, error=error)
+        return view_as(self.cluster.client.fail_rebuild(rebuild.id, request), TableRebuildView)
+
+    def view(self, rebuild: TableRebuild) -> TableRebuildView:
+        """The ``rebuild`` shape."""
+        return view_as(self.cluster.client.rebuild(rebuild.id), TableRebuildView)
 
     def resume(self, rebuild: TableRebuild, driver: str = "second") -> TableRebuild:
         """Another driver takes over."""
         return self.cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver=driver), TableRebuild)
 
-    def refresh(self, name: str = "trips", **asked: Any) -> dict[str, Any]:
+    def refresh(self, name: str = "trips", **asked: Any) -> TableRebuildView:
         """A refresh from plan to end, all of whose segments go well; its view."""
         rebuild = self.begin(self.plan(name, **asked))
         for planned in rebuild.plan.segments:
@@ -162,7 +169,7 @@ class Tables:
 
     def status(self, rebuild: TableRebuild) -> str:
         """How a rebuild stands."""
-        return str(self.cluster.client.rebuild(rebuild.id)["status"])
+        return str(self.cluster.client.rebuild(rebuild.id).status)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from anew.api.tables import CreateTable, DropSegments, ReloadTable, UpdateTable
+from anew.api.tableviews import TableView
 from anew.catalog.change import Change, PutTable
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.tables.rebuild import TableRebuild
 from anew.testing.table_builders import a_schema
-from tests.component.controller.harness import refused
+from tests.component.controller.harness import plain, refused
 from tests.component.controller.tables.tables_harness import Tables
 
 
-def _create(tables: Tables, name: str = "trips", request_id: str | None = "r-1", **settings: Any) -> dict[str, Any]:
+def _create(tables: Tables, name: str = "trips", request_id: str | None = "r-1", **settings: Any) -> TableView:
     request = CreateTable(name=name, columns=a_schema(), settings=settings, request_id=request_id)
     return tables.cluster.client.create_table(request)
 
@@ -28,14 +29,14 @@ def _create(tables: Tables, name: str = "trips", request_id: str | None = "r-1",
 def test_a_new_table_has_all_settings_and_no_segments(tables: Tables) -> None:
     """Its view says what it is made of; its configuration can be asked for by hash at once."""
     view = _create(tables, sortedColumn="city", replication=1)
-    assert (view["name"], view["segments"], view["rows"], view["stale"]) == ("trips", 0, 0, 0)
-    assert (view["config"]["sort"], view["config"]["replicas"]) == (["city"], 1)
-    assert [column["name"] for column in view["columns"]] == ["id", "city", "fare", "left_at", "came_at"]
+    assert (view.name, view.segments, view.rows, view.stale) == ("trips", 0, 0, 0)
+    assert (view.config.sort, view.config.replicas) == (("city",), 1)
+    assert [column.name for column in view.columns] == ["id", "city", "fare", "left_at", "came_at"]
     table = tables.table()
-    assert tables.cluster.client.config(view["config_hash"]) == table.config
+    assert tables.cluster.client.config(view.config_hash) == table.config
     assert tables.cluster.client.table("trips") == view
-    assert [each["name"] for each in tables.cluster.client.tables()] == ["trips"]
-    assert (tables.cluster.client.segments("trips"), view["schedule"]) == ([], None)
+    assert [each.name for each in tables.cluster.client.tables()] == ["trips"]
+    assert (tables.cluster.client.segments("trips"), view.schedule) == ([], None)
 
 
 @pytest.mark.case("rules:R22")
@@ -44,11 +45,11 @@ def test_the_same_request_makes_one_table(tables: Tables) -> None:
     first = _create(tables)
     assert _create(tables) == first
     tables.update(sort="city")
-    assert _create(tables)["uid"] == first["uid"]
+    assert _create(tables).uid == first.uid
     assert refused(InvalidRequest, lambda: _create(tables, replicas=1)).code == "request_id_reused"
     assert refused(InvalidRequest, lambda: _create(tables, "cabs")).code == "request_id_reused"
     assert len(tables.cluster.client.tables()) == 1
-    assert len([row for row in tables.cluster.client.history("trips") if row["what"] == "create table"]) == 1
+    assert len([row for row in tables.cluster.client.history("trips") if row.what == "create table"]) == 1
 
 
 @pytest.mark.case("rules:R22")
@@ -56,7 +57,7 @@ def test_the_same_request_twice_at_once_makes_one_table(tables: Tables, monkeypa
     """Of two handlers of one request the slower one answers with what the faster one made."""
     catalog = tables.cluster.context.catalog
     commit = catalog.commit
-    views: list[dict[str, Any] | None] = []
+    views: list[TableView | None] = []
 
     def raced(change: Change) -> bool:
         if not views and any(isinstance(put, PutTable) for put in change.puts):
@@ -100,7 +101,7 @@ def test_what_does_not_fit_makes_no_table(tables: Tables, name: str, settings: d
     error = refused(InvalidRequest, lambda: _create(tables, name, **settings))
     assert error.code == code
     assert tables.cluster.client.tables() == []
-    assert _create(tables)["name"] == "trips"
+    assert _create(tables).name == "trips"
 
 
 def test_an_unknown_table_has_the_nearest_name(tables: Tables) -> None:
@@ -135,7 +136,7 @@ def test_only_what_decides_bytes_makes_stale(tables: Tables) -> None:
     tables.update(refresh=None)
     assert (tables.stale(), tables.table().settings.refresh.forceReload) == ([], False)
     tables.update(sort="city")
-    assert (tables.stale(), tables.cluster.client.table("trips")["stale"]) == (["a", "b"], 2)
+    assert (tables.stale(), tables.cluster.client.table("trips").stale) == (["a", "b"], 2)
     after = tables.update(sort=None)
     assert (tables.stale(), after.config_hash) == ([], before.config_hash)
     assert tables.plan().segments == ()
@@ -336,7 +337,7 @@ def test_dropped_segments_are_gone_at_once(tables: Tables) -> None:
     error = refused(NotFound, lambda: client.drop_segments("trips", DropSegments(segments=("jan_1", "feb_2"))))
     assert (error.code, error.hint, len(client.segments("trips"))) == ("unknown_segment", "did you mean feb_1?", 3)
     view = client.drop_segments("trips", DropSegments(segments=("jan_1", "feb_1", "jan_1")))
-    assert (view["segments"], view["rows"]) == (1, 10)
+    assert (view.segments, view.rows) == (1, 10)
     assert [segment.name for segment in tables.desired("node-1").segments] == ["mar_1"]
 
 
@@ -346,14 +347,14 @@ def test_a_deleted_table_s_name_comes_back_as_another(tables: Tables) -> None:
     old = tables.create(replicas=2, sort="city")
     tables.load("a")
     stored = tables.files()
-    assert tables.cluster.client.delete_table("trips") == {"deleted": "trips"}
+    assert plain(tables.cluster.client.delete_table("trips")) == {"deleted": "trips"}
     assert refused(NotFound, lambda: tables.cluster.client.table("trips")).code == "unknown_table"
     desired = tables.cluster.client.desired("node-1", "dc-0")
     assert desired is not None
     assert desired.tables == ()
     new = tables.create(replicas=2)
     assert (new.uid != old.uid, new.made, new.settings.sort) == (True, 0, ())
-    assert tables.cluster.client.table("trips")["segments"] == 0
+    assert tables.cluster.client.table("trips").segments == 0
     assert tables.cluster.client.rebuilds(table="trips") == []
     tables.load("a")
     assert len(tables.files()) == 2
@@ -383,7 +384,7 @@ def test_who_did_what_is_on_record(tables: Tables) -> None:
     tables.refresh()
     tables.cluster.client.delete_table("trips")
     rows = tables.cluster.client.history("trips")
-    done = [(row["what"], row["actor"]) for row in reversed(rows)]
+    done = [(row.what, row.actor) for row in reversed(rows)]
     assert done[0] == ("create table", "tester")
     assert done[1] == ("assign segments", "controller")
     assert ("update table", "tester") in done

@@ -15,7 +15,7 @@ from anew.cli import rebuilds
 from anew.core.errors import Failed, InvalidRequest, NotFound, OutcomeUnknown, Refused
 from anew.core.tables.rebuild import Done, SegmentOutcome, TableRebuild
 from anew.core.tables.segment import ColumnStats, Segment
-from tests.component.controller.harness import refused
+from tests.component.controller.harness import plain, refused
 from tests.component.controller.tables.tables_harness import Tables
 
 _SUPERSEDED = "another build took its place meanwhile"
@@ -61,9 +61,9 @@ def _segments(tables: Tables) -> list[Segment]:
 def _check_skipped(tables: Tables, rebuild: TableRebuild, done: Done, why: str) -> None:
     assert (done.outcome, done.why, done.rows) == (SegmentOutcome.SKIPPED, why, 0)
     view = tables.finish(rebuild)
-    assert (view["status"], view["refresh"]["refreshed"]) == ("succeeded", [])
-    assert {"segment": "a", "reason": why} in view["refresh"]["skipped"]
-    assert (view["ledger"]["written"], view["progress"]["done"]) == (0, 1)
+    assert (view.status, view.refresh.refreshed) == ("succeeded", ())
+    assert {"segment": "a", "reason": why} in plain(view.refresh.skipped)
+    assert (view.ledger.written, view.progress.done) == (0, 1)
 
 
 # -- what happened meanwhile wins ------------------------------------------------------------------------------------
@@ -204,10 +204,10 @@ def test_a_refresh_changes_nothing_but_the_build(tables: Tables) -> None:
     assert after == before.model_copy(update={"build": after.build, "revision": after.revision})
     seen = tables.cluster.client.segments("trips")[0]
     kept = ("name", "created_at", "pushed_at", "columns", "rows")
-    assert {key: seen[key] for key in kept} == {key: view[key] for key in kept}
-    assert [copy["node"] for copy in seen["replicas"]] == [copy["node"] for copy in view["replicas"]]
-    assert (seen["columns"]["left_at"]["least"], seen["columns"]["left_at"]["greatest"]) == ("2013-01-01", "2013-01-31")
-    assert (seen["stale"], seen["build"]) == (False, after.build.id)
+    assert {key: getattr(seen, key) for key in kept} == {key: getattr(view, key) for key in kept}
+    assert [copy.node for copy in seen.replicas] == [copy.node for copy in view.replicas]
+    assert (seen.columns["left_at"].least, seen.columns["left_at"].greatest) == ("2013-01-01", "2013-01-31")
+    assert (seen.stale, seen.build) == (False, after.build.id)
 
 
 @pytest.mark.case("tables:C7")
@@ -258,7 +258,7 @@ def test_a_build_lies_at_a_fresh_path_of_its_own(tables: Tables) -> None:
     assert _unlike(tables, rebuild, config_hash=None) == "bad_build"
     without = tables.refreshed(rebuild, "a").model_copy(update={"build": None})
     assert refused(InvalidRequest, lambda: tables.commit(rebuild, without)).code == "bad_build"
-    assert (tables.segment("a"), tables.cluster.client.rebuild(rebuild.id)["progress"]["done"]) == (before, 0)
+    assert (tables.segment("a"), tables.cluster.client.rebuild(rebuild.id).progress.done) == (before, 0)
 
 
 @pytest.mark.case("tables:D2")
@@ -286,9 +286,9 @@ def test_a_stamp_changes_the_record_alone(tables: Tables) -> None:
     commit = tables.refreshed(rebuild, "a").model_copy(update={"build": stamped})
     done = commit.done.model_copy(update={"outcome": SegmentOutcome.STAMPED})
     tables.commit(rebuild, commit.model_copy(update={"done": done}))
-    assert tables.finish(rebuild)["refresh"]["stamped"] == ["a"]
+    assert tables.finish(rebuild).refresh.stamped == ("a",)
     assert (tables.segment("a").build, tables.stale()) == (stamped, [])
-    assert "build" not in {note["kind"] for note in tables.cluster.client.reclaims()}
+    assert "build" not in {note.kind for note in tables.cluster.client.reclaims()}
     tables.pass_seconds(10 * _GRACE_SECONDS)
     tables.round()
     assert (tables.files(), tables.cluster.client.reclaims()) == ([before.path], [])
@@ -309,9 +309,9 @@ def test_rows_read_are_rows_written_and_filtered(tables: Tables) -> None:
     assert tables.segment("a") == before
     fewer = tables.refreshed(rebuild, "a", contents=whole.build.contents.model_copy(update={"rows": 7}))
     tables.commit(rebuild, fewer.model_copy(update={"done": fewer.done.model_copy(update={"filtered": 3})}))
-    view = tables.cluster.client.rebuild(rebuild.id)
-    assert view["ledger"] == {"read": 10, "filtered": 3, "skipped": 0, "written": 7}
-    assert (view["progress"]["done"], view["progress"]["records"]) == (1, 7)
+    view = tables.view(rebuild)
+    assert plain(view.ledger) == {"read": 10, "filtered": 3, "skipped": 0, "written": 7}
+    assert (view.progress.done, view.progress.records) == (1, 7)
 
 
 @pytest.mark.case("rules:R19")
@@ -329,7 +329,7 @@ def test_the_segments_done_are_those_of_the_plan(tables: Tables) -> None:
     assert refused(InvalidRequest, lambda: tables.commit(rebuild, other)).code == "unplanned_segment"
     assert (tables.status(rebuild), tables.segment("c").build.config_hash) == ("running", None)
     tables.commit(rebuild, tables.refreshed(rebuild, "b"))
-    assert tables.finish(rebuild)["status"] == "succeeded"
+    assert tables.finish(rebuild).status == "succeeded"
 
 
 # -- answers that are lost, names that are gone ----------------------------------------------------------------------
@@ -354,14 +354,14 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(tables: Tables, monkeypatch:
     assert [done.outcome for done in again] == [SegmentOutcome.REFRESHED] * 2
     tables.commit(rebuild, tables.refreshed(rebuild, "b"))
     view = tables.finish(rebuild)
-    assert (view["ledger"]["written"], view["progress"]["done"], view["refresh"]["skipped"]) == (20, 2, [])
+    assert (view.ledger.written, view.progress.done, view.refresh.skipped) == (20, 2, ())
     assert tables.commit(rebuild, commit) == again[0]
-    assert tables.finish(rebuild)["status"] == "succeeded"
+    assert tables.finish(rebuild).status == "succeeded"
     tables.pass_seconds(10 * _GRACE_SECONDS)
     tables.round()
     assert tables.segment("a").build == commit.build
     assert sorted(tables.files()) == sorted(segment.build.path for segment in _segments(tables))
-    assert len([row for row in tables.cluster.client.history("trips") if row["what"] == "refresh segment"]) == 2
+    assert len([row for row in tables.cluster.client.history("trips") if row.what == "refresh segment"]) == 2
 
 
 @pytest.mark.case("tables:D3")
@@ -375,7 +375,7 @@ def test_what_became_of_a_segment_stays_so(tables: Tables) -> None:
     assert tables.commit(rebuild, tables.refreshed(rebuild, "b")).outcome is SegmentOutcome.FAILED
     assert _segments(tables) == before
     view = tables.finish(rebuild)
-    assert (view["status"], view["progress"]["done"]) == ("partly", 2)
+    assert (view.status, view.progress.done) == ("partly", 2)
 
 
 def test_metrics_tell_what_waits_for_whom(tables: Tables) -> None:
@@ -445,14 +445,15 @@ def test_a_failure_is_decided_once_for_a_configuration(tables: Tables) -> None:
     tables.commit(rebuild, tables.refreshed(rebuild, "b"))
     view = tables.finish(rebuild)
     said = "1 of 2 segments failed; the first, a: column id, row 3: 'abc'"
-    assert (view["status"], view["error"]) == ("partly", said)
+    assert (view.status, view.error) == ("partly", said)
     (note,) = tables.cluster.client.status().notes
     assert (note.what, note.hint) == (
         "trips has 1 stale segments; 1 of them failed with this configuration",
         "anew table segments trips --stale says why; then: anew table refresh trips --retry-failed",
     )
-    shown = tables.cluster.client.segments("trips")[0]["failure"]
-    assert (shown["error"], shown["config_hash"]) == ("column id, row 3: 'abc'", tables.table().config_hash)
+    shown = tables.cluster.client.segments("trips")[0].failure
+    assert shown is not None
+    assert (shown.error, shown.config_hash) == ("column id, row 3: 'abc'", tables.table().config_hash)
     plan = tables.plan()
     assert (plan.segments, plan.left, "--retry-failed" in plan.skipped["a"]) == ((), 1, True)
     assert [planned.segment for planned in tables.plan(retry_failed=True).segments] == ["a"]
@@ -460,7 +461,7 @@ def test_a_failure_is_decided_once_for_a_configuration(tables: Tables) -> None:
     assert sorted(planned.segment for planned in tables.plan().segments) == ["a", "b"]
     tables.update(sort="city")
     assert tables.plan().segments == ()
-    assert tables.refresh(retry_failed=True)["refresh"]["refreshed"] == ["a"]
+    assert tables.refresh(retry_failed=True).refresh.refreshed == ("a",)
     assert (tables.segment("a").failure, tables.stale()) == (None, [])
 
 
@@ -489,6 +490,6 @@ def test_what_could_not_be_reached_is_no_verdict(tables: Tables) -> None:
     failed = tables.failed(rebuild, "a", "the deep store does not answer")
     tables.commit(rebuild, failed.model_copy(update={"try_again": True}))
     view = tables.finish(rebuild)
-    assert (view["status"], view["refresh"]["failed"][0]["error"]) == ("failed", "the deep store does not answer")
+    assert (view.status, view.refresh.failed[0].error) == ("failed", "the deep store does not answer")
     assert tables.segment("a").failure is None
     assert [planned.segment for planned in tables.plan().segments] == ["a"]

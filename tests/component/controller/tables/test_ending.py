@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from anew.api.models import EndRebuild
+from anew.api.rebuilds import TableRebuildView, view_as
 from anew.api.tables import DropSegments
 from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.core.errors import Failed, InvalidRequest, Refused
@@ -62,8 +63,8 @@ def test_a_driver_that_dies_before_it_commits_leaves_nothing(tables: Tables) -> 
     tables.pass_seconds(0.001)
     tables.round()
     view = tables.cluster.client.rebuild(rebuild.id)
-    ended = utc_text(view["driver"]["lease_until_ms"])
-    assert (view["status"], view["error"]) == ("failed", f"the driver gave no sign of life; its lease ended at {ended}")
+    ended = utc_text(view.driver.lease_until_ms)
+    assert (view.status, view.error) == ("failed", f"the driver gave no sign of life; its lease ended at {ended}")
     assert refused(Refused, lambda: tables.commit(rebuild, late)).code == "rebuild_ended"
     assert tables.beat(rebuild)
     tables.pass_seconds(_GRACE_SECONDS - 1)
@@ -85,7 +86,7 @@ def test_what_was_committed_stays_and_the_rest_is_taken_again(tables: Tables) ->
     tables.round()
     assert (tables.status(rebuild), tables.stale()) == ("failed", ["a", "c"])
     assert sorted(planned.segment for planned in tables.plan().segments) == ["a", "c"]
-    assert (tables.refresh()["status"], tables.stale()) == ("succeeded", [])
+    assert (tables.refresh().status, tables.stale()) == ("succeeded", [])
     assert len(tables.files()) == 7
     tables.pass_seconds(_GRACE_SECONDS)
     tables.round()
@@ -106,7 +107,7 @@ def test_a_driver_that_gives_signs_of_life_is_left_alone(tables: Tables) -> None
     assert refused(Refused, lambda: tables.beat(rebuild, Stage.BUILD)).code == "stage_backwards"
     assert refused(InvalidRequest, lambda: tables.beat(rebuild, Stage.SWAP)).code == "bad_stage"
     tables.commit(rebuild, tables.refreshed(rebuild, "a"))
-    assert tables.finish(rebuild)["status"] == "succeeded"
+    assert tables.finish(rebuild).status == "succeeded"
 
 
 @pytest.mark.case("tables:C10", "rules:R22")
@@ -195,8 +196,9 @@ def test_a_repeated_request_follows_the_driver_that_is_at_work(tables: Tables, e
             run_plan(plan, run, working(run, lambda *_: pytest.fail("another one is at work")))
         assert (caught.value.code, caught.value.found) == ("rebuild_failed", "no disk")
         return
-    view = run_plan(plan, run, working(run, lambda *_: pytest.fail("another one is at work")))
-    assert (view["id"], view["status"], view["refresh"]["refreshed"]) == (begun.id, "succeeded", ["a"])
+    ended = run_plan(plan, run, working(run, lambda *_: pytest.fail("another one is at work")))
+    view = view_as(ended, TableRebuildView)
+    assert (view.id, view.status, view.refresh.refreshed) == (begun.id, "succeeded", ("a",))
 
 
 # -- another driver --------------------------------------------------------------------------------------------------
@@ -225,7 +227,7 @@ def test_another_driver_goes_on_with_what_is_not_done(tables: Tables) -> None:
     tables.commit(second, tables.refreshed(second, "b"))
     assert refused(Refused, lambda: tables.finish(first)).code == "epoch_outdated"
     assert tables.status(second) == "running"
-    assert tables.finish(second)["status"] == "succeeded"
+    assert tables.finish(second).status == "succeeded"
     assert ("-e1/" in tables.segment("a").build.path, "-e2/" in tables.segment("b").build.path) == (True, True)
     tables.pass_seconds(_GRACE_SECONDS)
     tables.round()
@@ -242,7 +244,7 @@ def test_a_driver_that_was_replaced_cannot_give_up_for_the_other(tables: Tables)
     assert refused(Refused, lambda: tables.give_up(first)).code == "epoch_outdated"
     assert tables.status(second) == "running"
     view = tables.give_up(second, "no space left")
-    assert (view["status"], view["error"]) == ("failed", "no space left")
+    assert (view.status, view.error) == ("failed", "no space left")
     assert refused(Refused, lambda: tables.resume(second)).code == "rebuild_ended"
 
 
@@ -253,12 +255,12 @@ def test_a_killed_refresh_commits_nothing_more(tables: Tables) -> None:
     tables.commit(rebuild, tables.refreshed(rebuild, "a"))
     late = tables.refreshed(rebuild, "b")
     view = tables.cluster.client.kill_rebuild(rebuild.id)
-    assert (view["status"], view["error"]) == ("killed", "killed by tester")
+    assert (view.status, view.error) == ("killed", "killed by tester")
     assert refused(Refused, lambda: tables.commit(rebuild, late)).code == "rebuild_ended"
     assert tables.beat(rebuild)
     assert refused(Refused, lambda: tables.cluster.client.kill_rebuild(rebuild.id)).code == "rebuild_ended"
-    assert tables.give_up(rebuild)["status"] == "killed"
-    assert (tables.finish(rebuild)["status"], tables.stale()) == ("killed", ["b"])
+    assert tables.give_up(rebuild).status == "killed"
+    assert (tables.finish(rebuild).status, tables.stale()) == ("killed", ["b"])
 
 
 # -- reclaim ---------------------------------------------------------------------------------------------------------
@@ -308,7 +310,7 @@ def test_a_path_that_a_segment_names_is_never_deleted(tables: Tables) -> None:
     context.catalog.commit(Change(context.operation("notes", "trips", "test"), puts))
     tables.round()
     assert (tables.files(), len(before)) == (before, 2)
-    assert [row["id"] for row in tables.cluster.client.reclaims()] == [f"{directory}@{FABRIC}"]
+    assert [row.id for row in tables.cluster.client.reclaims()] == [f"{directory}@{FABRIC}"]
     assert tables.status(rebuild) == "succeeded"
 
 

@@ -15,7 +15,7 @@ from anew.core.tables.plan import TablePlan
 from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Build, Segment
 from anew.rebuild.asking import begun_before
-from tests.component.controller.harness import refused
+from tests.component.controller.harness import plain, refused
 from tests.component.controller.tables.tables_harness import Tables
 
 
@@ -38,9 +38,9 @@ def test_other_content_is_a_new_build_of_the_same_segment(tables: Tables, *, imp
     before, files = tables.segment("a"), tables.files()
     tables.pass_seconds(100)
     how: dict[str, Any] = {"config_hash": None, "imported_under": tables.table().config_hash} if imported else {}
-    view = tables.cluster.client.rebuild(tables.load("a", **how).id)
+    view = tables.view(tables.load("a", **how))
     after = tables.segment("a")
-    assert view["refresh"]["refreshed"] == ["a"]
+    assert view.refresh.refreshed == ("a",)
     assert (after.name, after.slot, after.created_at_ms) == ("a", before.slot, before.created_at_ms)
     assert after.pushed_at_ms == before.pushed_at_ms + 100_000
     assert (after.build.id != before.build.id, after.build.path in files) == (True, False)
@@ -79,7 +79,7 @@ def test_the_same_content_is_no_new_build(tables: Tables, alike: str) -> None:
     rebuild = tables.load("a", **changes)
     after = tables.segment("a")
     assert after == before.model_copy(update={"pushed_at_ms": before.pushed_at_ms + 100_000, "revision": 2})
-    assert tables.cluster.client.rebuild(rebuild.id)["refresh"]["stamped"] == ["a"]
+    assert tables.view(rebuild).refresh.stamped == ("a",)
     assert tables.desired("node-1").segments == desired
     assert len(tables.files()) == 2
     tables.pass_seconds(600)
@@ -127,9 +127,9 @@ def test_a_load_whose_answer_is_lost_is_looked_up(tables: Tables, monkeypatch: p
         patch.setattr(catalog, "commit", lost)
         refused(OutcomeUnknown, load)
     before = _segments(tables)
-    assert tables.give_up(rebuild)["status"] == "succeeded"
+    assert tables.give_up(rebuild).status == "succeeded"
     view = load()
-    assert (view["status"], view["ledger"]["written"], view["refresh"]["refreshed"]) == ("succeeded", 20, ["a", "b"])
+    assert (view.status, view.ledger.written, view.refresh.refreshed) == ("succeeded", 20, ("a", "b"))
     tables.pass_seconds(6_000)
     tables.round()
     assert (_segments(tables), len(tables.files()), tables.table().made) == (before, 2, 2)
@@ -172,7 +172,7 @@ def test_the_same_request_planned_again_is_the_same_load(tables: Tables) -> None
         assert error.code == "request_id_reused"
     found = begun_before(client, "r-1", "load a")
     assert found is not None
-    assert (found["id"], found["status"]) == (rebuild.id, "succeeded")
+    assert (found.id, found.status) == (rebuild.id, "succeeded")
     assert begun_before(client, "r-2", "load a") is None
     assert begun_before(client, None, "load a") is None
     error = refused(InvalidRequest, lambda: begun_before(client, "r-1", "load b"))
@@ -190,11 +190,11 @@ def test_a_load_accounts_for_every_row(tables: Tables) -> None:
         assert refused(Failed, partial(client.commit_load, rebuild.id, bad)).code == "ledger_imbalance"
     assert (client.segments("trips"), tables.status(rebuild)) == ([], "running")
     view = client.commit_load(rebuild.id, commit.model_copy(update={"read": 23, "skipped": 3}))
-    assert view["ledger"] == {"read": 23, "filtered": 0, "skipped": 3, "written": 20}
+    assert plain(view.ledger) == {"read": 23, "filtered": 0, "skipped": 3, "written": 20}
     tables.update(row_filter="fare > 0")
     filtered = tables.begin(tables.load_plan())
     request = tables.load_of(filtered, "c").model_copy(update={"read": 15, "skipped": 1})
-    assert client.commit_load(filtered.id, request)["ledger"]["filtered"] == 4
+    assert client.commit_load(filtered.id, request).ledger.filtered == 4
 
 
 def test_a_load_keeps_within_the_quota(tables: Tables) -> None:
@@ -276,7 +276,7 @@ def test_a_load_replaces_all_that_its_prefix_held(
     others = {"q_0", "p_imported"}
     assert all(names in ({*before, *others}, {*after, *others}) for names in seen)
     assert {segment.name for segment in _segments(tables)} == {*after, *others}
-    view = tables.cluster.client.rebuild(rebuild.id)["refresh"]
+    view = plain(tables.view(rebuild).refresh)
     assert (view["removed"], view["refreshed"]) == (sorted({*before} - {*after}), list(after))
     tables.pass_seconds(6_000)
     tables.round()

@@ -11,7 +11,7 @@ from anew.api.tables import DropSegments
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.tables.plan import TablePlan
 from anew.testing.table_builders import a_schema
-from tests.component.controller.harness import refused
+from tests.component.controller.harness import plain, refused
 from tests.component.controller.tables.tables_harness import Tables, says_hash, says_nothing
 
 _MODES: dict[str, dict[str, Any]] = {
@@ -56,7 +56,7 @@ def test_after_a_forced_run_the_flag_may_go(tables: Tables, mode: str) -> None:
     tables.settle(1)
     assert _chosen(tables.plan(force_reload=False)) == []
     view = tables.refresh()
-    assert sorted(view["refresh"]["refreshed"]) == ["a", "b"]
+    assert sorted(view.refresh.refreshed) == ["a", "b"]
     assert tables.plan().segments == ()
     tables.update(refresh=None)
     assert tables.table().config_hash == wanted
@@ -77,7 +77,7 @@ def test_a_run_takes_so_many_and_the_next_ones_the_rest(tables: Tables) -> None:
     assert _chosen(tables.plan(max_segments=1)) == ["c"]
     assert _chosen(tables.plan(max_segments=0)) == ["c", "b", "a"]
     view = tables.refresh()
-    assert (view["refresh"]["refreshed"], tables.stale()) == (["b", "c"], ["a"])
+    assert (view.refresh.refreshed, tables.stale()) == (("b", "c"), ["a"])
     assert _chosen(tables.plan()) == ["a"]
 
 
@@ -113,7 +113,7 @@ def test_a_second_refresh_takes_none_of_the_first_s_segments(tables: Tables) -> 
     assert (_chosen(plan), plan.left) == (["a"], 2)
     assert plan.skipped == dict.fromkeys(("b", "c"), f"the refresh {first.id} works on it")
     second = tables.begin(plan)
-    view = tables.cluster.client.rebuild(second.id)["refresh"]
+    view = plain(tables.view(second).refresh)
     assert {"segment": "c", "reason": f"the refresh {first.id} works on it"} in view["skipped"]
     tables.commit(first, tables.refreshed(first, "c"))
     tables.update(sort="id")
@@ -133,7 +133,7 @@ def test_of_two_plans_of_the_same_segments_one_begins(tables: Tables) -> None:
     first = tables.begin(plans[0])
     error = refused(Refused, lambda: tables.begin(plans[1]))
     assert (error.code, error.found) == ("plan_outdated", f"{_chosen(plans[1])[0]} is in {first.id}")
-    assert [view["id"] for view in tables.cluster.client.rebuilds(table="trips", running=True)] == [first.id]
+    assert [view.id for view in tables.cluster.client.rebuilds(table="trips", running=True)] == [first.id]
 
 
 @pytest.mark.case("tables:B9", "rules:R22")
@@ -155,7 +155,7 @@ def test_of_two_refreshes_that_begin_at_once_one_begins(tables: Tables, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "commit", raced)
         assert refused(Refused, lambda: tables.begin(plan, "slower")).code == "plan_outdated"
-    assert [view["id"] for view in tables.cluster.client.rebuilds(table="trips", running=True)] == first
+    assert [view.id for view in tables.cluster.client.rebuilds(table="trips", running=True)] == first
 
 
 @pytest.mark.case("tables:B10")
@@ -211,10 +211,10 @@ def test_a_copy_that_nobody_vouches_for_is_not_fresh(tables: Tables, silence: st
         tables.report("node-2", says)
     plan = tables.plan(reload_only=True)
     assert (_chosen(plan), plan.drift) == (["a"], ())
-    copies = {copy["node"]: copy for copy in tables.cluster.client.segments("trips")[0]["replicas"]}
-    assert (copies["node-1"]["state"], copies["node-1"]["config_hash"]) == ("serving", wanted)
+    copies = {copy.node: copy for copy in tables.cluster.client.segments("trips")[0].replicas}
+    assert (copies["node-1"].state, copies["node-1"].config_hash) == ("serving", wanted)
     expected = {"fails on it": ("error", "disk full"), "loads it": ("loading", None)}
-    found = (copies["node-2"]["state"], copies["node-2"]["error"])
+    found = (copies["node-2"].state, copies["node-2"].error)
     assert found == expected.get(silence, ("unknown", "it does not answer"))
 
 
@@ -228,7 +228,7 @@ def test_a_stale_segment_is_explained_by_its_own_configuration(tables: Tables) -
     tables.load("imported", config_hash=None)
     tables.update(schema=a_schema(fare={"type": "real"}), bloom={"id": 0.01})
     reasons = {planned.segment: planned.reasons for planned in tables.plan().segments}
-    views = {view["name"]: tuple(view["reasons"]) for view in tables.cluster.client.segments("trips", stale=True)}
+    views = {view.name: tuple(view.reasons) for view in tables.cluster.client.segments("trips", stale=True)}
     assert views == reasons
     assert reasons["imported"] == ("imported: its configuration is not known",)
     assert len(reasons["oldest"]) == 3

@@ -103,12 +103,12 @@ def test_what_could_not_be_written_is_written_later(tables: Tables, tmp_path: Pa
     assert _newest(tables).table.settings.sort == ()
     with without_catalog(tables, tmp_path / "early") as again:
         assert told(restore(again))["segments"] == 1
-        assert [segment["name"] for segment in again.cluster.client.segments("trips")] == ["a"]
+        assert [segment.name for segment in again.cluster.client.segments("trips")] == ["a"]
     faulty.refuses = lambda _path: False
     tables.round()
     with without_catalog(tables, tmp_path / "late") as again:
         assert "1 files" in told(restore(again))["notes"][0]
-        assert [segment["name"] for segment in again.cluster.client.segments("trips")] == ["b", "c"]
+        assert [segment.name for segment in again.cluster.client.segments("trips")] == ["b", "c"]
 
 
 @pytest.mark.parametrize("with_store", [True, False])

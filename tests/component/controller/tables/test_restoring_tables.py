@@ -40,7 +40,7 @@ def _drop(tables: Tables, *segments: str) -> None:
 
 
 def _names(tables: Tables, name: str = "trips") -> list[str]:
-    return [segment["name"] for segment in tables.cluster.client.segments(name)]
+    return [segment.name for segment in tables.cluster.client.segments(name)]
 
 
 def _in_no_record(table: Table, count: int) -> str:
@@ -74,13 +74,13 @@ def test_tables_come_back_as_they_were(tables: Tables, tmp_path: Path) -> None:
     assert [segment.failure is None for segment in before[1]] == [True, False, True]
     with without_catalog(tables, tmp_path) as again:
         dry = restore(again, dry_run=True)
-        assert (again.cluster.context.catalog.tables(), dry["empty"], dry["stores"]) == ([], True, [])
+        assert (again.cluster.context.catalog.tables(), dry.empty, dry.stores) == ([], True, ())
         answer = restore(again)
-        assert answer["tables"] == dry["tables"]
+        assert answer.tables == dry.tables
         assert _held(again) == before
         shown = told(answer)
         assert (shown["segments"], shown["rows"], shown["bytes"], shown["deleted"]) == (3, 30, 3_000, False)
-        assert [note for one in answer["tables"] for note in one["notes"]] == [_in_no_record(before[0][1], 2)]
+        assert [note for one in answer.tables for note in one.notes] == [_in_no_record(before[0][1], 2)]
         assert again.stale() == ["b"]
         assert again.desired("node-1").segments == served.segments
         assert again.cluster.context.catalog.revision() > ERA
@@ -97,7 +97,7 @@ def test_a_restored_table_goes_on(tables: Tables, tmp_path: Path) -> None:
         assert again.table().revision == again.segment("a").revision == ERA
         again.settle()
         again.update(sort="id")
-        assert again.refresh()["status"] == "succeeded"
+        assert again.refresh().status == "succeeded"
         again.load("new")
         _drop(again, "b")
         again.settle()
@@ -124,7 +124,7 @@ def test_what_was_dropped_stays_away(tables: Tables, tmp_path: Path) -> None:
     with without_catalog(tables, tmp_path) as again:
         answer = restore(again)
         assert _names(again) == ["b"]
-        assert [one["deleted"] for one in answer["tables"] if one["name"] == "gone"].count(True) == 1
+        assert [one.deleted for one in answer.tables if one.name == "gone"].count(True) == 1
         assert again.table("gone").uid == new.uid
         assert again.cluster.context.catalog.segments(gone.uid) == []
         again.settle()
@@ -267,8 +267,8 @@ def test_a_table_without_a_whole_record_is_told_of(tables: Tables, tmp_path: Pat
         tables.cluster.deep.delete(path)
     with without_catalog(tables, tmp_path) as again:
         answer = restore(again)
-        assert ([one["name"] for one in answer["tables"]], len(answer["notes"])) == (["cabs"], 1)
-        assert table.uid in answer["notes"][0]
+        assert ([one.name for one in answer.tables], len(answer.notes)) == (["cabs"], 1)
+        assert table.uid in answer.notes[0]
         assert len(again.files()) == 1
 
 
@@ -285,7 +285,7 @@ def test_a_lost_configuration_is_told_of(tables: Tables, tmp_path: Path) -> None
     with without_catalog(tables, tmp_path) as again:
         assert "made with a configuration that is lost" in told(restore(again))["notes"][0]
         again.settle()
-        assert again.refresh()["status"] == "succeeded"
+        assert again.refresh().status == "succeeded"
         assert again.stale() == []
 
 
@@ -343,7 +343,7 @@ def test_a_catalog_with_a_table_is_left_alone(tables: Tables, *, deleted: bool) 
     tables.round()
     if deleted:
         tables.cluster.client.delete_table("trips")
-    assert restore(tables, dry_run=True)["empty"] is False
+    assert restore(tables, dry_run=True).empty is False
     assert refused(Refused, lambda: restore(tables)).code == "catalog_not_empty"
 
 
@@ -364,7 +364,7 @@ def test_of_two_tables_with_a_name_the_younger_lives(tables: Tables, tmp_path: P
     assert {path.split("/")[2] for path in records(tables)} == {old.uid, new.uid}
     with without_catalog(tables, tmp_path) as again:
         answer = restore(again)
-        notes = {one["uid"]: one["notes"] for one in answer["tables"]}
+        notes = {one.uid: one.notes for one in answer.tables}
         assert again.table().uid == new.uid
         assert "it counts as deleted" in notes[old.uid][0]
         again.pass_seconds(LIMITS.reclaim_grace_seconds + 1)

@@ -12,6 +12,7 @@ from anew.core.errors import Failed
 from anew.core.schedule import request_id_of
 from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import StaleSegment
+from tests.component.controller.harness import plain
 from tests.component.controller.tables.tables_harness import Tables
 
 _PERIOD_SECONDS = 600
@@ -45,7 +46,9 @@ def _run(tables: Tables, name: str) -> TableRebuild:
 
 
 def _schedule(tables: Tables, name: str = "trips") -> dict[str, Any]:
-    view: dict[str, Any] = tables.cluster.client.table(name)["schedule"]
+    found = tables.cluster.client.table(name).schedule
+    assert found is not None
+    view: dict[str, Any] = plain(found)
     return view
 
 
@@ -76,7 +79,7 @@ def test_an_error_in_one_table_does_not_hold_up_the_others(tables: Tables, monke
     for name in ("cabs", "trips"):
         rebuild = _run(tables, name)
         tables.commit(rebuild, tables.refreshed(rebuild, f"{name}_0"))
-        assert tables.finish(rebuild)["status"] == "succeeded"
+        assert tables.finish(rebuild).status == "succeeded"
     tables.settle(2)
     assert tables.launched[2:] == [("buses", request_id_of(broken, due_ms, 0))]
 
@@ -113,9 +116,9 @@ def test_a_refresh_that_fails_is_not_repeated_for_ever(tables: Tables) -> None:
     tables.settle(2)
     bad, good = _run(tables, "cabs"), _run(tables, "trips")
     tables.commit(bad, tables.failed(bad, "cabs_0"))
-    assert tables.finish(bad)["status"] == "failed"
+    assert tables.finish(bad).status == "failed"
     tables.commit(good, tables.refreshed(good, "trips_0"))
-    assert tables.finish(good)["status"] == "succeeded"
+    assert tables.finish(good).status == "succeeded"
     tables.settle(2)
     assert [_schedule(tables, name)["failures"] for name in ("cabs", "trips")] == [1, 0]
     tables.pass_seconds(60)
@@ -218,7 +221,7 @@ def test_a_schedule_that_is_taken_back_starts_nothing(tables: Tables) -> None:
     tables.update(refresh=None)
     tables.settle(2)
     assert (tables.launched, tables.table().schedule_state) == ([], None)
-    assert tables.cluster.client.table("trips")["schedule"] is None
+    assert tables.cluster.client.table("trips").schedule is None
     tables.update(refresh=_EVERY)
     tables.settle(2)
     assert tables.launched == []

@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from anew.api.rebuilds import TableRebuildView, view_as
 from anew.core.errors import Failed, OutcomeUnknown, Unreachable
 from anew.core.tables.plan import TablePlan
 from anew.rebuild.driving import run_plan
@@ -72,8 +73,8 @@ def _run(tables: Tables, controller: Any, patience_seconds: float = 15.0) -> Tab
     )
 
 
-def _run_plan(plan: TablePlan, run: TableRun) -> dict[str, Any]:
-    return run_plan(plan, run, refreshing_job(run))
+def _run_plan(plan: TablePlan, run: TableRun) -> TableRebuildView:
+    return view_as(run_plan(plan, run, refreshing_job(run)), TableRebuildView)
 
 
 def _as_it_is(_spark: Any, task: SegmentTask) -> SegmentAnswer:
@@ -105,9 +106,9 @@ def test_a_refresh_waits_for_the_controller_wherever_it_asks(tables: Tables, pla
     """Each of its questions is asked again until it is answered, and all segments are done, once."""
     away = _Away(tables, 2, done=done)
     view = _run_plan(plan, _run(tables, away))
-    assert (view["status"], view["refresh"]["stamped"], tables.stale()) == ("succeeded", ["a"], [])
+    assert (view.status, view.refresh.stamped, tables.stale()) == ("succeeded", ("a",), [])
     assert set(away.asked) == set(_ASKED)
-    begun = [line for line in tables.cluster.client.history("trips") if line["what"] == "begin refresh"]
+    begun = [line for line in tables.cluster.client.history("trips") if line.what == "begin refresh"]
     assert len(begun) == 1
 
 
@@ -119,7 +120,7 @@ def test_a_refresh_that_has_waited_long_enough_says_who_did_not_answer(
     run = _run(tables, _Away(tables, 1_000, (method,)), patience_seconds=0.2)
     with pytest.raises(Unreachable) as caught:
         _run_plan(plan, run)
-    (begun,) = (view["id"] for view in tables.cluster.client.rebuilds(table="trips") if view["kind"] == "refresh")
+    (begun,) = (view.id for view in tables.cluster.client.rebuilds(table="trips") if view.kind == "refresh")
     assert (caught.value.code, caught.value.exit_code) == ("controller_unreachable", 4)
     assert f"anew rebuild show {begun}" in str(caught.value.hint)
 
