@@ -17,8 +17,8 @@ from anew.controller.stores.views import store_views
 from anew.core.feed import PositionMap
 from anew.core.ledger import Ledger
 from anew.core.plan import Pace
-from anew.core.planning import RepushRequest, Snapshot, plan_repush
-from anew.core.store import Store, Version
+from anew.core.stores.planning import RepushRequest, Snapshot, plan_repush
+from anew.core.stores.store import Store, Version
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
 from anew.segments.manifest import BaseFile, Manifest, SubPartition, parse_manifest

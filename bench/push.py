@@ -24,7 +24,7 @@ from anew.codec.avro import parse_schema
 from anew.codec.compression import compressor
 from anew.codec.vector import decode_table
 from anew.core.feed import NOWHERE
-from anew.core.planning import Snapshot, plan_push
+from anew.core.stores.planning import Snapshot, plan_push
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.columns import task_of_files
 from anew.rebuild.inputs import PushRequest, find_input

@@ -21,7 +21,7 @@ from anew.controller.stores.feeds import spec_of
 from anew.controller.subjects import SUBJECTS
 from anew.core.feed import PositionMap
 from anew.core.rebuild import Stage
-from anew.core.store import ManifestRef, Store, Version, VersionStatus
+from anew.core.stores.store import ManifestRef, Store, Version, VersionStatus
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
 from anew.testing.builders import FABRIC, a_config, a_feed, a_rebuild, a_store, a_version

@@ -18,12 +18,12 @@ from anew.core.arrow import bytes_list, replaced
 from anew.core.feed import Feed, Feeds, PositionMap
 from anew.core.ledger import Entry, Ledger
 from anew.core.partition import XxHash64Partitioner
-from anew.core.planning import RepushRequest, Snapshot, plan_repush
 from anew.core.reduce import sort_rows
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH
-from anew.core.store import RebuildKind, Store, StoreConfig
 from anew.core.stores.plan import Plan
+from anew.core.stores.planning import RepushRequest, Snapshot, plan_repush
+from anew.core.stores.store import RebuildKind, Store, StoreConfig
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog

@@ -44,7 +44,7 @@ from anew.core.partition import XxHash64Partitioner
 from anew.core.rows import ROWS
 from anew.core.schedule import parse_schedule
 from anew.core.stamp import Origin, Stamp, fabric_origin
-from anew.core.store import ManifestRef, RebuildKind
+from anew.core.stores.store import ManifestRef, RebuildKind
 from anew.node.exchange import Request
 from anew.node.stores.reads import Reads, decode_key
 from anew.node.stores.serving import Picture, ServedStore, ServedVersion

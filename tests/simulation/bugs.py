@@ -21,11 +21,12 @@ from anew.controller.engine import records
 from anew.controller.stores import readiness, seal
 from anew.controller.stores import reclaim as reclaiming
 from anew.controller.stores.placing import next_assignment
-from anew.core import admission, floors, lifecycle, planning, reduce, retention
+from anew.core import admission, reduce
 from anew.core.arrow import replaced
 from anew.core.assignment import assign
 from anew.core.feed import NOWHERE, PositionMap
-from anew.core.store import VersionStatus
+from anew.core.stores import floors, lifecycle, planning, retention
+from anew.core.stores.store import VersionStatus
 from anew.node.stores import feeds as node_feeds
 from anew.node.stores import gathering
 from anew.node.stores.holding import keys_of
@@ -148,7 +149,7 @@ def _feeds_forgotten() -> AbstractContextManager[Any]:
 
 @bug("R10: the swap does not wait for the end of writes", "closed before the swap", "everything arrives", seed=2003)
 def _open_swap() -> AbstractContextManager[Any]:
-    from anew.core.store import Version
+    from anew.core.stores.store import Version
 
     return patch.object(Version, "must_close", property(lambda _: False))
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from anew.client.expectation import expectation_of
 from anew.core.errors import Failed
-from anew.core.store import Store, Version
+from anew.core.stores.store import Store, Version
 from anew.log.open import no_clock
 from anew.rebuild.stores.damage import find_damage
 from anew.segments.base import BaseReader

@@ -14,11 +14,11 @@ import pyarrow as pa
 from anew.api.models import ReplicaState
 from anew.catalog.change import Operation
 from anew.client.store import Found
-from anew.core import lifecycle
 from anew.core.feed import FeedPartition
 from anew.core.rebuild import RebuildStatus
-from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus, VersionTopic
+from anew.core.stores import lifecycle
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus, VersionTopic
 from anew.log.interface import Appended, TopicPartition
 from anew.log.open import no_clock
 from anew.segments.base import BaseReader

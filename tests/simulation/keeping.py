@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anew.catalog.change import Operation
-from anew.core.store import Store, Version
+from anew.core.stores.store import Store, Version
 from anew.testing.memory.catalogtables import Tables
 
 

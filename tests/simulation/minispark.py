@@ -18,7 +18,7 @@ from anew.core.blocks import BLOCKS
 from anew.core.errors import AnewError, Failed
 from anew.core.rebuild import Progress, Stage
 from anew.core.rows import SORT_COLUMNS
-from anew.core.store import RebuildKind
+from anew.core.stores.store import RebuildKind
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 from anew.rebuild.stores.build import Build, Building, BuildOutcome, _push, _repush

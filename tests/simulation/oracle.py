@@ -13,7 +13,7 @@ from anew.core.feed import Feed, FeedPartition
 from anew.core.merge import Cell
 from anew.core.partition import XxHash64Partitioner
 from anew.core.stamp import Stamp
-from anew.core.store import RebuildKind, Store, Version
+from anew.core.stores.store import RebuildKind, Store, Version
 from anew.testing.builders import FABRIC
 from anew.testing.memory.log import Row, Topics
 

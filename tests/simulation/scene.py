@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from anew.api.models import CreateStore
 from anew.codec.avro import parse_schema
 from anew.core.errors import AnewError, OutcomeUnknown, Unreachable
-from anew.core.store import SERVABLE, Store
+from anew.core.stores.store import SERVABLE, Store
 from anew.rebuild.observer import LogObserver
 from anew.rebuild.stores.making import StoreRun
 from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA

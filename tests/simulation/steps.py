@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from anew.api.models import Collect, HoldVersion, RollBack, Swap, UpdateStore
 from anew.codec.avro import encode_datum
 from anew.core.merge import Cell
-from anew.core.planning import PushOptions, RepushRequest
-from anew.core.properties import RepushProperties, parse_properties
 from anew.core.rebuild import RebuildStatus
 from anew.core.stamp import Stamp
 from anew.core.stores.plan import Plan
+from anew.core.stores.planning import PushOptions, RepushRequest
+from anew.core.stores.properties import RepushProperties, parse_properties
 from anew.log.interface import APPEND_RECORDS, TopicPartition
 from anew.rebuild.driving import resume_rebuild, run_plan
 from anew.rebuild.inputs import PushRequest

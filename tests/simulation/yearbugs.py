@@ -14,9 +14,9 @@ from unittest.mock import patch
 from anew.catalog.forget import ForgetRebuilds, ForgetRequests
 from anew.controller.stores import leaving
 from anew.controller.upkeep import forgetting
-from anew.core import leaving as core_leaving
-from anew.core import lifecycle
-from anew.core.store import VersionStatus
+from anew.core.stores import leaving as core_leaving
+from anew.core.stores import lifecycle
+from anew.core.stores.store import VersionStatus
 from anew.core.tables.segment import Segment
 from anew.testing.builders import FABRIC
 from anew.testing.memory import forgetting as memory_forgetting

@@ -33,14 +33,14 @@ from anew.controller.stores import changing, routing, seal
 from anew.controller.subjects import SUBJECTS
 from anew.core.errors import AnewError, Unreachable
 from anew.core.feed import NOWHERE, PositionMap
-from anew.core.feedreads import feed_partitions_applied
 from anew.core.ledger import Entry, Ledger
-from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush
 from anew.core.rebuild import RebuildStatus
 from anew.core.rowretention import RowRetention
-from anew.core.store import ManifestRef, Store, Version
+from anew.core.stores.feedreads import feed_partitions_applied
 from anew.core.stores.plan import Plan, PushInput
+from anew.core.stores.planning import RepushRequest, Snapshot, plan_push, plan_repush
 from anew.core.stores.rebuild import Fingerprints, StoreRebuild
+from anew.core.stores.store import ManifestRef, Store, Version
 from anew.deepstore.interface import StoredFile
 from anew.log.interface import TopicSpec
 from anew.segments.layout import manifest_path

@@ -12,10 +12,10 @@ import pytest
 
 from anew.codec.compression import compressor
 from anew.core.arrow import replaced
-from anew.core.copartition import feed_splits, groups_of
 from anew.core.errors import Failed
 from anew.core.feed import Feeds
 from anew.core.hashing import row_hashes
+from anew.core.stores.copartition import feed_splits, groups_of
 from anew.core.stores.plan import LogSplit
 from anew.log import through
 from anew.log.interface import LOG_RECORDS, LogRead

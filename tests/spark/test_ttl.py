@@ -8,7 +8,7 @@ import pytest
 
 from anew.core.merge import Cell
 from anew.core.stamp import BATCH, Stamp
-from anew.core.store import RebuildKind
+from anew.core.stores.store import RebuildKind
 from anew.testing.builders import ORIGIN
 from anew.testing.clock import NOON_MS
 from tests.spark.world import World

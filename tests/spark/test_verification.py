@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame
 from anew.codec.compression import compressor
 from anew.core.arrow import concat
 from anew.core.blocks import unpack
-from anew.core.copartition import groups_of
 from anew.core.errors import Failed
 from anew.core.merge import Cell
 from anew.core.partition import XxHash64Partitioner
 from anew.core.stamp import BATCH, Stamp
+from anew.core.stores.copartition import groups_of
 from anew.core.stores.plan import Plan
 from anew.deepstore.open import open_deep_store
 from anew.segments.basefile import BaseFileWriter

@@ -23,12 +23,12 @@ from anew.core.feed import NOWHERE, FeedPartition, Feeds, PositionMap
 from anew.core.ledger import Entry, Ledger
 from anew.core.merge import Cell
 from anew.core.partition import XxHash64Partitioner
-from anew.core.planning import RepushRequest, Snapshot, plan_push, plan_repush
-from anew.core.properties import RepushProperties
 from anew.core.reduce import sort_rows
 from anew.core.rows import ROWS
-from anew.core.store import RebuildKind, Store, VersionStatus, VersionTopic
 from anew.core.stores.plan import Plan
+from anew.core.stores.planning import RepushRequest, Snapshot, plan_push, plan_repush
+from anew.core.stores.properties import RepushProperties
+from anew.core.stores.store import RebuildKind, Store, VersionStatus, VersionTopic
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import TopicPartition, TopicSpec

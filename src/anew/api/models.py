@@ -17,9 +17,9 @@ from anew.core.feed import NOWHERE, Feed, Position, PositionMap
 from anew.core.ledger import Ledger
 from anew.core.plan import Pace, PlanValue
 from anew.core.rebuild import DriverTrouble, Progress, Stage
-from anew.core.store import Frozen, ManifestRef, Store
 from anew.core.stores.plan import Plan
 from anew.core.stores.rebuild import Fingerprints
+from anew.core.stores.store import Frozen, ManifestRef, Store
 
 MAX_HOLD_SECONDS = 600
 
@@ -131,7 +131,7 @@ class HoldVersion(Request):
 
 
 class SnapshotView(Wire):
-    """`anew.core.planning.Snapshot` on the wire, with the feeds' offsets at a time that was asked for."""
+    """`anew.core.stores.planning.Snapshot` on the wire, with the feeds' offsets at a time that was asked for."""
 
     store: Store
     ends: Position = NOWHERE

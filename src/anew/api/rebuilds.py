@@ -14,9 +14,9 @@ from anew.api.wire import Wire
 from anew.core.errors import Failed
 from anew.core.plan import PlanValue
 from anew.core.rebuild import Progress, RebuildStatus, Stage
-from anew.core.store import RebuildKind
 from anew.core.stores.plan import Plan
 from anew.core.stores.rebuild import STORE
+from anew.core.stores.store import RebuildKind
 from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.core.tables.rebuild import TABLE
 

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, RootModel
 from anew.api.errors import ErrorDetail
 from anew.api.wire import Wire
 from anew.core.feed import Position
-from anew.core.store import Frozen, RebuildKind, StoreConfig, VersionStatus
+from anew.core.stores.store import Frozen, RebuildKind, StoreConfig, VersionStatus
 
 
 class PendingChange(Wire):

@@ -9,7 +9,7 @@ from typing import Any
 from anew.catalog.forget import DropStore, DropTable, Forget
 from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
-from anew.core.store import Store, Version
+from anew.core.stores.store import Store, Version
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment

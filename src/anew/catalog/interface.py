@@ -9,7 +9,7 @@ from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Rec
 from anew.catalog.forget import Forget
 from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
-from anew.core.store import Store, Version
+from anew.core.stores.store import Store, Version
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment

@@ -8,7 +8,7 @@ from anew.catalog import segmentrows, storerows
 from anew.catalog.change import NodeRecord, Reclaim
 from anew.catalog.interface import TimedKey
 from anew.catalog.tables import HISTORY, NODES, REBUILDS, RECLAIMS, SEGMENTS, STORES, TABLES
-from anew.core.store import Store
+from anew.core.stores.store import Store
 from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table
 

@@ -14,7 +14,7 @@ from anew.catalog.forgetrows import used_numbers
 from anew.catalog.parts import rows_named
 from anew.catalog.tables import COUNTERS, PAST_VERSIONS, STORES
 from anew.core.errors import Refused
-from anew.core.store import Store, Version
+from anew.core.stores.store import Store, Version
 
 _DOCUMENTS_KEPT = 4_096
 

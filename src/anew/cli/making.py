@@ -15,10 +15,10 @@ from anew.cli.running import Asked, print_outcome, read_plan, run, run_again, sp
 from anew.cli.session import cluster, comma_list, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.moment import utc_text
-from anew.core.planning import PushOptions
-from anew.core.properties import parse_properties, read_properties
-from anew.core.store import RebuildKind
 from anew.core.stores.plan import Plan
+from anew.core.stores.planning import PushOptions
+from anew.core.stores.properties import parse_properties, read_properties
+from anew.core.stores.store import RebuildKind
 from anew.rebuild.asking import asked_for, input_said
 from anew.rebuild.inputs import PushRequest
 from anew.runtime.connect import Cluster, SparkChoice

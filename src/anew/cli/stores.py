@@ -17,9 +17,9 @@ from anew.cli.session import cluster, pairs, schema_text
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, ReplicaVerdict, Verification
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.feed import PositionMap
-from anew.core.planning import RepushRequest
 from anew.core.settings import Takes
-from anew.core.store import dead_letter_topic, parse_version, takes_effect
+from anew.core.stores.planning import RepushRequest
+from anew.core.stores.store import dead_letter_topic, parse_version, takes_effect
 from anew.runtime.connect import Cluster
 from anew.runtime.partitioners import source_for
 

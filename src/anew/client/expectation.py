@@ -23,7 +23,6 @@ from anew.core.arrow import concat, replaced, take
 from anew.core.dropping import DropFloors, buried, drop, expired_among
 from anew.core.errors import Failed
 from anew.core.feed import Feed, FeedPartition, Feeds, PositionMap
-from anew.core.feedreads import feed_partitions_applied, start_of
 from anew.core.fingerprint import Fingerprint, FingerprintSum, in_buckets
 from anew.core.hashing import row_hashes
 from anew.core.partition import XxHash64Partitioner, sub_partitions_of
@@ -31,7 +30,8 @@ from anew.core.partitioning import partitioner_of
 from anew.core.reduce import HELD, ReduceCounts, sort_rows
 from anew.core.rows import ROWS
 from anew.core.sortedruns import RunMerger
-from anew.core.store import Version
+from anew.core.stores.feedreads import feed_partitions_applied, start_of
+from anew.core.stores.store import Version
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log, topic_partition
 from anew.segments.base import REPAIR, BaseReader

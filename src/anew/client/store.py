@@ -18,7 +18,7 @@ from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Refused, Unreachable
 from anew.core.partitioning import partitioner_of
-from anew.core.store import newest_schema_id
+from anew.core.stores.store import newest_schema_id
 from anew.log.interface import Log
 
 _T = TypeVar("_T")

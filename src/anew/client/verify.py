@@ -31,9 +31,9 @@ from anew.client.expectation import Expectation, Place, expectation_of
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Expected, ReplicaVerdict, Verification, verdict_error
 from anew.core.errors import AnewError, Failed, Refused, Unreachable
 from anew.core.feed import Feed, FeedPartition, PositionMap
-from anew.core.feedreads import start_of, stop_of
 from anew.core.fingerprint import Fingerprint
-from anew.core.store import Store, Version, VersionInFabric
+from anew.core.stores.feedreads import start_of, stop_of
+from anew.core.stores.store import Store, Version, VersionInFabric
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log, topic_partition
 

@@ -12,7 +12,7 @@ from anew.codec.avro import decode_datum, encode_datum, parse_schema
 from anew.core.errors import InvalidRequest, OutcomeUnknown, PartlyDone, Refused
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.partition import XxHash64Partitioner
-from anew.core.store import newest_schema_id
+from anew.core.stores.store import newest_schema_id
 from anew.log.interface import APPEND_RECORDS, Appended, Log, TopicPartition, identified, topic_partition
 
 _BATCH_RECORDS = 1_000

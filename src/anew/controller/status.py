@@ -14,7 +14,7 @@ from anew.controller.engine.pause import cluster_paused
 from anew.controller.stores.replicas import indexed
 from anew.controller.stores.views import store_notes, store_problems, store_views
 from anew.controller.tables.views import stale_counts, table_problems, table_view
-from anew.core.store import Store
+from anew.core.stores.store import Store
 from anew.core.tables.table import Table
 
 _LOOK = "anew node list"

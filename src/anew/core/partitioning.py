@@ -24,7 +24,7 @@ from anew.core.confighash import value_hash
 from anew.core.errors import AnewError, InvalidRequest
 from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner
 from anew.core.partitioners import is_custom
-from anew.core.store import Frozen
+from anew.core.stores.store import Frozen
 
 MAX_SOURCE_BYTES = 64 * 1024
 _EXAMPLES = 3

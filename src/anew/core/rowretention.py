@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+REPUSH_SOURCE_WAIT_SECONDS = 3_600
+"""How long a version between two plain repushes stays after it became a backup, for readers and jobs still at it."""
+
 _MONTH_SECONDS = 30 * 86_400
 
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.core.errors import InvalidRequest
-from anew.core.store import Store
 from anew.core.stores.plan import PushInput
+from anew.core.stores.store import Store
 from anew.core.suggest import did_you_mean
 from anew.spark.inputcolumns import LATEST_MS, EncodeTask, wanted_columns
 from anew.spark.inputfiles import check_columns, check_files, headers_of, merged_header

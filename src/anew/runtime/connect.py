@@ -26,10 +26,10 @@ from anew.client.tables import Answered, TableClient
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Verification
 from anew.core.errors import Refused
 from anew.core.plan import PlanValue
-from anew.core.planning import NO_OPTIONS, PushOptions, RepushRequest
-from anew.core.properties import parse_properties
 from anew.core.rebuild import Rebuild, class_of
 from anew.core.stores.plan import Plan
+from anew.core.stores.planning import NO_OPTIONS, PushOptions, RepushRequest
+from anew.core.stores.properties import parse_properties
 from anew.core.stores.rebuild import StoreRebuild
 from anew.core.tables.plan import TablePlan
 from anew.core.tables.rebuild import TableRebuild

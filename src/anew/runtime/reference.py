@@ -9,8 +9,9 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from anew.core.properties import PROPERTIES, PROPERTY_ERRORS
-from anew.core.settings import STORE_SETTINGS, Kind, Setting, Settings
+from anew.core.settings import Kind, Setting, Settings
+from anew.core.stores.properties import PROPERTIES, PROPERTY_ERRORS
+from anew.core.stores.settings import STORE_SETTINGS
 from anew.core.tables.settings import TABLE_SETTINGS
 from anew.runtime.settings import PROCESS_SETTINGS, variable_of
 

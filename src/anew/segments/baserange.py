@@ -27,7 +27,7 @@ from anew.core.errors import Failed
 from anew.core.hashing import total
 from anew.core.ledger import MODULUS
 from anew.core.rows import ROWS
-from anew.core.store import Frozen
+from anew.core.stores.store import Frozen
 from anew.log.interface import APPEND_RECORDS, Log, TopicPartition
 from anew.log.through import read_through
 from anew.segments.ascending import check_ascending

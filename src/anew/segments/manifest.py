@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from anew.core.errors import Failed
 from anew.core.feed import NOWHERE, Feed, Position
 from anew.core.ledger import MODULUS, Ledger
-from anew.core.store import Frozen, ManifestRef, RebuildKind
+from anew.core.stores.store import Frozen, ManifestRef, RebuildKind
 from anew.log.interface import TopicPartition
 from anew.segments.proof import FileProof
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anew.codec.compression import compressor
 from anew.core.errors import Failed
-from anew.core.store import Store
+from anew.core.stores.store import Store
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table

@@ -7,8 +7,8 @@ from typing import Any
 from anew.api.rebuilds import DriverView, RefreshView, StoreRebuildView, TableLedger, TableRebuildView
 from anew.api.stores import FabricView, ShownConfig, StoreDetail
 from anew.core.rebuild import Rebuild
-from anew.core.store import Store
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import Store
 from anew.core.tables.rebuild import TableRebuild, refresh_view
 
 

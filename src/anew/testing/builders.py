@@ -11,11 +11,11 @@ from anew.core.feed import NOWHERE, Feed, PositionMap
 from anew.core.merge import Cell
 from anew.core.plan import Estimate
 from anew.core.rebuild import RebuildStatus, Stage
-from anew.core.settings import STORE_SETTINGS, defaults
 from anew.core.stamp import Stamp, fabric_origin
-from anew.core.store import RebuildKind, Store, StoreConfig, Version, VersionInFabric, VersionStatus
 from anew.core.stores.plan import Fence, Plan, Source, Splits, Target
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.settings import STORE_SETTINGS, defaults
+from anew.core.stores.store import RebuildKind, Store, StoreConfig, Version, VersionInFabric, VersionStatus
 from anew.log.interface import APPEND_RECORDS
 from anew.testing.clock import NOON_MS
 

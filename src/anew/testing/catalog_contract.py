@@ -31,7 +31,7 @@ from anew.catalog.interface import Catalog
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import RebuildStatus
-from anew.core.store import VersionStatus
+from anew.core.stores.store import VersionStatus
 from anew.testing.builders import VALUE_SCHEMA, a_feed, a_rebuild, a_store, a_version
 from anew.testing.clock import NOON_MS
 from anew.testing.table_builders import a_segment, a_table, a_table_rebuild

@@ -39,7 +39,7 @@ from anew.catalog.interface import Catalog
 from anew.core.admission import Rejection
 from anew.core.errors import Refused
 from anew.core.rebuild import RebuildStatus
-from anew.core.store import VersionStatus
+from anew.core.stores.store import VersionStatus
 from anew.core.tables.rebuild import Done, SegmentOutcome
 from anew.core.tables.segment import Segment
 from anew.testing.builders import a_rebuild, a_store, a_version

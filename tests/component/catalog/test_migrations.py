@@ -22,7 +22,7 @@ from anew.catalog.tables import METADATA
 from anew.catalog.url import parse_catalog_url
 from anew.core.errors import Refused
 from anew.core.rebuild import RebuildStatus
-from anew.core.store import VersionStatus
+from anew.core.stores.store import VersionStatus
 from anew.testing.builders import a_rebuild, a_store, a_version
 from anew.testing.catalog_contract import a_change
 from anew.testing.clock import NOON_MS

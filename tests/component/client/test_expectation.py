@@ -21,7 +21,7 @@ from anew.core.merge import Cell, expire, merge_all
 from anew.core.partition import XxHash64Partitioner
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH, Stamp, fabric_origin
-from anew.core.store import Frozen
+from anew.core.stores.store import Frozen
 from anew.log.interface import TopicPartition
 from anew.segments.manifest import SubPartition
 from anew.testing.builders import FABRIC, cells_of

@@ -45,11 +45,13 @@ from anew.controller.reconcile import Reconciler
 from anew.controller.subjects import SUBJECTS
 from anew.core.errors import AnewError
 from anew.core.feed import Feed, FeedPartition, PositionMap
-from anew.core.feedreads import feed_partitions_applied, stop_of
 from anew.core.hashing import total
 from anew.core.ledger import Entry, Ledger
 from anew.core.partition import XxHash64Partitioner
-from anew.core.planning import (
+from anew.core.rebuild import Stage
+from anew.core.stores.feedreads import feed_partitions_applied, stop_of
+from anew.core.stores.plan import Plan, PushInput
+from anew.core.stores.planning import (
     NO_OPTIONS,
     PushOptions,
     RepushRequest,
@@ -58,10 +60,8 @@ from anew.core.planning import (
     plan_repush,
     push_start_ms,
 )
-from anew.core.rebuild import Stage
-from anew.core.store import ManifestRef, RebuildKind, Store, Version, VersionInFabric
-from anew.core.stores.plan import Plan, PushInput
 from anew.core.stores.rebuild import Fingerprints, StoreRebuild
+from anew.core.stores.store import ManifestRef, RebuildKind, Store, Version, VersionInFabric
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.embedded import EmbeddedLog

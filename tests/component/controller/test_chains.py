@@ -11,9 +11,9 @@ import pytest
 
 from anew.api.models import HoldVersion, RollBack
 from anew.core.errors import Refused
-from anew.core.longreads import MAX_HOLD_TOTAL_SECONDS
-from anew.core.planning import RepushRequest
-from anew.core.properties import RepushProperties
+from anew.core.stores.longreads import MAX_HOLD_TOTAL_SECONDS
+from anew.core.stores.planning import RepushRequest
+from anew.core.stores.properties import RepushProperties
 from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, plain, refused
 
 _WAIT_SECONDS = 90

@@ -13,7 +13,7 @@ from anew.api.models import Collect, ResumeRebuild, RollBack
 from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.core.errors import NotFound, Refused
 from anew.core.moment import utc_text
-from anew.core.planning import RepushRequest
+from anew.core.stores.planning import RepushRequest
 from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, plain, refused
 

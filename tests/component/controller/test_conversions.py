@@ -8,8 +8,8 @@ from anew.api.models import RollBack
 from anew.core.errors import Refused
 from anew.core.feed import PositionMap
 from anew.core.partition import XxHash64Partitioner
-from anew.core.planning import RepushRequest
-from anew.core.properties import RepushProperties
+from anew.core.stores.planning import RepushRequest
+from anew.core.stores.properties import RepushProperties
 from anew.log.interface import TopicPartition
 from anew.testing.builders import append_records
 from tests.component.controller.harness import Cluster, plain, refused

@@ -12,7 +12,7 @@ from anew.catalog.change import Change, PutSetAside
 from anew.controller.engine.apart import Apart
 from anew.controller.stores.deadletters import set_aside
 from anew.core.errors import OutcomeUnknown, Unreachable
-from anew.core.store import Store
+from anew.core.stores.store import Store
 from anew.log.interface import TopicPartition, TopicSpec, topic_partition
 from anew.testing.log_reading import partition_of, rows
 from tests.component.controller.harness import Cluster, node_report

@@ -6,8 +6,8 @@ import pytest
 
 from anew.api.models import ReplicaReport, RollBack
 from anew.core.errors import NotFound, Refused
-from anew.core.planning import PushOptions, RepushRequest
-from anew.core.properties import RepushProperties
+from anew.core.stores.planning import PushOptions, RepushRequest
+from anew.core.stores.properties import RepushProperties
 from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.conftest import Told
 from tests.component.controller.harness import Cluster, plain, refused

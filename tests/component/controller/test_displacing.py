@@ -6,8 +6,8 @@ import pytest
 
 from anew.api.models import EndRebuild
 from anew.core.errors import Refused
-from anew.core.planning import RepushRequest
-from anew.core.properties import RepushProperties
+from anew.core.stores.planning import RepushRequest
+from anew.core.stores.properties import RepushProperties
 from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import Cluster, refused
 

@@ -13,11 +13,11 @@ from anew.api.models import ReplicaReport, ReplicaState, Swap
 from anew.controller.restore.findings import look
 from anew.controller.restore.stores import rebuilt
 from anew.core.errors import Refused, Unreachable
-from anew.core.planning import PushOptions, RepushRequest
-from anew.core.properties import RepushProperties
-from anew.core.store import VersionStatus
 from anew.core.stores.plan import Plan
+from anew.core.stores.planning import PushOptions, RepushRequest
+from anew.core.stores.properties import RepushProperties
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import VersionStatus
 from anew.testing.builders import FABRIC
 from tests.component.controller.harness import Cluster, node_report, opened_cluster, refused
 

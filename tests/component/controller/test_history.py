@@ -21,7 +21,7 @@ from anew.api.models import (
 from anew.api.upkeep import HistoryLine
 from anew.cli.main import INTERRUPTED
 from anew.core.errors import InvalidRequest, NotFound
-from anew.core.planning import RepushRequest
+from anew.core.stores.planning import RepushRequest
 from anew.core.stores.rebuild import StoreRebuild
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
 from tests.component.controller.conftest import Told

@@ -8,7 +8,7 @@ from anew.api.models import HoldVersion, RollBack
 from anew.api.rebuilds import StoreRebuildView, view_as
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import NotFound, Refused
-from anew.core.store import VersionStatus
+from anew.core.stores.store import VersionStatus
 from anew.testing.builders import a_version
 from tests.component.controller.harness import LIMITS, Cluster, refused
 

@@ -12,8 +12,8 @@ from anew.controller.engine.context import Context
 from anew.controller.stores.versiontopics import make_version_topics
 from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.feed import PositionMap
-from anew.core.store import Store
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import Store
 from tests.component.controller.harness import Cluster, node_report, plain, refused
 
 Change = Callable[[ReplicaReport], ReplicaReport | None]

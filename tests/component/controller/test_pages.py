@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from anew.api.http import ControllerClient
 from anew.catalog.change import Change, PutPastVersions
-from anew.core.store import VersionStatus
+from anew.core.stores.store import VersionStatus
 from anew.testing.builders import a_version
 from tests.component.controller.harness import Cluster, node_report, opened_cluster, plain
 from tests.component.controller.tables.tables_harness import Tables

@@ -14,9 +14,9 @@ from anew.controller.engine.records import find
 from anew.core.errors import Failed, InvalidRequest, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.ledger import Entry, Ledger
-from anew.core.planning import RepushRequest
-from anew.core.properties import RepushProperties
 from anew.core.rebuild import Progress, Stage
+from anew.core.stores.planning import RepushRequest
+from anew.core.stores.properties import RepushProperties
 from anew.core.stores.rebuild import Fingerprints, StoreRebuild
 from anew.rebuild.lease import Lease
 from tests.cluster.commands import wait_until

@@ -12,11 +12,11 @@ from anew.api.rebuilds import StoreRebuildView, view_as
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.feed import PositionMap
-from anew.core.planning import RepushRequest
 from anew.core.rebuild import Progress, Stage
-from anew.core.store import Store
 from anew.core.stores.plan import Plan
+from anew.core.stores.planning import RepushRequest
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import Store
 from anew.log.interface import Offsets, TopicPartition, TopicSpec
 from tests.cluster.commands import wait_until
 from tests.component.controller.harness import Cluster, plain, refused

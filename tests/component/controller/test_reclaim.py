@@ -13,8 +13,8 @@ from anew.api.models import HoldVersion, RollBack
 from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.controller.stores.reclaim import collect
 from anew.core.errors import Refused, Unreachable
-from anew.core.planning import RepushRequest
-from anew.core.properties import RepushProperties
+from anew.core.stores.planning import RepushRequest
+from anew.core.stores.properties import RepushProperties
 from anew.log.interface import TopicPartition, TopicSpec
 from anew.segments.layout import repair_path
 from tests.component.controller.harness import Cluster, refused

@@ -11,10 +11,10 @@ from anew.catalog.change import Change
 from anew.controller.stores.feeds import open_and_close
 from anew.core.errors import Refused, Unreachable
 from anew.core.feed import FeedPartition
-from anew.core.planning import RepushRequest
-from anew.core.properties import RepushProperties
-from anew.core.store import Version
+from anew.core.stores.planning import RepushRequest
+from anew.core.stores.properties import RepushProperties
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import Version
 from anew.log.interface import TopicSpec
 from tests.component.controller.harness import Cluster, refused
 

@@ -15,8 +15,8 @@ from anew.api.upkeep import RestoredCatalog
 from anew.catalog.database import DatabaseCatalog
 from anew.controller.restore.stores import ERA
 from anew.core.errors import InvalidRequest, Refused, Unreachable
-from anew.core.planning import RepushRequest
-from anew.core.store import Store
+from anew.core.stores.planning import RepushRequest
+from anew.core.stores.store import Store
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import TopicPartition, TopicSpec
 from anew.segments.layout import RECORDS

@@ -16,8 +16,8 @@ from anew.controller.stores.schedule import RepushSchedule, facts_of
 from anew.core.errors import Failed
 from anew.core.feed import PositionMap
 from anew.core.moment import utc_text
-from anew.core.planning import RepushRequest
 from anew.core.schedule import request_id_of
+from anew.core.stores.planning import RepushRequest
 from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import LIMITS, Cluster, node_report, opened_cluster, plain
 

@@ -9,8 +9,8 @@ import pytest
 from anew.api.models import ReplicaState, RollBack, Swap
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import InvalidRequest, NotFound, Refused
-from anew.core.planning import RepushRequest
-from anew.core.properties import RepushProperties
+from anew.core.stores.planning import RepushRequest
+from anew.core.stores.properties import RepushProperties
 from tests.component.controller.harness import Cluster, plain, refused
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anew.core.errors import AnewError, Failed, Refused, Unreachable
-from anew.core.store import VersionTopic
+from anew.core.stores.store import VersionTopic
 from anew.log.interface import TopicSpec
 from tests.component.controller.harness import Cluster, refused
 from tests.component.controller.test_patience import a_run, run_to_end

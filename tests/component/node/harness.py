@@ -25,7 +25,7 @@ from anew.core.partition import XxHash64Partitioner, sub_partition_of
 from anew.core.partitioning import partitioner_of
 from anew.core.rows import ROWS
 from anew.core.stamp import BATCH, fabric_origin
-from anew.core.store import Frozen, RebuildKind
+from anew.core.stores.store import Frozen, RebuildKind
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import APPEND_RECORDS, Log, TopicPartition, TopicSpec

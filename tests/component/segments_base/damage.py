@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anew.codec.compression import Compressor, compressor
 from anew.core.ledger import Ledger
-from anew.core.store import RebuildKind
+from anew.core.stores.store import RebuildKind
 from anew.deepstore.interface import DeepStore
 from anew.segments.basefile import BaseFileWriter
 from anew.segments.dictionary import store_dictionary

@@ -14,12 +14,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from anew.core import lifecycle
 from anew.core.errors import AnewError, Refused
 from anew.core.feed import PositionMap
-from anew.core.lifecycle import TRANSITIONS, VersionEvent
-from anew.core.retention import low_water, retirable
-from anew.core.store import IN_THE_MAKING, ManifestRef, Store, VersionStatus
+from anew.core.stores import lifecycle
+from anew.core.stores.lifecycle import TRANSITIONS, VersionEvent
+from anew.core.stores.retention import low_water, retirable
+from anew.core.stores.store import IN_THE_MAKING, ManifestRef, Store, VersionStatus
 from anew.testing.builders import FABRIC, a_config, a_feed, a_plan, a_store, a_version
 from anew.testing.clock import NOON_MS
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from anew.core.assignment import assign
 from anew.core.feed import FeedPartition, PositionMap
 from anew.core.partition import XxHash64Partitioner, feed_partitions_of
-from anew.core.planning import split_ranges
+from anew.core.stores.planning import split_ranges
 from tests.property.core.histories import MODEST
 
 _FEED = "dc-0/s_rt#1"

@@ -29,8 +29,8 @@ from anew.api.upkeep import Alive, HistoryLine, ReclaimView
 from anew.core.errors import AnewError, Failed, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.ledger import Ledger
 from anew.core.rebuild import Stage
-from anew.core.store import ManifestRef
 from anew.core.stores.rebuild import Fingerprints, StoreRebuild
+from anew.core.stores.store import ManifestRef
 from anew.testing.answers import a_rebuild_view, a_store_detail, a_table_rebuild_view
 from anew.testing.builders import a_feed, a_plan, a_rebuild, a_store, a_version
 from anew.testing.table_builders import a_table, a_table_rebuild

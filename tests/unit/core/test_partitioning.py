@@ -7,11 +7,11 @@ import json
 import pyarrow as pa
 import pytest
 
-from anew.core.copartition import MOST_FILES_OF_A_TASK, Groups, groups_of, why_not_copartitioned
 from anew.core.errors import InvalidRequest
 from anew.core.partition import sub_partition_of, sub_partitions_of
 from anew.core.partitioning import check_partitioner, partitioner_identity, partitioner_of
-from anew.core.store import Frozen
+from anew.core.stores.copartition import MOST_FILES_OF_A_TASK, Groups, groups_of, why_not_copartitioned
+from anew.core.stores.store import Frozen
 from anew.testing.builders import a_config
 
 _BY_LENGTH = """

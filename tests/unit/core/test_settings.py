@@ -8,19 +8,15 @@ import pytest
 
 from anew.core.confighash import canonical_json, config_hash
 from anew.core.errors import InvalidRequest
-from anew.core.properties import (
+from anew.core.settings import Kind
+from anew.core.stores.properties import (
     PROPERTIES,
     RepushProperties,
     parse_properties,
     read_properties,
 )
-from anew.core.settings import (
-    FROZEN_SETTINGS,
-    STORE_SETTINGS,
-    Kind,
-    defaults,
-)
-from anew.core.store import Frozen, StoreConfig, check_store_name, parse_version, pending_changes
+from anew.core.stores.settings import FROZEN_SETTINGS, STORE_SETTINGS, defaults
+from anew.core.stores.store import Frozen, StoreConfig, check_store_name, parse_version, pending_changes
 from anew.core.suggest import did_you_mean
 from anew.testing.builders import a_config
 

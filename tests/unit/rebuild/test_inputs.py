@@ -12,9 +12,9 @@ import pytest
 
 from anew.api.http import ControllerClient
 from anew.core.errors import AnewError, InvalidRequest, NotFound, Unreachable
-from anew.core.planning import RepushRequest
-from anew.core.properties import RepushProperties
 from anew.core.stores.plan import PushInput
+from anew.core.stores.planning import RepushRequest
+from anew.core.stores.properties import RepushProperties
 from anew.rebuild.columns import encode_task
 from anew.rebuild.inputs import PushRequest, find_input
 from anew.rebuild.stores.planner import make_push_plan, make_repush_plan

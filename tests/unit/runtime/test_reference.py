@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from anew.core.properties import PROPERTIES
-from anew.core.settings import STORE_SETTINGS
+from anew.core.stores.properties import PROPERTIES
+from anew.core.stores.settings import STORE_SETTINGS
 from anew.core.tables.settings import TABLE_SETTINGS
 from anew.runtime.reference import configuration_page
 from anew.runtime.settings import PROCESS_SETTINGS

@@ -14,8 +14,7 @@ from anew.controller.engine.nodereports import NodeReports
 from anew.controller.engine.subjects import NO_SUBJECTS, Subjects
 from anew.controller.engine.watch import Watch
 from anew.core.errors import Failed
-from anew.core.retention import REPUSH_SOURCE_WAIT_SECONDS
-from anew.core.rowretention import RowRetention
+from anew.core.rowretention import REPUSH_SOURCE_WAIT_SECONDS, RowRetention
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log
 from anew.loops.guarded import Loops

@@ -11,7 +11,7 @@ from anew.controller.engine.commit import again_on_conflict, commit
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import DRAINED, REMOVED, drained, removed
 from anew.core.errors import NotFound, Refused
-from anew.core.store import SERVABLE
+from anew.core.stores.store import SERVABLE
 from anew.core.suggest import did_you_mean
 
 _DRAINS = "node drains"

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from anew.controller.engine.context import Fabric
 from anew.core.errors import Failed, NotFound
-from anew.core.store import ManifestRef, Store
+from anew.core.stores.store import ManifestRef, Store
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log
 from anew.segments.layout import RECORDS, records_path

@@ -14,7 +14,7 @@ from anew.controller.engine.apart import Apart
 from anew.controller.engine.context import Context
 from anew.controller.restore.tablerecords import TableMemory
 from anew.core.errors import AnewError, Refused
-from anew.core.store import Store
+from anew.core.stores.store import Store
 from anew.segments.layout import record_path, records_path
 from anew.segments.record import StoreRecord, worth_a_record
 

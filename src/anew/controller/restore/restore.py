@@ -19,7 +19,7 @@ from anew.controller.stores.reclaim import all_of, notes_of
 from anew.core.confighash import value_hash
 from anew.core.errors import Failed, Refused
 from anew.core.feed import Feed
-from anew.core.store import Store, VersionStatus
+from anew.core.stores.store import Store, VersionStatus
 from anew.log.interface import topic_partition
 
 _SCHEMA_GAP = 1_000

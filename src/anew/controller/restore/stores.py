@@ -14,8 +14,8 @@ from typing import Any
 
 from anew.controller.restore.findings import Found, FoundManifest
 from anew.core.feed import Feed
-from anew.core.settings import defaults
-from anew.core.store import (
+from anew.core.stores.settings import defaults
+from anew.core.stores.store import (
     IN_THE_MAKING,
     SERVABLE,
     RebuildKind,

@@ -12,14 +12,14 @@ from anew.controller.engine.records import find_of
 from anew.controller.engine.subjects import Begun
 from anew.controller.stores.records import store_named
 from anew.controller.stores.versiontopics import announced
-from anew.core import lifecycle
 from anew.core.assignment import assign
-from anew.core.displacing import displaced
 from anew.core.errors import Failed, Refused
 from anew.core.rebuild import RebuildStatus, end
-from anew.core.store import Store, Version, VersionInFabric, VersionStatus
+from anew.core.stores import lifecycle
+from anew.core.stores.displacing import displaced
 from anew.core.stores.plan import Plan
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import Store, Version, VersionInFabric, VersionStatus
 from anew.log.interface import Log, Offsets, TopicPartition, topic_partition
 from anew.segments.layout import version_path
 

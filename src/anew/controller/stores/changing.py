@@ -17,11 +17,12 @@ from anew.controller.stores.feeds import check_topics, ensure_feeds, with_real_t
 from anew.controller.stores.reclaim import all_of
 from anew.controller.stores.records import change_store, store_named
 from anew.controller.stores.schemas import key_schema_id, value_schema_id
-from anew.core import lifecycle
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
-from anew.core.settings import STORE_SETTINGS, SettingValue, Takes, defaults
-from anew.core.store import (
+from anew.core.settings import SettingValue, Takes
+from anew.core.stores import lifecycle
+from anew.core.stores.settings import STORE_SETTINGS, defaults
+from anew.core.stores.store import (
     Store,
     check_store_name,
     real_time_topic,

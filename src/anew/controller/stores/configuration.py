@@ -11,7 +11,7 @@ from anew.core.errors import InvalidRequest
 from anew.core.partitioners import is_custom
 from anew.core.partitioning import check_partitioner, partitioner_of
 from anew.core.settings import SettingValue
-from anew.core.store import StoreConfig
+from anew.core.stores.store import StoreConfig
 
 MOST_SUB_PARTITIONS = 100_000
 _SAMPLE_KEYS = 1_000

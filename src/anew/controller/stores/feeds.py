@@ -11,7 +11,7 @@ from anew.controller.stores.records import change_store
 from anew.core.errors import AnewError, NotFound, Refused, Unreachable
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.stamp import fabric_origin
-from anew.core.store import Store, real_time_topic
+from anew.core.stores.store import Store, real_time_topic
 from anew.log.interface import TopicPartition, TopicSpec, record_bytes, topic_partition
 
 _OFFSET_ATTEMPTS = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from anew.catalog.change import PutPastVersions
 from anew.controller.engine.context import Context
 from anew.controller.stores.records import change_store
-from anew.core.leaving import leavers, left, past
-from anew.core.store import Store, Version
+from anew.core.stores.leaving import leavers, left, past
+from anew.core.stores.store import Store, Version
 
 _MOST_AT_ONCE = 500
 """A catalog of an earlier release may hold thousands: they leave in as many commits as it takes, one in each round."""

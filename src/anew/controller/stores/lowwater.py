@@ -9,8 +9,8 @@ from anew.controller.engine.context import Context
 from anew.controller.stores.feeds import offsets_at
 from anew.controller.stores.records import change_store
 from anew.core.errors import AnewError, Unreachable
-from anew.core.retention import low_water, may_forget
-from anew.core.store import Store
+from anew.core.stores.retention import low_water, may_forget
+from anew.core.stores.store import Store
 
 _LOG = structlog.get_logger("anew.controller")
 

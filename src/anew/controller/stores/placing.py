@@ -10,7 +10,7 @@ from anew.controller.stores.readiness import within_lag_limits
 from anew.controller.stores.replicas import replicas_of
 from anew.core.assignment import assign
 from anew.core.integrity import OF_THE_BASE, OF_THE_LOG
-from anew.core.store import Store, Version
+from anew.core.stores.store import Store, Version
 
 
 def next_assignment(

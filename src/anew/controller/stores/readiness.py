@@ -14,8 +14,8 @@ from anew.core.integrity import OF_THE_BASE, OF_THE_LOG
 from anew.core.partition import feed_partitions_read
 from anew.core.partitioners import XXHASH64
 from anew.core.rebuild import Progress, Stage
-from anew.core.store import SERVABLE, Store, Version
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import SERVABLE, Store, Version
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from anew.controller.engine.context import Context
 from anew.controller.stores.deadletters import dead_letters_left
 from anew.controller.stores.records import change_store
 from anew.controller.stores.versiontopics import topics_left, topics_to_reclaim
-from anew.core import lifecycle
 from anew.core.errors import Failed
-from anew.core.retention import retirable
-from anew.core.store import Store, Version, VersionStatus
+from anew.core.stores import lifecycle
+from anew.core.stores.retention import retirable
+from anew.core.stores.store import Store, Version, VersionStatus
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import TopicPartition
 from anew.segments.layout import repair_path, repairs_path, store_path

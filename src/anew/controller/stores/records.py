@@ -8,8 +8,8 @@ from anew.catalog.change import Operation, Put, PutStore
 from anew.controller.engine.commit import change_document, found_by_name
 from anew.controller.engine.context import Context
 from anew.core.errors import NotFound
-from anew.core.store import Store
 from anew.core.stores.rebuild import STORE, StoreRebuild
+from anew.core.stores.store import Store
 
 
 def store_named(context: Context, name: str) -> Store:

@@ -9,7 +9,7 @@ from anew.api.models import DesiredStore, DesiredVersion, NodeReport, ReplicaRep
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.core.feed import FeedPartition, PositionMap
-from anew.core.store import SERVABLE, ManifestRef, Store, Version, VersionInFabric
+from anew.core.stores.store import SERVABLE, ManifestRef, Store, Version, VersionInFabric
 
 
 def desired_stores(context: Context, node: str, fabric: str) -> tuple[DesiredStore, ...]:

@@ -13,8 +13,8 @@ from anew.controller.stores.records import store_named
 from anew.controller.stores.replicas import replicas_of
 from anew.core.feed import PositionMap
 from anew.core.plan import PACE_LOOKS_AT, pace_of
-from anew.core.store import SERVABLE, Store, Version
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import SERVABLE, Store, Version
 
 
 def snapshot(context: Context, name: str, at_ms: int | None) -> SnapshotView:

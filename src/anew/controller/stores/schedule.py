@@ -15,8 +15,8 @@ from anew.core.condition import Facts
 from anew.core.feed import FeedPartition
 from anew.core.rebuild import SubjectId
 from anew.core.schedule import Circumstances, Decision, ScheduleState, decide
-from anew.core.store import Store, pending_changes
 from anew.core.stores.rebuild import STORE
+from anew.core.stores.store import Store, pending_changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import structlog
 from anew.codec.avro import check_evolution, parse_schema
 from anew.controller.engine.context import Context
 from anew.core.errors import AnewError, Refused
-from anew.core.store import Store
+from anew.core.stores.store import Store
 
 _LOG = structlog.get_logger("anew.controller")
 

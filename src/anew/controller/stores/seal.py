@@ -8,12 +8,12 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.records import check_epoch, find_of
 from anew.controller.stores.reclaim import orphans_of
 from anew.controller.stores.records import change_store, store_of
-from anew.core import lifecycle
 from anew.core.errors import Failed, Refused
 from anew.core.feed import PositionMap
 from anew.core.rebuild import DRIVEN_STAGES, Stage, advance
-from anew.core.store import ManifestRef, RebuildKind, Store, Version, VersionStatus
+from anew.core.stores import lifecycle
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import ManifestRef, RebuildKind, Store, Version, VersionStatus
 from anew.segments.layout import manifest_path
 
 

@@ -25,11 +25,11 @@ from anew.controller.stores.reclaim import collect
 from anew.controller.stores.records import change_store
 from anew.controller.stores.schedule import RepushSchedule
 from anew.controller.stores.versiontopics import make_version_topics
-from anew.core import lifecycle
 from anew.core.errors import Refused, Unreachable
 from anew.core.rebuild import DRIVEN_STAGES, RebuildStatus, Stage, advance, end
-from anew.core.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus
+from anew.core.stores import lifecycle
 from anew.core.stores.rebuild import StoreRebuild
+from anew.core.stores.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus
 
 _LOG = structlog.get_logger("anew.controller")
 

@@ -14,14 +14,14 @@ from anew.controller.stores.readiness import load_progress
 from anew.controller.stores.reclaim import RECLAIMS
 from anew.controller.stores.records import change_store, store_named, store_of
 from anew.controller.stores.versiontopics import make_version_topics
-from anew.core import lifecycle
 from anew.core.errors import Refused
-from anew.core.lifecycle import VersionEvent
 from anew.core.rebuild import Progress, RebuildStatus
 from anew.core.schedule import ScheduleState
-from anew.core.store import IN_THE_MAKING, Store, VersionStatus, source_digest
+from anew.core.stores import lifecycle
+from anew.core.stores.lifecycle import VersionEvent
 from anew.core.stores.plan import Plan
 from anew.core.stores.rebuild import STORE, StoreRebuild
+from anew.core.stores.store import IN_THE_MAKING, Store, VersionStatus, source_digest
 from anew.segments.layout import version_path
 
 _EVENTS = {RebuildStatus.FAILED: VersionEvent.FAIL, RebuildStatus.KILLED: VersionEvent.KILL}

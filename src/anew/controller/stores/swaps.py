@@ -12,9 +12,9 @@ from anew.controller.engine.fabrics import fabric_named
 from anew.controller.engine.nodes import live_reports
 from anew.controller.stores.readiness import coverage
 from anew.controller.stores.records import change_store, store_named
-from anew.core import lifecycle
 from anew.core.errors import AnewError, Refused
-from anew.core.store import Store
+from anew.core.stores import lifecycle
+from anew.core.stores.store import Store
 
 
 def swap(context: Context, name: str, request: Swap, actor: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from anew.controller.engine.context import Context
 from anew.controller.stores.records import change_store
 from anew.controller.stores.schemas import registered_since
 from anew.core.errors import AnewError, Refused
-from anew.core.store import Store
+from anew.core.stores.store import Store
 from anew.log.interface import topic_partition
 
 _LOG = structlog.get_logger("anew.controller")

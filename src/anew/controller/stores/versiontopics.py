@@ -9,7 +9,7 @@ from anew.controller.engine.context import Context
 from anew.controller.stores.feeds import check_no_topic
 from anew.controller.stores.records import change_store
 from anew.core.errors import Refused, Unreachable
-from anew.core.store import IN_THE_MAKING, Frozen, Store, Version, VersionStatus, VersionTopic
+from anew.core.stores.store import IN_THE_MAKING, Frozen, Store, Version, VersionStatus, VersionTopic
 from anew.log.interface import TopicSpec, record_bytes
 
 _GONE = frozenset({VersionStatus.RETIRED, VersionStatus.RECLAIMED})

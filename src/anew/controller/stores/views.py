@@ -23,9 +23,9 @@ from anew.controller.engine.nodes import live_reports
 from anew.controller.stores.readiness import coverage_of
 from anew.controller.stores.replicas import indexed, replicas_of
 from anew.controller.stores.schedule import decision_of
-from anew.core.lifecycle import existing, missing_feeds
 from anew.core.partitioners import is_custom
-from anew.core.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest
+from anew.core.stores.lifecycle import existing, missing_feeds
+from anew.core.stores.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import forget_failure
 from anew.core.moment import utc_text
 from anew.core.rebuild import SubjectId
-from anew.core.store import Store
 from anew.core.stores.rebuild import STORE
+from anew.core.stores.store import Store
 from anew.core.tables.rebuild import TABLE
 from anew.core.tables.table import Table
 

@@ -15,8 +15,8 @@ from anew.controller.stores.records import store_named
 from anew.controller.upkeep.forgetting import Due, counted, forget_all
 from anew.controller.upkeep.reclaim import reclaim_due
 from anew.core.errors import Refused
-from anew.core.retention import keeping, retirable
-from anew.core.store import Store
+from anew.core.stores.retention import keeping, retirable
+from anew.core.stores.store import Store
 from anew.segments.layout import store_path
 
 _ATTEMPT = re.compile(r"v(?P<version>\d+)/(?P<rebuild>.+)-e(?P<epoch>\d+)")

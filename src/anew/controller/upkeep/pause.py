@@ -8,7 +8,7 @@ from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.controller.engine.pause import PAUSED
 from anew.controller.stores.records import change_store, store_named
-from anew.core.store import Store
+from anew.core.stores.store import Store
 
 
 def pause(context: Context, name: str | None, actor: str) -> Paused:

@@ -1,1 +1,1 @@
-"""What only stores have: their plans and the records of their rebuilds."""
+"""Stores: the aggregate, the life cycle of its versions, their settings, plans and the records of their rebuilds."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from anew.core.feed import FeedPartition, Position, PositionMap
 from anew.core.plan import Change, Estimate, PlanValue, Value
-from anew.core.store import Frozen, ManifestRef, RebuildKind
+from anew.core.stores.store import Frozen, ManifestRef, RebuildKind
 
 
 class LogSplit(Value):

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict
 
 from anew.core.ledger import Ledger
 from anew.core.rebuild import Rebuild, SubjectId
-from anew.core.store import RebuildKind
 from anew.core.stores.plan import Plan
+from anew.core.stores.store import RebuildKind
 
 STORE = "store"
 """What the face calls the subject of these rebuilds."""

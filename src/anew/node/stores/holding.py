@@ -16,9 +16,9 @@ from typing import TypeAlias
 from anew.api.models import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState, UnknownSchema
 from anew.core.errors import AnewError
 from anew.core.feed import Feed, FeedPartition, PositionMap
-from anew.core.feedreads import feed_partitions_applied, start_of, stop_of
 from anew.core.partition import Partitioner
 from anew.core.partitioning import partitioner_of
+from anew.core.stores.feedreads import feed_partitions_applied, start_of, stop_of
 from anew.node.keeping import replace_file
 from anew.node.stores.loadjob import Loaded
 from anew.storage.replica import Replica

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from anew.api.models import LogLocation
 from anew.core.feed import PositionMap
-from anew.core.store import Frozen, ManifestRef
+from anew.core.stores.store import Frozen, ManifestRef
 from anew.segments.base import BaseReader, open_base
 from anew.segments.baserange import read_range, start_of_push
 from anew.segments.dictionary import read_dictionary

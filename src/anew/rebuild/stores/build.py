@@ -16,8 +16,8 @@ from anew.codec.plain import to_plain
 from anew.core.errors import AnewError, Failed
 from anew.core.feed import Feed
 from anew.core.rebuild import Progress, Stage
-from anew.core.store import RebuildKind, Store, VersionTopic
 from anew.core.stores.plan import Plan, PushInput
+from anew.core.stores.store import RebuildKind, Store, VersionTopic
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import TopicPartition, topic_partition
 from anew.rebuild.badrows import locate, write_bad_rows

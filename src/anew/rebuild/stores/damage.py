@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from anew.api.verifying import ExportedReplica
 from anew.codec.compression import Compressor, compressor
 from anew.core.errors import AnewError, Failed, Unreachable
-from anew.core.store import Version
+from anew.core.stores.store import Version
 from anew.deepstore.failures import check_sum
 from anew.deepstore.interface import DeepStore
 from anew.segments.base import BaseReader

@@ -16,11 +16,11 @@ from functools import partial
 from anew.api.models import Seal
 from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.feed import PositionMap
-from anew.core.planning import push_start_ms
 from anew.core.rebuild import Stage
-from anew.core.store import Store, VersionTopic
 from anew.core.stores.plan import Plan
+from anew.core.stores.planning import push_start_ms
 from anew.core.stores.rebuild import Fingerprints, StoreRebuild
+from anew.core.stores.store import Store, VersionTopic
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.driving import CommitUnknown, Job, Run
 from anew.rebuild.lease import Lease

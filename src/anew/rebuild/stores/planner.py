@@ -5,10 +5,11 @@ from __future__ import annotations
 from anew.api.http import ControllerClient
 from anew.api.models import LogLocation, SnapshotView
 from anew.core.errors import Failed, InvalidRequest, Refused
-from anew.core.floors import ttl_impossible
 from anew.core.partitioners import is_custom
 from anew.core.partitioning import check_partitioner, partitioner_of
-from anew.core.planning import (
+from anew.core.stores.floors import ttl_impossible
+from anew.core.stores.plan import Plan
+from anew.core.stores.planning import (
     NO_OPTIONS,
     PushOptions,
     RepushRequest,
@@ -17,8 +18,7 @@ from anew.core.planning import (
     plan_repush,
     push_start_ms,
 )
-from anew.core.properties import INPUT_BROKER, SOURCE_KAFKA, TTL_ENABLE, RepushProperties
-from anew.core.stores.plan import Plan
+from anew.core.stores.properties import INPUT_BROKER, SOURCE_KAFKA, TTL_ENABLE, RepushProperties
 from anew.deepstore.open import open_deep_store
 from anew.log.open import cluster_of
 from anew.rebuild.columns import task_of_files
@@ -33,7 +33,7 @@ def make_repush_plan(controller: ControllerClient, store: str, request: RepushRe
     """The plan of a repush; nothing is made.
 
     Raises:
-        As `anew.core.planning.plan_repush`; what the controller says.
+        As `anew.core.stores.planning.plan_repush`; what the controller says.
     """
     return plan_repush(_snapshot(controller.snapshot(store)), request)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anew.api.http import ControllerClient
-from anew.core.planning import RepushRequest
+from anew.core.stores.planning import RepushRequest
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.stores.planner import make_repush_plan
 from anew.segments.dictionary import codec_of

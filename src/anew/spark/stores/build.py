@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from anew.api.models import LogLocation
 from anew.codec.compression import Compressor
 from anew.core.blocks import RUN_BYTES
-from anew.core.copartition import Groups, feed_splits, groups_of
 from anew.core.dropping import DropFloors
 from anew.core.errors import AnewError, Failed
 from anew.core.feed import Feeds
 from anew.core.ledger import Entry, Ledger, total_ledger
+from anew.core.stores.copartition import Groups, feed_splits, groups_of
 from anew.core.stores.plan import Plan
 from anew.segments.dictionary import StoredDictionary
 from anew.segments.manifest import BasePart, Manifest, SubPartition

@@ -22,7 +22,6 @@ from anew.api.models import LogLocation
 from anew.codec.compression import Compressor, recode
 from anew.core.arrow import bytes_list, replaced, take
 from anew.core.blocks import merge_blocks
-from anew.core.copartition import Groups
 from anew.core.dropping import DropFloors, drop
 from anew.core.errors import Failed
 from anew.core.hashing import row_hashes, total
@@ -31,8 +30,9 @@ from anew.core.reduce import ReduceCounts, WinnerReducer, run_starts
 from anew.core.rows import ROWS
 from anew.core.sortedruns import RunMerger
 from anew.core.spilling import sort_spilling
-from anew.core.store import Frozen
+from anew.core.stores.copartition import Groups
 from anew.core.stores.plan import LogSplit
+from anew.core.stores.store import Frozen
 from anew.log.open import BUILD_TIMEOUT_SECONDS
 from anew.segments.base import BaseReader, open_base
 from anew.segments.content import check_content

@@ -13,7 +13,7 @@ from anew.codec.compression import Compressor
 from anew.core.arrow import take
 from anew.core.partition import units_of
 from anew.core.partitioning import partitioner_of
-from anew.core.store import Frozen
+from anew.core.stores.store import Frozen
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log, TopicPartition
 from anew.log.open import BUILD_TIMEOUT_SECONDS, open_log

@@ -19,8 +19,8 @@ from anew.core.blocks import merge_blocks
 from anew.core.dropping import DropFloors, drop
 from anew.core.feed import Feeds
 from anew.core.reduce import WinnerReducer
-from anew.core.store import newest_schema_id
 from anew.core.stores.plan import Plan
+from anew.core.stores.store import newest_schema_id
 from anew.segments.manifest import Manifest
 from anew.spark.stores.build import Place, repush_blocks
 from anew.spark.stores.frames import Kind, with_held

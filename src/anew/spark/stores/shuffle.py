@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 
 from anew.core.arrow import bytes_list
 from anew.core.blocks import BLOCKS, RUN_BYTES, block_bytes, cut, runs_of, unpack
-from anew.core.copartition import Groups
 from anew.core.errors import Failed
 from anew.core.partition import Partitions, sub_partitions_of, units_of
 from anew.core.partitioning import partitioner_of
 from anew.core.rows import SORT_COLUMNS
-from anew.core.store import Frozen
+from anew.core.stores.copartition import Groups
+from anew.core.stores.store import Frozen
 from anew.spark.stores.frames import is_report
 
 _PORTION_BYTES = 2 << 20

@@ -46,7 +46,7 @@ from anew.catalog.interface import TimedKey
 from anew.core.admission import Rejection
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.rebuild import Rebuild
-from anew.core.store import Store, Version
+from anew.core.stores.store import Store, Version
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment, stale_segment

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 
 from anew.catalog.change import KnownRequest, Reclaim
 from anew.core.rebuild import Rebuild
-from anew.core.store import Store, Version
+from anew.core.stores.store import Store, Version
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment

@@ -16,7 +16,7 @@ from anew.api.models import DesiredVersion
 from anew.api.node_http import NodeClient
 from anew.client.verdict import Verification
 from anew.client.verify import Sources, Subject, verify
-from anew.core.store import Version
+from anew.core.stores.store import Version
 from anew.node.process import Node, NodeSettings
 from anew.node.stores.holding import Holding
 from anew.storage.library import library_path

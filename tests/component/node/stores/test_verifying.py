@@ -19,7 +19,7 @@ from anew.codec.compression import compressor, train_dictionary
 from anew.core.errors import Failed, NotFound, Refused, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.partition import XxHash64Partitioner
-from anew.core.store import Frozen
+from anew.core.stores.store import Frozen
 from anew.log.interface import TopicPartition, TopicSpec
 from anew.node.stores.verifying import Limits
 from anew.storage.replica import Replica

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from anew.core.oldversions import by_fabric
+from anew.core.stores.oldversions import by_fabric
 
 revision = "r0009"
 down_revision = "r0008"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from itertools import chain
 
-from anew.core.store import RebuildKind, Store, Version
+from anew.core.stores.store import RebuildKind, Store, Version
 
 
 def leavers(store: Store, most: int) -> list[Version]:

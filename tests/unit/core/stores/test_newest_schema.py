@@ -18,8 +18,8 @@ from anew.controller.stores.replicas import _desired_store
 from anew.controller.stores.views import _store_view
 from anew.core.dropping import DropFloors
 from anew.core.ledger import Ledger
-from anew.core.store import RebuildKind, Store, newest_schema_id
 from anew.core.stores.plan import PushInput
+from anew.core.stores.store import RebuildKind, Store, newest_schema_id
 from anew.rebuild.columns import encode_task
 from anew.segments.manifest import Manifest, parse_manifest
 from anew.segments.record import StoreRecord, parse_record

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from anew.core.feed import Feed
 from anew.core.partitioners import XXHASH64, is_custom
 from anew.core.partitioning import partitioner_identity
-from anew.core.store import Frozen
 from anew.core.stores.plan import LogSplit
+from anew.core.stores.store import Frozen
 
 MOST_FILES_OF_A_TASK = 16
 """A task buffers a row group per file that it writes and a batch per file that it reads."""

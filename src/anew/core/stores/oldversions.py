@@ -13,7 +13,7 @@ _OF_ALL = ("manifest", "start", "ready_target", "error")
 
 
 def by_fabric(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """The document of a version with one object for each fabric (`anew.core.store.VersionInFabric`).
+    """The document of a version with one object for each fabric (`anew.core.stores.store.VersionInFabric`).
 
     One that has them already is left as it is. What was said once of all fabrics is said of each.
     """

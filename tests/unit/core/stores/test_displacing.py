@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from anew.core.displacing import MAY_KILL, displaced
 from anew.core.errors import Refused
-from anew.core.store import IN_THE_MAKING, RebuildKind, VersionStatus
+from anew.core.stores.displacing import MAY_KILL, displaced
+from anew.core.stores.store import IN_THE_MAKING, RebuildKind, VersionStatus
 from anew.testing.builders import FABRIC, a_store, a_version
 
 K = RebuildKind

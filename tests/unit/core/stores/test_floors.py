@@ -10,9 +10,9 @@ import pytest
 from anew.core.admission import with_hashes
 from anew.core.dropping import DropFloors, drop
 from anew.core.errors import InvalidRequest, Refused
-from anew.core.floors import check_undying, live_range_start_ms, present_ttl_floor_ms, tombstone_cut_ms
-from anew.core.properties import RepushProperties, parse_properties
 from anew.core.rows import ROWS
+from anew.core.stores.floors import check_undying, live_range_start_ms, present_ttl_floor_ms, tombstone_cut_ms
+from anew.core.stores.properties import RepushProperties, parse_properties
 from anew.testing.builders import FABRIC, ORIGIN, a_config, a_feed, a_store, a_version
 from anew.testing.clock import NOON_MS
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from anew.core import lifecycle
 from anew.core.errors import NotFound, Refused
 from anew.core.feed import NOWHERE, PositionMap
-from anew.core.store import ManifestRef, Store, Version, VersionStatus
+from anew.core.stores import lifecycle
 from anew.core.stores.plan import Plan, Source
+from anew.core.stores.store import ManifestRef, Store, Version, VersionStatus
 from anew.testing.builders import FABRIC, a_config, a_feed, a_plan, a_store, a_version
 from anew.testing.clock import NOON_MS
 

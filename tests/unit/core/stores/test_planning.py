@@ -9,10 +9,10 @@ import pytest
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import FeedPartition, PositionMap
 from anew.core.plan import Pace, pace_of
-from anew.core.planning import PushOptions, RepushRequest, Snapshot, plan_push, plan_repush, push_start_ms
-from anew.core.properties import RepushProperties
-from anew.core.store import ManifestRef, Store, Version, VersionStatus
 from anew.core.stores.plan import Plan, PushInput
+from anew.core.stores.planning import PushOptions, RepushRequest, Snapshot, plan_push, plan_repush, push_start_ms
+from anew.core.stores.properties import RepushProperties
+from anew.core.stores.store import ManifestRef, Store, Version, VersionStatus
 from anew.testing.builders import FABRIC, a_config, a_feed, a_store, a_version
 from anew.testing.clock import NOON_MS
 

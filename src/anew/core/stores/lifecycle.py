@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from anew.core.displacing import displaced
 from anew.core.errors import NotFound, Refused
 from anew.core.feed import PositionMap
-from anew.core.longreads import MAX_HOLD_TOTAL_SECONDS, last_hold_ms
 from anew.core.moment import utc_text
-from anew.core.store import IN_THE_MAKING, ManifestRef, RebuildKind, Store, Version, VersionStatus
+from anew.core.stores.displacing import displaced
+from anew.core.stores.longreads import MAX_HOLD_TOTAL_SECONDS, last_hold_ms
 from anew.core.stores.plan import Plan
+from anew.core.stores.store import IN_THE_MAKING, ManifestRef, RebuildKind, Store, Version, VersionStatus
 
 S = VersionStatus
 Change = Callable[[Store], Store]

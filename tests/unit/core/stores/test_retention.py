@@ -6,8 +6,9 @@ import pytest
 
 from anew.core.feed import FeedPartition, PositionMap
 from anew.core.moment import utc_text
-from anew.core.retention import REPUSH_SOURCE_WAIT_SECONDS, keeping, low_water, may_forget, retirable
-from anew.core.store import RebuildKind, Store, Version, VersionStatus
+from anew.core.rowretention import REPUSH_SOURCE_WAIT_SECONDS
+from anew.core.stores.retention import keeping, low_water, may_forget, retirable
+from anew.core.stores.store import RebuildKind, Store, Version, VersionStatus
 from anew.testing.builders import a_config, a_feed, a_store, a_version
 from anew.testing.clock import NOON_MS
 

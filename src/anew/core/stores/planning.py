@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anew.core.copartition import feed_splits, groups_of, why_not_copartitioned
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import NOWHERE, Feed, FeedPartition, PositionMap
-from anew.core.floors import check_undying, live_range_start_ms, present_ttl_floor_ms, tombstone_cut_ms
 from anew.core.moment import utc_text
 from anew.core.plan import Change, Estimate, Pace
-from anew.core.properties import INPUT_FABRIC, INPUT_TOPIC, RepushProperties
-from anew.core.store import (
+from anew.core.stores.copartition import feed_splits, groups_of, why_not_copartitioned
+from anew.core.stores.floors import check_undying, live_range_start_ms, present_ttl_floor_ms, tombstone_cut_ms
+from anew.core.stores.plan import Fence, LogSplit, Plan, PushInput, Source, Splits, Target
+from anew.core.stores.properties import INPUT_FABRIC, INPUT_TOPIC, RepushProperties
+from anew.core.stores.store import (
     RebuildKind,
     Store,
     Version,
     parse_version,
     pending_changes,
 )
-from anew.core.stores.plan import Fence, LogSplit, Plan, PushInput, Source, Splits, Target
 from anew.core.suggest import did_you_mean
 
 _BYTES_PER_FEED_RECORD = 200

@@ -8,7 +8,7 @@ from typing import Protocol
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.partition import feed_partitions_read
 from anew.core.partitioners import XXHASH64
-from anew.core.store import Frozen
+from anew.core.stores.store import Frozen
 
 
 class AppliesFeeds(Protocol):

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from anew.core import lifecycle
 from anew.core.errors import NotFound, Refused
-from anew.core.leaving import leavers, left, past
-from anew.core.retention import keeping, retirable
-from anew.core.store import RebuildKind, Store, Version, VersionStatus
+from anew.core.stores import lifecycle
+from anew.core.stores.leaving import leavers, left, past
+from anew.core.stores.retention import keeping, retirable
+from anew.core.stores.store import RebuildKind, Store, Version, VersionStatus
 from anew.testing.builders import FABRIC, a_config, a_store, a_version
 from anew.testing.clock import NOON_MS
 

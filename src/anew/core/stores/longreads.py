@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anew.core.store import Version, VersionStatus
+from anew.core.stores.store import Version, VersionStatus
 
 MAX_HOLD_TOTAL_SECONDS = 86_400
 """So long after a version ceased to be current everywhere its holds end for good, however often they are renewed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from anew.core.errors import Refused
-from anew.core.store import RebuildKind, Store, Version
+from anew.core.stores.store import RebuildKind, Store, Version
 
 _K = RebuildKind
 MAY_KILL: dict[tuple[RebuildKind, RebuildKind], bool] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from anew.core.errors import InvalidRequest, Refused
-from anew.core.properties import TTL_ENABLE, TTL_SECONDS, TTL_START, RepushProperties
-from anew.core.store import Store, Version
+from anew.core.stores.properties import TTL_ENABLE, TTL_SECONDS, TTL_START, RepushProperties
+from anew.core.stores.store import Store, Version
 
 
 def live_range_start_ms(store: Store, source: Version, asked: RepushProperties, now_ms: int) -> int:

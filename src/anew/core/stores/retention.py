@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from anew.core.feed import Feed, FeedPartition, PositionMap
-from anew.core.leaving import source_in_store
-from anew.core.longreads import last_hold_ms
 from anew.core.moment import utc_text
-from anew.core.store import IN_THE_MAKING, SERVABLE, RebuildKind, Store, Version, VersionStatus
-
-REPUSH_SOURCE_WAIT_SECONDS = 3_600
-"""How long an intermediate stays after it became a backup, for readers and jobs that are still at it."""
+from anew.core.rowretention import REPUSH_SOURCE_WAIT_SECONDS
+from anew.core.stores.leaving import source_in_store
+from anew.core.stores.longreads import last_hold_ms
+from anew.core.stores.store import IN_THE_MAKING, SERVABLE, RebuildKind, Store, Version, VersionStatus
 
 _ABOVE_ALL = 1 << 63
 """An offset that no log comes to."""

@@ -1,7 +1,7 @@
 """The store aggregate: configuration, schemas, feeds, versions and which of them each fabric serves.
 
 Current pointers and version statuses of a store share one revision (rule R15): the aggregate is one document that
-changes by compare-and-swap, and every change is a pure function in `anew.core.lifecycle`.
+changes by compare-and-swap, and every change is a pure function in `anew.core.stores.lifecycle`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from anew.core.confighash import config_hash, value_hash
 from anew.core.errors import InvalidRequest
 from anew.core.feed import NOWHERE, Feed, Feeds, Position
-from anew.core.oldversions import by_fabric
 from anew.core.schedule import ScheduleState
-from anew.core.settings import FROZEN_SETTINGS, STORE_SETTINGS, Takes
+from anew.core.settings import Takes
+from anew.core.stores.oldversions import by_fabric
+from anew.core.stores.settings import FROZEN_SETTINGS, STORE_SETTINGS
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _VERSION_TOPIC = re.compile(r"(?P<store>.+)_v(?P<number>[1-9][0-9]*)")
@@ -335,7 +336,8 @@ class Store(BaseModel):
         schemas: Value schema id → Avro schema text, in the order in which the store got them: the last is the newest
             (`newest_schema_id`), whatever its id. Every JSON of it keeps that order.
         current: Fabric → number of the version that it serves; 0 before the first.
-        versions: All but those that were reclaimed and have left (`anew.core.leaving`): these are rows of the catalog.
+        versions: All but those that were reclaimed and have left (`anew.core.stores.leaving`), which are rows of the
+            catalog.
         past_numbers: The numbers of those that have left, as runs: the first and the last one of each.
         next_version: The number that the next version gets.
         read_until_ms: Version → until when some long read holds it (rule R15); it is not retired before.

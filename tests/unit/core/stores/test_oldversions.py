@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from anew.core.feed import NOWHERE, PositionMap
-from anew.core.oldversions import by_fabric
-from anew.core.store import ManifestRef, Store, Version, VersionStatus, VersionTopic
+from anew.core.stores.oldversions import by_fabric
+from anew.core.stores.store import ManifestRef, Store, Version, VersionStatus, VersionTopic
 from anew.testing.builders import FABRIC, a_feed, a_store, a_version
 from anew.testing.clock import NOON_MS
 
