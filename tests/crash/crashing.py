@@ -12,6 +12,8 @@ from typing import Any
 import psutil
 
 from anew.api.http import ControllerClient
+from anew.api.rebuilds import RebuildView
+from anew.api.stores import FabricView
 from anew.core.errors import AnewError
 from anew.runtime.connect import connect
 from anew.runtime.supervisor import SOUND_SECONDS
@@ -51,21 +53,20 @@ class Crashing:
         """Start a command that stops at points armed for it alone."""
         return Anew(self.anew.home, {**self.anew.extra, **halts.environment}).start(*arguments, start_new_session=True)
 
-    def shown(self, store: str) -> Any:
+    def shown(self, store: str) -> FabricView:
         """What ``store show`` says of the store in its fabric."""
         return self.controller.store(store).fabrics["dc-0"]
 
     def current(self, store: str) -> int:
         """The current version."""
-        number: int = self.shown(store)["current"]
-        return number
+        return self.shown(store).current
 
     def status(self, store: str, number: int) -> str | None:
         """A version's status; None when there is no such version."""
-        found = [v["status"] for v in self.shown(store)["versions"] if v["number"] == number]
+        found = [v.status for v in self.shown(store).versions if v.number == number]
         return found[0] if found else None
 
-    def rebuilds(self, store: str) -> list[Any]:
+    def rebuilds(self, store: str) -> list[RebuildView]:
         """A store's rebuilds, newest first."""
         return self.controller.rebuilds(store=store)
 

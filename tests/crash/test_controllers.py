@@ -87,12 +87,12 @@ def test_a_controller_that_stood_still_harms_nothing(crashing: Crashing) -> None
         halt.go_on()
         crashing.await_healthy()
         wait_until(
-            lambda: all(r["status"] != "running" for r in crashing.rebuilds(store)),
+            lambda: all(r.status != "running" for r in crashing.rebuilds(store)),
             "the rebuild to end",
         )
         account.await_writes(50)
     account.check()
     ended = crashing.rebuilds(store)
-    assert crashing.current(store) == (2 if ended[0]["status"] == "succeeded" else 1)
+    assert crashing.current(store) == (2 if ended[0].status == "succeeded" else 1)
     crashing.anew.here("repush", store)
     account.check()

@@ -79,7 +79,7 @@ def test_while_the_catalog_is_locked_reads_and_writes_go_on(crashing: Crashing) 
         assert done, "the driver ends within its deadlines"
         crashing.await_healthy()
         account.await_writes(50)
-    wait_until(lambda: crashing.rebuilds(store)[0]["status"] != "running", "the rebuild to end")
+    wait_until(lambda: crashing.rebuilds(store)[0].status != "running", "the rebuild to end")
     account.check()
     crashing.anew.here("repush", store)
     account.check()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -48,17 +47,15 @@ from anew.controller.stores import routing as routing_of
 from anew.controller.subjects import SUBJECTS
 from anew.controller.upkeep import gc
 from anew.core.errors import AnewError, Failed, Unreachable
-from anew.core.rebuild import Progress, Rebuild, Stage
+from anew.core.rebuild import Rebuild, Stage
 from anew.deepstore.arrow import ArrowDeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.open import open_log
 from anew.loops.guarded import GuardedLoop, Loops
 from anew.node.exchange import Answer, Request, error_answer
-from anew.node.loader import Job, answer_of
 from anew.node.process import ControllerLink, NodeSettings
 from anew.node.stores.engine import Collaborators, Engine, NodeIdentity
 from anew.node.stores.reads import Reads
-from anew.rebuild.lease import Lease
 from anew.storage.memory import MIB, NodeMemory
 from anew.testing.answers import a_store_detail
 from anew.testing.builders import FABRIC
@@ -68,6 +65,7 @@ from anew.testing.memory.rocks import RocksDisk
 from tests.simulation.disks import FarCatalog, FarDeepStore, FarLog, LogWatch
 from tests.simulation.history import SKEW_LIMIT_SECONDS
 from tests.simulation.network import Called, Network, is_injected
+from tests.simulation.tasks import TaskLoader
 from tests.simulation.world import Broken, Process, World
 
 _T = TypeVar("_T")
@@ -91,7 +89,6 @@ _ROUND_MS = 700.0
 _POLL_MS = 900.0
 _REPORT_MS = 900.0
 _IDLE_MS = 450.0
-_BEAT_MS = 2_000.0
 _ASKED = Called("the controller", "controller_unreachable", "answer_lost", changes=False)
 _TOLD = Called("the controller", "controller_unreachable", "answer_lost", changes=True)
 _READ = Called("a node", "node_unreachable", "node_unreachable", changes=False)
@@ -336,29 +333,6 @@ class SimulatedClient(ControllerClient):
         self._ask(_TOLD, lambda c: take_report(c, request))
 
 
-class TaskLoader:
-    """`anew.node.loader.Submits` by a task of the node's process."""
-
-    def __init__(self, world: World, process: Process) -> None:
-        """Work in a process."""
-        self._world, self._process = world, process
-
-    def submit(self, job: Job[_Made]) -> Future[_Made]:
-        """See `anew.node.loader.Submits.submit`."""
-        future: Future[_Made] = Future()
-
-        def run() -> None:
-            self._world.sleep(self._world.random.random() * 300)
-            answer = answer_of(job)
-            if isinstance(answer, AnewError):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
-
-        self._world.spawn(self._process, run)
-        return future
-
-
 class NodePart:
     """A node process, over a directory that outlives it."""
 
@@ -431,36 +405,6 @@ def _unlock(rocks: RocksDisk, directory: Path) -> None:
         holder = instance.open_in
         if holder is not None and Path(holder.directory).is_relative_to(directory):
             instance.open_in = None
-
-
-class TaskLease(Lease):
-    """A lease whose signs of life are given by a task of the driver's process."""
-
-    def __init__(self, world: World, controller: ControllerClient, rebuild_id: str, epoch: int) -> None:
-        """Prepare."""
-        super().__init__(controller, rebuild_id, epoch)
-        self._world = world
-
-    def __enter__(self) -> TaskLease:
-        """Begin to give signs of life."""
-        self._ended = False
-        self._world.spawn(self._world.acting, self._go_on)
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        """Stop."""
-        self._ended = True
-
-    def _go_on(self) -> None:
-        while True:
-            self._world.sleep(_BEAT_MS)
-            if self._ended:
-                return
-            self._beat()
-
-    def enter(self, stage: Stage, measure: Callable[[], Progress], cancel: Callable[[], None]) -> None:
-        """See `Lease.enter`."""
-        self._stage, self._measure, self._cancel = stage, measure, cancel
 
 
 class NodeTransport(httpx.BaseTransport):

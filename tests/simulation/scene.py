@@ -17,7 +17,8 @@ from tests.simulation.history import History
 from tests.simulation.invariants import Invariants
 from tests.simulation.minispark import build_in
 from tests.simulation.network import Faults
-from tests.simulation.parts import ControllerPart, Machines, NodePart, SimulatedClient, TaskLease
+from tests.simulation.parts import ControllerPart, Machines, NodePart, SimulatedClient
+from tests.simulation.tasks import TaskLease
 from tests.simulation.world import Process, Task
 
 STORE = "flights"

@@ -13,7 +13,6 @@ from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.running import exit_code, print_outcome, spark_choice
 from anew.cli.session import cluster
 from anew.core.moment import utc_text
-from anew.core.rebuild import Progress, Stage
 
 _WATCH_SECONDS = 0.5
 """So often it is looked how far a stage is."""
@@ -71,7 +70,7 @@ def watch(rebuild: str, *, json_output: Json = False) -> int:
     with cluster() as connected:
         while True:
             view = connected.controller.rebuild(rebuild, after=stage, wait_seconds=_WATCH_SECONDS)
-            stage = Stage(view.stage)
+            stage = view.stage
             line = {"status": view.status, "stage": view.stage, "progress": view.progress}
             silent_ms = view.driver.silent_ms
             if silent_ms is not None:
@@ -79,7 +78,7 @@ def watch(rebuild: str, *, json_output: Json = False) -> int:
                 line["silent_seconds"] = silent_ms // 10_000 * 10
             if line != last:
                 last = line
-                measured = measure_line(Progress.model_validate(view.progress))
+                measured = measure_line(view.progress)
                 text = f"{view.status} {view.stage} {measured}".rstrip() + _silence(view.driver)
                 print_line(line) if json_output else out().print(text, markup=False)
             if view.status != "running":

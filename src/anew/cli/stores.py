@@ -179,7 +179,7 @@ def wait(
                 raise Failed(
                     "wait_timeout",
                     f"{name} did not reach the position within {timeout} s",
-                    found=connected.controller.store(name).fabrics,
+                    found=shape(connected.controller.store(name))["fabrics"],
                     expected=target.to_json(),
                     hint="anew status",
                 )

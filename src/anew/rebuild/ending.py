@@ -9,7 +9,7 @@ from anew.api.http import ControllerClient
 from anew.api.models import EndRebuild
 from anew.api.rebuilds import RebuildView
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
-from anew.core.rebuild import Progress, Rebuild, Stage
+from anew.core.rebuild import Rebuild, Stage
 from anew.rebuild.lease import Lease
 from anew.rebuild.observer import Observer
 
@@ -82,9 +82,9 @@ def followed(
             return view
         goes_on = view.stage == stage
         if not goes_on:
-            stage, seconds = Stage(view.stage), _POLL_SECONDS
+            stage, seconds = view.stage, _POLL_SECONDS
             observer.stage(stage)
-        observer.progress(Stage(view.stage), Progress.model_validate(view.progress))
+        observer.progress(view.stage, view.progress)
         if goes_on and clock_seconds() - asked_at < _LISTEN_SECONDS / 2:
             pause(seconds)
             seconds = min(1.2 * seconds, _MOST_POLLS * _POLL_SECONDS)

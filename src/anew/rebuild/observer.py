@@ -53,4 +53,4 @@ class LogObserver:
 
     def ended(self, rebuild: RebuildView) -> None:
         """See `Observer.ended`."""
-        _LOG.info("ended", rebuild=rebuild.id, status=rebuild.status, error=rebuild.error)
+        _LOG.info("ended", rebuild=rebuild.id, status=rebuild.status.value, error=rebuild.error)

@@ -234,7 +234,8 @@ class Cluster:
             Refused: What the plan was made from has moved; nothing was changed.
             Failed: It ran and failed; nothing serves the version.
         """
-        return Outcome.model_validate(self.run_plan(plan, SparkChoice(session=spark), observer, None))
+        view = self.run_plan(plan, SparkChoice(session=spark), observer, None)
+        return Outcome.model_validate(view.model_dump(mode="json"))
 
     def read_store(self, spark: SparkSession, name: str) -> DataFrame:
         """A store as a DataFrame: columns ``key``, ``value`` and ``written_at`` (ms), all writes up to now included.

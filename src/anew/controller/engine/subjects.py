@@ -122,13 +122,13 @@ class Subject(ABC, Generic[R, P]):
         """What is kept of the schedules of all of its kind."""
         return ()
 
-    def shown_plan(self, plan: P) -> dict[str, Any]:
-        """A plan as the ``rebuild`` shape has it."""
-        return plan.shown()
+    def shown_plan(self, plan: P) -> P | dict[str, Any]:
+        """A plan as the ``rebuild`` shape has it: the plan, or its JSON with something else in the place of secrets."""
+        return plan
 
     @abstractmethod
     def view(self, context: Context, rebuild: R) -> dict[str, Any]:
-        """What the ``rebuild`` shape says besides the envelope."""
+        """What the ``rebuild`` shape says besides the envelope: members of the subject's `RebuildView`."""
 
     @abstractmethod
     def again(self, rebuild: R) -> str:
