@@ -31,6 +31,8 @@ structlog.configure(
     ]
 )
 
+_LOGGING = structlog.get_config()
+
 TIERS = ("unit", "property", "tidy", "component", "simulation", "spark", "cluster", "crash", "kafka")
 _WITH_PROCESSES, _LONGEST_SECONDS = ("cluster", "crash", "kafka"), 300
 """A command starts an interpreter, and often a JVM: on a slow machine half a dozen of them take minutes."""
@@ -114,13 +116,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
-    """Logging that a command directed to its stderr is directed back: that stream is closed with its test."""
-    before = structlog.get_config() if structlog.is_configured() else None
+    """Logging that a command directed to its stderr is directed back: that stream is closed with its test.
+
+    Before a test too: a command may have run in what several tests share.
+    """
+    structlog.configure(**_LOGGING)
     yield
-    structlog.reset_defaults()
+    structlog.configure(**_LOGGING)
     structlog.contextvars.clear_contextvars()
-    if before is not None:
-        structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")
