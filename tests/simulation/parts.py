@@ -273,8 +273,7 @@ class SimulatedClient(ControllerClient):
 
     def cluster(self, fabric: str | None = None) -> ClusterInfo:
         """See `ControllerClient`."""
-        root = str(self._machines.root / "deep")
-        info = ClusterInfo(fabric=FABRIC, log=LOCATION, deep_store=root, release="0")
+        info = ClusterInfo(fabric=FABRIC, log=LOCATION, deep_store=str(self._machines.root / "deep"), release="0")
         return self._ask(_ASKED, lambda _: info)
 
     def swap(self, name: str, request: Swap) -> SwapAnswer:
@@ -322,9 +321,8 @@ class SimulatedClient(ControllerClient):
         """See `ControllerClient`; nothing is waited for."""
 
         def act(context: Context) -> DesiredState | None:
-            if context.catalog.revision() <= after:
-                return None
-            return desired_state(context, node, context.fabrics[fabric])
+            is_news = context.catalog.revision() > after
+            return desired_state(context, node, context.fabrics[fabric]) if is_news else None
 
         return self._ask(_ASKED, act)
 

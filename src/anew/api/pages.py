@@ -14,6 +14,9 @@ DEFAULT_ITEMS = 100
 MAX_ITEMS = 1_000
 """The largest ``limit`` of a list."""
 
+_MOST_DIGITS = 18
+"""Of a time in milliseconds that a catalog can compare."""
+
 T = TypeVar("T")
 
 
@@ -71,19 +74,10 @@ def parse_timed_key(text: str) -> tuple[int, str]:
     at_ms, colon, item_id = text.partition(":")
     digits = at_ms.removeprefix("-")
     if not colon or not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
-        raise bad_page_key(text)
+        raise InvalidRequest(
+            "bad_page_key",
+            "the list has no such key to go on after",
+            found=text[:100],
+            expected="the field next of the page before",
+        )
     return int(at_ms), item_id
-
-
-def bad_page_key(text: str) -> InvalidRequest:
-    """The refusal of a key that no page of the list gave."""
-    return InvalidRequest(
-        "bad_page_key",
-        "the list has no such key to go on after",
-        found=text[:100],
-        expected="the field next of the page before",
-    )
-
-
-_MOST_DIGITS = 18
-"""Of a time in milliseconds that a catalog can compare."""

@@ -111,6 +111,9 @@ def test_limits_of_pages_are_kept(full: Cluster, route: str) -> None:
     for limit in (0, -1, 1_001, "many"):
         status, body = _ask(full, route, limit=limit)
         assert (status, body["error"]["code"]) == (422, "bad_request")
+    for key in ("\0", "x" * 401):
+        status, body = _ask(full, route, after=key)
+        assert (status, body["error"]["code"]) == (422, "bad_request")
     if "rebuilds" in route or "reclaims" in route:
         for key in ("", "id-0001", ":id-0001", "1_0:x", "\uff11:x", "9" * 19 + ":x"):
             status, body = _ask(full, route, after=key)
@@ -145,5 +148,7 @@ def test_reclaimed_versions_of_a_store_come_in_pages(cluster: Cluster) -> None:
     assert shown(limit=2) == ([1, 14, 15], "14")
     assert shown(limit=2, after=14) == ([1, 12, 13], "12")
     assert shown(limit=4, after=14) == ([1, 10, 11, 12, 13], None)
-    assert shown(version=12, limit=1) == ([12], None)
+    assert shown(version=12, limit=1) == shown(version=12, after=11) == ([12], None)
     assert cluster.client.store("flights").next is None
+    for params in ({"after": 2**31}, {"version": 2**31}, {"limit": 1_001}):
+        assert cluster.http.get("/v1/stores/flights", params=params).status_code == 422

@@ -8,7 +8,14 @@ from fastapi import Header, Query
 
 from anew.api.pages import MAX_ITEMS
 
-After = Annotated[str | None, Query(description="Go on after this key: the field next of the page before.")]
+After = Annotated[
+    str | None,
+    # PostgreSQL has no texts with a zero byte.
+    Query(
+        max_length=400, pattern=r"^[^\x00]*$", description="Go on after this key: the field next of the page before."
+    ),
+]
+VersionNumber = Annotated[int | None, Query(le=2**31 - 1)]
 Limit = Annotated[int, Query(ge=1, le=MAX_ITEMS, description="How many items the page holds at most.")]
 Actor = Annotated[str, Header(alias="anew-actor")]
 WaitSeconds = Annotated[float, Query(ge=0, le=30, allow_inf_nan=False)]

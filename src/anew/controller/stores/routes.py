@@ -13,14 +13,17 @@ from anew.api.stores import Deleted, PositionAnswer, StoreDetail, StoreView, Swa
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
 from anew.controller.engine.listing import rebuild_view
-from anew.controller.engine.parameters import Actor, After, Limit
+from anew.controller.engine.parameters import Actor, After, Limit, VersionNumber
 from anew.controller.stores import changing, swaps, views
 from anew.controller.stores import routing as routing_of
 from anew.controller.stores.records import store_named
 from anew.controller.stores.replicas import reached_position
 from anew.controller.stores.seal import seal as seal_version
 
-_BELOW = Query(description="Of reclaimed versions only those below this number: the field next of the page before.")
+Below = Annotated[
+    VersionNumber,
+    Query(description="Of reclaimed versions only those below this number: the field next of the page before."),
+]
 
 
 def add_stores(app: FastAPI, context: Context) -> None:
@@ -38,9 +41,7 @@ def add_stores(app: FastAPI, context: Context) -> None:
         return views.store_page(context, after or "", limit)
 
     @app.get("/v1/stores/{name}", tags=["stores"])
-    def show(
-        name: str, version: int | None = None, limit: Limit = MAX_ITEMS, after: Annotated[int | None, _BELOW] = None
-    ) -> StoreDetail:
+    def show(name: str, version: VersionNumber = None, limit: Limit = MAX_ITEMS, after: Below = None) -> StoreDetail:
         """One store: configuration, versions per fabric, pending changes, lag."""
         past = views.Past(number=version, below=after, limit=limit)
         return views.store_view(context, store_named(context, name), past)

@@ -33,7 +33,7 @@ class Past:
     """Which versions a store is shown with.
 
     Attributes:
-        number: Only this one, unless None.
+        number: Only this one, whatever else is asked for, unless None.
         below: Of those that were reclaimed only those with lesser numbers, unless None.
         limit: How many of those that were reclaimed, the greatest numbers.
     """
@@ -55,7 +55,8 @@ def store_view(context: Context, store: Store, shown: Past = _NEWEST) -> StoreDe
     """
     reports = live_reports(context, store.fabrics)
     number = shown.number
-    found = context.catalog.past_versions(store.uid, shown.limit + 1, number=number, below=shown.below)
+    below = shown.below if number is None else None
+    found = context.catalog.past_versions(store.uid, shown.limit + 1, number=number, below=below)
     past = found[: shown.limit]
     if number is not None and not past:
         existing(store, number)
