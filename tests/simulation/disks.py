@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
+from anew.catalog.change import Change, Event, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
 from anew.catalog.forget import Forget
 from anew.catalog.interface import TimedKey
 from anew.core.admission import Rejection
@@ -335,6 +335,10 @@ class FarCatalog:
     def waiting_dead_letters(self, store_uid: str, limit: int) -> list[Rejection]:
         """See `Catalog.waiting_dead_letters`."""
         return self._read(lambda: self._catalog.waiting_dead_letters(store_uid, limit))
+
+    def events(self, after: int, limit: int) -> list[Event]:
+        """See `Catalog.events`."""
+        return self._read(lambda: self._catalog.events(after, limit))
 
     def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:
         """See `Catalog.history`."""

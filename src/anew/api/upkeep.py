@@ -78,6 +78,26 @@ class HistoryLine(Wire):
     detail: dict[str, JsonValue]
 
 
+class EventLine(HistoryLine):
+    """A line of history, and the revision that the catalog had with it."""
+
+    revision: int
+
+
+class Events(Wire):
+    """What was done since a revision of the catalog: the one cursor that everybody waits on.
+
+    Attributes:
+        items: The oldest first, at most ``limit`` of them.
+        next: The revision to ask after next.
+        oldest: The revision of the oldest line that is kept, 0 without one: of what came before nobody knows any more.
+    """
+
+    items: tuple[EventLine, ...]
+    next: int
+    oldest: int
+
+
 class DrainAnswer(Wire):
     """A node that is drained, or used again.
 

@@ -30,6 +30,14 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """An operation, and the revision that the catalog had with it."""
+
+    revision: int
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
 class PutStore:
     """Insert a store (``fence`` None) or replace it, if its revision is still ``fence``."""
 

@@ -16,6 +16,7 @@ from anew.catalog.change import (
     Change,
     CheckEmpty,
     DropReclaim,
+    Event,
     KnownRequest,
     NodeRecord,
     Operation,
@@ -62,6 +63,14 @@ from anew.core.tables.table import Table
 
 _REVISION = "revision"
 _LOOK_SECONDS = 0.2
+_OPERATION = (
+    HISTORY.c.operation_id,
+    HISTORY.c.at_ms,
+    HISTORY.c.actor,
+    HISTORY.c.what,
+    HISTORY.c.subject,
+    HISTORY.c.detail,
+)
 
 
 class DatabaseCatalog:
@@ -240,17 +249,15 @@ class DatabaseCatalog:
         query = query.order_by(found.feed, found.partition, found.offset)
         return [Rejection(*one) for one in self._rows(query)]
 
+    def events(self, after: int, limit: int) -> list[Event]:
+        """See `Catalog.events`."""
+        row = HISTORY.c
+        query = sa.select(row.revision, *_OPERATION).where(row.revision > after).order_by(row.revision).limit(limit)
+        return [Event(int(revision), _operation(operation)) for revision, *operation in self._rows(query)]
+
     def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:
         """See `Catalog.history`."""
-        columns = (
-            HISTORY.c.operation_id,
-            HISTORY.c.at_ms,
-            HISTORY.c.actor,
-            HISTORY.c.what,
-            HISTORY.c.subject,
-            HISTORY.c.detail,
-        )
-        query = sa.select(*columns).where(*pagerows.history_behind(after))
+        query = sa.select(*_OPERATION).where(*pagerows.history_behind(after))
         query = query.order_by(HISTORY.c.sequence.desc()).limit(limit)
         if subject is not None:
             query = query.where(HISTORY.c.subject == subject)
@@ -343,8 +350,7 @@ def _commit(change: Change, connection: sa.Connection) -> bool:
         return False
     for put in change.puts:
         _apply(connection, put, change.operation.at_ms)
-    _record(connection, change.operation)
-    _bump(connection, _REVISION)
+    _record(connection, change.operation, _bump(connection, _REVISION))
     return True
 
 
@@ -451,7 +457,7 @@ def _known(connection: sa.Connection, operation_id: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-def _record(connection: sa.Connection, operation: Operation) -> None:
+def _record(connection: sa.Connection, operation: Operation, revision: int) -> None:
     connection.execute(
         sa.insert(HISTORY).values(
             operation_id=operation.id,
@@ -460,6 +466,7 @@ def _record(connection: sa.Connection, operation: Operation) -> None:
             what=operation.what,
             subject=operation.subject,
             detail=json.dumps(operation.detail),
+            revision=revision,
         )
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from anew.catalog.change import Change, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
+from anew.catalog.change import Change, Event, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
 from anew.catalog.forget import Forget
 from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
@@ -154,6 +154,12 @@ class Catalog(Protocol):
         Args:
             store_uid: The store.
             limit: How many of each feed partition at most: one that cannot be read holds up no other.
+        """
+
+    def events(self, after: int, limit: int) -> list[Event]:
+        """What was committed after a revision of the catalog and is not forgotten, the oldest first, at most so much.
+
+        Not every revision has an operation: a node that comes or goes moves the catalog too.
         """
 
     def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:

@@ -72,6 +72,7 @@ HISTORY = sa.Table(
     sa.Column("what", sa.String(200), nullable=False),
     sa.Column("subject", sa.String(200), nullable=False, index=True),
     sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("revision", sa.BigInteger, nullable=False, server_default=sa.text("0"), index=True),
 )
 
 NODES = sa.Table(

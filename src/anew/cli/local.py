@@ -1,4 +1,4 @@
-"""``status``, ``doctor``, ``history``, ``node list``, ``settings show``, ``demo``: looking at what runs here."""
+"""``status``, ``doctor``, ``node list``, ``settings show``, ``demo``: looking at what runs here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ demo_app = typer.Typer(help="Plays a guide's main story on real data.", no_args_
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (status, doctor, history):
+    for command in (status, doctor):
         app.command()(command)
     app.add_typer(nodes_app, name="node")
     app.add_typer(settings_app, name="settings")
@@ -103,21 +103,6 @@ def _controller_url(settings: ProcessSettings) -> str:
 def _limit(name: str, found: int, least: int, hint: str) -> dict[str, Any]:
     enough = found >= least
     return {"check": name, "ok": enough, "found": str(found), "hint": None if enough else hint}
-
-
-def history(
-    *,
-    store: Annotated[str | None, typer.Option(help="Only what concerns this store.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many lines.")] = 50,
-    json_output: Json = False,
-) -> None:
-    """Who did what when, newest first."""
-    with cluster() as connected:
-        found = connected.controller.history(store, limit)
-    if json_output:
-        print_json(found)
-    else:
-        print_table(["at (ms)", "who", "what", "subject"], [(h.at_ms, h.actor, h.what, h.subject) for h in found])
 
 
 @nodes_app.command("list")

@@ -29,7 +29,8 @@ _CLICK_ERRORS: tuple[type[Exception], ...] = tuple(
 _COMMANDS: dict[str, tuple[str, ...]] = {
     "completions": ("completion",),
     "embedded": ("up", "down"),
-    "local": ("status", "doctor", "history", "node", "settings", "demo"),
+    "local": ("status", "doctor", "node", "settings", "demo"),
+    "history": ("history",),
     "stores": ("store",),
     "storerepair": ("store",),
     "making": ("push", "repush"),

@@ -8,16 +8,18 @@ from __future__ import annotations
 from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.concurrency import run_in_threadpool
 
 from anew.api.gate import Gate
 from anew.api.models import ClusterInfo, RestoreCatalog, StatusView
 from anew.api.pages import DEFAULT_ITEMS, Page, page_of
 from anew.api.reach import Reach
 from anew.api.security import OPEN_SERVER, ServerSecurity
-from anew.api.upkeep import Alive, HistoryLine, Ready, RestoredCatalog
+from anew.api.upkeep import Alive, Events, HistoryLine, Ready, RestoredCatalog
 from anew.controller.engine.context import Context
+from anew.controller.engine.events import events_after, shown
 from anew.controller.engine.fabrics import fabric_named
-from anew.controller.engine.parameters import Actor, After, Limit
+from anew.controller.engine.parameters import Actor, After, Limit, Revision, WaitSeconds
 from anew.controller.engine.routes import add_rebuilds
 from anew.controller.http.admission import Admission, guarded
 from anew.controller.http.doorstep import Doorstep
@@ -78,11 +80,13 @@ def _add_health(app: FastAPI, context: Context) -> None:
         found = context.catalog.history(store, limit + 1, after=after)
         if store is not None and not found and after is None and context.catalog.table(store) is None:
             store_named(context, store)
-        lines = [
-            HistoryLine(id=o.id, at_ms=o.at_ms, actor=o.actor, what=o.what, subject=o.subject, detail=o.detail)
-            for o in found
-        ]
-        return page_of(lines, limit, lambda line: line.id)
+        return page_of([HistoryLine(**shown(operation)) for operation in found], limit, lambda line: line.id)
+
+    @app.get("/v1/events", tags=["cluster"])
+    async def events(after: Revision = 0, limit: Limit = DEFAULT_ITEMS, wait_seconds: WaitSeconds = 0.0) -> Events:
+        """What was done since a revision of the catalog, the oldest first; as soon as there is something newer."""
+        await context.watch.wait_beyond(after, wait_seconds)
+        return await run_in_threadpool(events_after, context, after, limit)
 
     @app.get("/healthz", tags=["cluster"])
     def healthz() -> Alive:

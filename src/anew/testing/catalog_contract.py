@@ -243,6 +243,24 @@ class CatalogContract(ABC):
         catalog.put_node(NodeRecord("node-1", "dc-0", NOON_MS, "{}"))
         assert before < removed < catalog.revision()
 
+    def test_events_go_on_from_a_revision(self, catalog: Catalog) -> None:
+        """What was committed after a revision comes oldest first, each with its own; none twice, none left out."""
+        before = catalog.revision()
+        changes = [a_change(f"op-{number}") for number in range(5)]
+        revisions = []
+        for change in changes:
+            catalog.commit(change)
+            catalog.commit(change)
+            revisions.append(catalog.revision())
+        catalog.put_node(NodeRecord("node-1", "dc-0", NOON_MS, "{}"))
+        assert catalog.revision() > revisions[-1]
+        found = catalog.events(before, 9)
+        assert [(event.revision, event.operation) for event in found] == [
+            (revision, change.operation) for revision, change in zip(revisions, changes, strict=True)
+        ]
+        assert catalog.events(found[1].revision, 2) == found[2:4]
+        assert catalog.events(revisions[-1], 9) == catalog.events(2**63 - 1, 9) == []
+
     def test_history_is_kept_newest_first(self, catalog: Catalog) -> None:
         """Operations come back whole, of one subject or of all, up to a limit."""
         changes = [a_change(f"op-{number}", subject=f"s-{number % 2}") for number in range(6)]

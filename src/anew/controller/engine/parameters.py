@@ -18,4 +18,7 @@ After = Annotated[
 VersionNumber = Annotated[int | None, Query(le=2**31 - 1)]
 Limit = Annotated[int, Query(ge=1, le=MAX_ITEMS, description="How many items the page holds at most.")]
 Actor = Annotated[str, Header(alias="anew-actor")]
+Revision = Annotated[
+    int, Query(ge=0, le=2**63 - 1, description="A revision of the catalog: the field next of an answer.")
+]
 WaitSeconds = Annotated[float, Query(ge=0, le=30, allow_inf_nan=False)]

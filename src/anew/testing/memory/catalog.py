@@ -13,6 +13,7 @@ from anew.catalog.change import (
     Change,
     DropReclaim,
     DropSegment,
+    Event,
     KnownRequest,
     NodeRecord,
     Operation,
@@ -61,13 +62,14 @@ class Database:
     """What all handles on one catalog share.
 
     Attributes:
+        operations: Id of each operation → the revision that the catalog had with it.
         watch: Told of each commit: the tables before it, those after it, and its line of history.
     """
 
     tables: Tables = field(default_factory=Tables)
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     history: list[Operation] = field(default_factory=list)
-    operations: set[str] = field(default_factory=set)
+    operations: dict[str, int] = field(default_factory=dict)
     counters: Counter[str] = field(default_factory=Counter)
     watch: Callable[[Tables, Tables, Operation], None] = lambda _before, _after, _operation: None
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -101,8 +103,8 @@ class MemoryCatalog:
                     _note_time(after, put, change.operation.at_ms)
             history.append(change.operation)
             database.tables, database.history = after, history
-            database.operations.add(change.operation.id)
             database.counters["revision"] += 1
+            database.operations[change.operation.id] = database.counters["revision"]
             database.watch(before, after, change.operation)
         return True
 
@@ -230,6 +232,12 @@ class MemoryCatalog:
         )
         of_partitions = groupby(found, lambda letter: (letter.feed, letter.partition))
         return [letter for _, some in of_partitions for letter in islice(some, limit)]
+
+    def events(self, after: int, limit: int) -> list[Event]:
+        """See `Catalog.events`."""
+        revisions = self._database.operations
+        found = (Event(revisions[operation.id], operation) for operation in self._database.history)
+        return list(islice((event for event in found if event.revision > after), limit))
 
     def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:
         """See `Catalog.history`."""
