@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
 
 _BEYOND = 2**63
 
@@ -74,7 +74,8 @@ class Feed(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: FeedKind = FeedKind.RT
+    # Left out of JSON where it is as it always was: nodes and clients of the release before know no such field.
+    kind: FeedKind = Field(default=FeedKind.RT, exclude_if=lambda kind: kind is FeedKind.RT)
     fabric: str
     topic: str
     topic_uid: str

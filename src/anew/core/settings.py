@@ -13,6 +13,9 @@ from typing import Any
 from anew.core.errors import InvalidRequest
 from anew.core.suggest import did_you_mean
 
+_MOST_DIGITS = 30
+"""Of a number in a text: Python refuses to read thousands of them with an error of its own."""
+
 SettingValue = int | float | bool | str | None
 
 
@@ -98,6 +101,8 @@ class Setting:
         return self.default if value is None else value
 
     def _typed(self, found: object) -> Any:
+        if isinstance(found, str):
+            found = found.strip()
         match self.kind:
             case Kind.COUNT | Kind.SECONDS | Kind.BYTES:
                 return self._whole_number(found)
@@ -111,13 +116,16 @@ class Setting:
                     raise self._bad(found)
                 return found or None
             case Kind.TEXT:
-                return self._text(str(found).strip())
+                return self._text(found)
             case Kind.SHAPED:
                 return self._shaped(found)
 
-    def _text(self, text: str) -> str | None:
+    def _text(self, found: object) -> str | None:
+        text = str(found).strip()
         if text == "" and self.default is None:
             return None
+        if text == "" and self.check is None:
+            raise self._bad(found)
         if self.check is not None:
             self.check(text)
         return text
@@ -126,7 +134,7 @@ class Setting:
         assert self.read is not None, f"nothing reads {self.name}"
         try:
             return self.read(found)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             raise self._bad(found) from None
 
     def _whole_number(self, found: object) -> int:
@@ -135,6 +143,8 @@ class Setting:
         else:
             text = str(found).strip()
             if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit():
+                raise self._bad(found)
+            if len(text) > _MOST_DIGITS:
                 raise self._bad(found)
             number = int(text)
         too_small = self.least is not None and number < self.least

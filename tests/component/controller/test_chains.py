@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import HoldVersion, RollBack
+from anew.api.models import HoldVersion, RollBack, UpdateStore
 from anew.core.errors import Refused
 from anew.core.stores.longreads import MAX_HOLD_TOTAL_SECONDS
 from anew.core.stores.planning import RepushRequest
 from anew.core.stores.properties import RepushProperties
+from anew.log.interface import topic_partition
 from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, plain, refused
 
 _WAIT_SECONDS = 90
@@ -161,3 +162,26 @@ def test_a_hold_that_is_renewed_ends_for_good(short: Cluster) -> None:
     for _ in range(3):
         short.client.hold_version("flights", HoldVersion(version=3, seconds=600, hold="scan"))
         short.pass_seconds(MAX_HOLD_TOTAL_SECONDS)
+
+
+@pytest.mark.case("stores:H7", "rules:R2", "rules:R9")
+def test_what_lacks_a_feed_is_nothing_to_go_back_to(tmp_path: Path) -> None:
+    """Of a store that became hybrid the batch version is no target: the repush between stays, and what it needs."""
+    with opened_cluster(tmp_path) as cluster:
+        cluster.create(hybrid=False, rewind_seconds=0)
+        cluster.serve(cluster.push_plan())
+        cluster.client.update_store("flights", UpdateStore(settings={"hybrid": True}))
+        cluster.settle(2)
+        cluster.serve(cluster.repush_plan())
+        cluster.settle(2)
+        (feed,) = cluster.store().feeds
+        acknowledged = cluster.write(feed, 50)
+        cluster.settle(2)
+        cluster.serve(cluster.repush_plan())
+        for _ in range(6):
+            cluster.pass_seconds(1_300)
+            cluster.settle(3)
+        assert [version.number for version in cluster.store().versions] == [1, 2, 3]
+        begins = [cluster.log.offsets(topic_partition(feed, p)).begin for p in range(feed.partitions)]
+        assert all(begins[at.partition] <= offset for at, offset in acknowledged)
+        assert cluster.client.roll_back("flights", RollBack()).done["dc-0"].after == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from anew.api.models import EndRebuild
 from anew.core.errors import NotFound
 from anew.core.rebuild import Stage, driver_of
 from anew.core.stores.rebuild import StoreRebuild
-from tests.component.controller.harness import Cluster, plain, refused
+from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, plain, refused
 from tests.component.controller.tables.tables_harness import opened_tables
 
 
@@ -72,6 +73,21 @@ def test_a_failure_stays_a_problem_until_it_is_seen(cluster: Cluster) -> None:
         assert plain(cluster.client.see_failure(rebuild.id)) == {"rebuild": rebuild.id, "seen": True}
         assert (_problems(cluster), _metric(cluster, "anew_rebuild_failed{")) == ([], None)
     assert refused(NotFound, lambda: cluster.client.see_failure("no-such")).code == "unknown_rebuild"
+
+
+def test_a_failure_is_seen_although_its_record_is_forgotten(tmp_path: Path) -> None:
+    """What is told may be put away for as long as it is told, however long records are kept."""
+    with opened_cluster(tmp_path, replace(LIMITS, failure_shown_seconds=60 * 86_400)) as cluster:
+        cluster.create()
+        rebuild = _failed(cluster)
+        cluster.pass_seconds(31 * 86_400)
+        for _ in range(3):
+            cluster.settle(1)
+            cluster.pass_seconds(3_700)
+        assert refused(NotFound, lambda: cluster.client.rebuild(rebuild.id)).code == "unknown_rebuild"
+        assert any(rebuild.id in problem for problem in _problems(cluster))
+        cluster.client.see_failure(rebuild.id)
+        assert not any(rebuild.id in problem for problem in _problems(cluster))
 
 
 def test_seeing_an_older_failure_leaves_the_newer_one(cluster: Cluster) -> None:

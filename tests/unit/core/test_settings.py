@@ -8,7 +8,7 @@ import pytest
 
 from anew.core.confighash import canonical_json, config_hash
 from anew.core.errors import InvalidRequest
-from anew.core.settings import Kind
+from anew.core.settings import Kind, Setting, Settings
 from anew.core.stores.properties import (
     PROPERTIES,
     RepushProperties,
@@ -88,6 +88,34 @@ def test_null_gives_a_setting_its_default_again(name: str) -> None:
     assert STORE_SETTINGS.parse({name: None}) == {name: STORE_SETTINGS[name].default}
     if STORE_SETTINGS[name].default is None:
         assert STORE_SETTINGS.parse({name: " "}) == {name: None}
+
+
+@pytest.mark.parametrize("digits", ["9" * 31, "9" * 5_000])
+def test_a_number_that_nobody_can_mean_is_refused(digits: str) -> None:
+    """Python refuses to read thousands of digits with an error of its own; here it is a bad value like any other."""
+    with pytest.raises(InvalidRequest) as caught:
+        STORE_SETTINGS.parse({"partitions": digits})
+    assert caught.value.code == "bad_setting"
+
+
+def test_a_text_that_must_be_there_is_not_empty() -> None:
+    """An empty text means none only where none is the default; spaces around a value do not count."""
+    table = Settings(
+        Setting("bind", Kind.TEXT, "127.0.0.1", "where"),
+        Setting("owner", Kind.TEXT, None, "who"),
+        Setting("codec", Kind.CHOICE, "zstd", "how", choices=("zstd", "gzip")),
+    )
+    assert table.parse({"owner": " ", "codec": " gzip "}) == {"owner": None, "codec": "gzip"}
+    with pytest.raises(InvalidRequest):
+        table.parse({"bind": " "})
+
+
+@pytest.mark.parametrize("key", ["kafka.input.topic", "kafka.input.fabric"])
+def test_a_key_without_a_value_is_refused(key: str) -> None:
+    """A variable that is not set would read another version than the one that was meant."""
+    with pytest.raises(InvalidRequest) as caught:
+        parse_properties({key: ""})
+    assert (caught.value.code, key in caught.value.message) == ("bad_setting", True)
 
 
 def test_the_table_is_whole() -> None:

@@ -19,13 +19,13 @@ from anew.core.errors import (
     Unreachable,
     error_from_json,
 )
-from anew.core.feed import NOWHERE, FeedPartition, PositionMap
+from anew.core.feed import NOWHERE, Feed, FeedKind, FeedPartition, PositionMap
 from anew.core.ledger import MODULUS, Entry, Ledger, total_ledger
 from anew.core.merge import Cell
 from anew.core.rebuild import RebuildStatus, Stage, advance, end
 from anew.core.stamp import BATCH, Stamp, fabric_origin
 from anew.core.stores.rebuild import StoreRebuild
-from anew.testing.builders import a_rebuild, a_store
+from anew.testing.builders import a_feed, a_rebuild, a_store
 from anew.testing.clock import NOON_MS
 
 # -- ledger ----------------------------------------------------------------------------------------------------------
@@ -226,3 +226,12 @@ def test_cells_of_another_format_are_refused() -> None:
     with pytest.raises(Failed) as short:
         decode_cell(encoded[:31])
     assert (short.value.code, short.value.found) == ("corrupt_cell", 31)
+
+
+def test_a_feed_says_its_kind_only_where_it_is_a_new_one() -> None:
+    """Nodes and clients of the release before know no kinds, and read feeds of nearline writes as they did."""
+    feed = a_feed()
+    assert "kind" not in feed.model_dump_json()
+    other = feed.model_copy(update={"kind": FeedKind.GENERATION})
+    assert Feed.model_validate_json(other.model_dump_json()) == other
+    assert Feed.model_validate_json(feed.model_dump_json()).kind is FeedKind.RT

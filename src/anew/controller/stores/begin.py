@@ -42,18 +42,16 @@ def begin(context: Context, plan: Plan, opening: Mapping[str, Any]) -> Begun[Sto
     after = lifecycle.begin(store, plan, made, context.clock())
     return Begun(
         record,
-        (PutStore(after, store.revision), *_displace(context, in_the_way, plan, made)),
-        {} if in_the_way is None else {"killed": in_the_way.rebuild},
+        (PutStore(after, store.revision), *(_displace(context, version, plan, made) for version in in_the_way)),
+        {"killed": ", ".join(version.rebuild for version in in_the_way)} if in_the_way else {},
     )
 
 
-def _displace(context: Context, version: Version | None, plan: Plan, made: Version) -> tuple[PutRebuild, ...]:
-    """The end of the rebuild that is in the way of another one; its driver stops at its next sign of life."""
-    if version is None:
-        return ()
+def _displace(context: Context, version: Version, plan: Plan, made: Version) -> PutRebuild:
+    """The end of a rebuild that is in the way of another one; its driver stops at its next sign of life."""
     running = find_of(context, version.rebuild, StoreRebuild)
     why = lifecycle.displaced_by(plan.kind, made.number)
-    return (PutRebuild(end(running, RebuildStatus.KILLED, why, context.clock()), running.revision),)
+    return PutRebuild(end(running, RebuildStatus.KILLED, why, context.clock()), running.revision)
 
 
 def _version(context: Context, store: Store, plan: Plan, rebuild_id: str) -> Version:

@@ -229,9 +229,21 @@ def store_problems(store: Store, reports: dict[str, list[NodeReport]]) -> list[P
         for fabric, there in version.fabrics.items():
             if there.status in SERVABLE:
                 problems += _replica_problems(store, version, fabric, reports.get(fabric, []))
+            if there.status is VersionStatus.FAILED and version.has({VersionStatus.CURRENT}):
+                problems.append(_behind_problem(store, version, fabric))
             if there.status is VersionStatus.DEFERRED:
                 problems.append(_waiting_problem(store, version, fabric))
     return problems
+
+
+def _behind_problem(store: Store, version: Version, fabric: str) -> Problem:
+    """A fabric in which a version failed that serves in another one."""
+    there, serves = version.fabrics[fabric], store.current.get(fabric, 0)
+    return Problem(
+        what=f"{version.name_in(store.name)} failed in {fabric}, which serves version {serves}: {there.error}",
+        since_ms=there.since_ms,
+        hint=f"anew repush {store.name} --target-fabrics {fabric}",
+    )
 
 
 def _stuck_problems(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from anew.core.errors import Refused
-from anew.core.stores.store import RebuildKind, Store, Version
+from anew.core.stores.store import IN_THE_MAKING, SERVABLE, RebuildKind, Store, Version
 
 _K = RebuildKind
 MAY_KILL: dict[tuple[RebuildKind, RebuildKind], bool] = {
@@ -25,10 +25,11 @@ A user's push brings new data and goes before the upkeep of old data; upkeep nev
 """
 
 
-def displaced(store: Store, incoming: RebuildKind, fabrics: Collection[str]) -> Version | None:
-    """The version in the making that ends for a rebuild of that kind in some fabrics; None when none is in its way.
+def displaced(store: Store, incoming: RebuildKind, fabrics: Collection[str]) -> tuple[Version, ...]:
+    """The versions in the making that end for a rebuild of that kind in some fabrics.
 
-    What is made, or waits, in other fabrics alone is not in the way.
+    What is made, or waits, in other fabrics alone is not in the way. What other fabrics have, load or wait for as well
+    is not ended for some of its fabrics.
 
     Raises:
         Refused: ``rebuild_running``, ``swap_deferred`` (case H10).
@@ -42,13 +43,15 @@ def displaced(store: Store, incoming: RebuildKind, fabrics: Collection[str]) -> 
             expected="no deferred version",
             hint=f"anew swap {store.name} {waiting.number}, or give it up: anew rebuild kill {waiting.rebuild}",
         )
-    running = store.in_the_making(fabrics)
-    if running is None or MAY_KILL[incoming, running.kind]:
-        return running
-    raise Refused(
-        "rebuild_running",
-        f"a rebuild of {store.name} is running",
-        found=f"{running.name_in(store.name)}, a {running.kind.value}, by {running.rebuild}",
-        expected="no version in the making",
-        hint=f"wait for it, or: anew rebuild kill {running.rebuild}",
-    )
+    in_the_way = tuple(version for version in store.versions if version.has(IN_THE_MAKING, fabrics))
+    for running in in_the_way:
+        others = running.fabrics.keys() - set(fabrics)
+        if not MAY_KILL[incoming, running.kind] or running.has(SERVABLE | IN_THE_MAKING, others):
+            raise Refused(
+                "rebuild_running",
+                f"a rebuild of {store.name} is running",
+                found=f"{running.name_in(store.name)}, a {running.kind.value}, by {running.rebuild}",
+                expected="no version in the making",
+                hint=f"wait for it, or: anew rebuild kill {running.rebuild}",
+            )
+    return in_the_way

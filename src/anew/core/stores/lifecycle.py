@@ -93,9 +93,8 @@ def begin(store: Store, plan: Plan, made: Version, now_ms: int) -> Store:
     check_fence(store, plan)
     check_low_water(store, plan.source.start)
     check_low_water(store, plan.target.start)
-    in_the_way = displaced(store, plan.kind, plan.target.fabrics)
-    if in_the_way is not None:
-        store = end_badly(store, in_the_way.number, _E.KILL, displaced_by(plan.kind, made.number), now_ms)
+    for version in displaced(store, plan.kind, plan.target.fabrics):
+        store = end_badly(store, version.number, _E.KILL, displaced_by(plan.kind, made.number), now_ms)
     return store.model_copy(
         update={"versions": (*store.versions, made), "next_version": max(store.next_version, made.number + 1)}
     )
@@ -250,8 +249,10 @@ def missing_feeds(store: Store, version: Version, fabric: str) -> list[str]:
     writes closed because it becomes ready (rule R10). What it replaces, it does not lack.
     """
     current = store.version(store.current.get(fabric, 0))
-    if current is None:
-        return []
+    return [] if current is None else _lacking(current, version, fabric)
+
+
+def _lacking(current: Version, version: Version, fabric: str) -> list[str]:
     keeps_closed = version.closing and version.status_in(fabric) is S.READY
     return sorted(
         feed
@@ -297,8 +298,17 @@ def roll_back(store: Store, number: int, fabric: str, now_ms: int) -> Store:
     return after.model_copy(update={"schedule_held": f"rolled back from version {before} to {number} in {fabric}"})
 
 
+def rollback_targets(store: Store, versions: Iterable[Version], fabric: str) -> list[Version]:
+    """Of some versions the backups below the fabric's current one that lack none of its feeds (rule R9)."""
+    current = store.version(store.current.get(fabric, 0))
+    if current is None:
+        return []
+    backups = (v for v in versions if v.status_in(fabric) is S.BACKUP and v.number < current.number)
+    return [version for version in backups if not _lacking(current, version, fabric)]
+
+
 def rollback_target(store: Store, fabric: str) -> int:
-    """The newest backup below the fabric's current version.
+    """The newest backup below the fabric's current version, one that lacks none of its feeds where there is any.
 
     Raises:
         Refused: ``no_backup``.
@@ -312,7 +322,8 @@ def rollback_target(store: Store, fabric: str) -> int:
             found={v.number: v.fabrics[fabric].status.value for v in store.versions if fabric in v.fabrics},
             expected=f"a backup below version {current}",
         )
-    return max(backups)
+    whole = [version.number for version in rollback_targets(store, store.versions, fabric)]
+    return max(whole or backups)
 
 
 def end_badly(

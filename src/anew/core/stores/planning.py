@@ -17,6 +17,7 @@ from anew.core.stores.store import (
     RebuildKind,
     Store,
     Version,
+    VersionStatus,
     parse_version,
     pending_changes,
 )
@@ -345,7 +346,9 @@ def _check_whole(store: Store, source: Version, others: list[Feed]) -> None:
             f"version {source.number} of {store.name} lacks writes that no log holds any more",
             found=f"it does not apply {', '.join(begun)}, whose first records are forgotten",
             expected="a source that applies them",
-            hint=f"repush the current version: anew repush {store.name}",
+            hint=f"push to it, or let it take no nearline writes: anew store update {store.name} --set hybrid=false"
+            if source.has({VersionStatus.CURRENT})
+            else f"repush the current version: anew repush {store.name}",
         )
 
 

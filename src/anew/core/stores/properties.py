@@ -123,7 +123,14 @@ def parse_properties(given: Mapping[str, str | SettingValue]) -> RepushPropertie
         InvalidRequest: ``unknown_property`` (with the nearest known key), ``bad_setting``, ``bad_brokers``,
             ``ttl_not_enabled`` (case F5), ``contradiction`` (case F3).
     """
-    values = {**PROPERTIES.defaults(), **PROPERTIES.parse(given)}
+    parsed = PROPERTIES.parse(given)
+    for key, value in given.items():
+        # As where a job's variable is not set: the word that is missing may be the version to read.
+        if isinstance(value, str) and not value.strip():
+            raise InvalidRequest(
+                "bad_setting", f"{key} has no value", found="an empty text", expected="a value", hint="or leave it out"
+            )
+    values = {**PROPERTIES.defaults(), **parsed}
     _check_ttl(values)
     # The fields are in the order of the table.
     return RepushProperties(*values.values())

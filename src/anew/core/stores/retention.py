@@ -14,6 +14,7 @@ from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.moment import utc_text
 from anew.core.rowretention import REPUSH_SOURCE_WAIT_SECONDS
 from anew.core.stores.leaving import source_in_store
+from anew.core.stores.lifecycle import rollback_targets
 from anew.core.stores.longreads import last_hold_ms
 from anew.core.stores.store import IN_THE_MAKING, SERVABLE, RebuildKind, Store, Version, VersionStatus
 
@@ -94,9 +95,11 @@ def _terms(store: Store, now_ms: int, wait_seconds: int) -> dict[int, _Term]:
 def _keep_one_target(
     store: Store, versions: list[Version], fabric: str, by_fabric: dict[int, dict[str, _Term]], now_ms: int
 ) -> None:
-    """Where no version would remain to go back to, the newest intermediate stays like a real backup."""
-    current = store.current.get(fabric, 0)
-    targets = [v for v in versions if v.status_in(fabric) is VersionStatus.BACKUP and v.number < current]
+    """Where no version would remain to go back to, the newest intermediate stays like a real backup.
+
+    What lacks a feed of the current version is no target: a rollback to it would be refused (rule R9).
+    """
+    targets = rollback_targets(store, versions, fabric)
     if any(_longest(by_fabric[version.number].values()).holds_at(now_ms) for version in targets):
         return
     for version in sorted(targets, key=lambda version: version.number, reverse=True):
