@@ -48,12 +48,13 @@ class _NodeCollector(Collector):
 
 
 def _replica_metrics(replicas: tuple[ReplicaReport, ...]) -> Iterator[Metric]:
-    labels = ["store_uid", "version", "partition"]
+    # A partition may be kept as several instances: without their number several samples would have the same labels.
+    labels = ["store_uid", "version", "partition", "sub_partition"]
     states = GaugeMetricFamily("anew_replica_state", "1 for the state that a replica is in", labels=[*labels, "state"])
     records = GaugeMetricFamily("anew_feed_lag_records", "Records between a replica and its feeds' ends", labels=labels)
     seconds = GaugeMetricFamily("anew_feed_lag_seconds", "Age of the oldest record not applied", labels=labels)
     for replica in replicas:
-        name = [replica.store_uid, str(replica.version), str(replica.partition)]
+        name = [replica.store_uid, str(replica.version), str(replica.partition), str(replica.sub_partition)]
         for state in ReplicaState:
             states.add_metric([*name, state.value], float(replica.state is state))
         records.add_metric(name, replica.lag_records)

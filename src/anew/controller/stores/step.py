@@ -202,7 +202,8 @@ class StoreSteps:
             what, store.name, "controller", version=version.number, rebuild=version.rebuild
         )
         changed = change_store(self.context, store.uid, operation, lambda present: (change(present), ()))
-        _LOG.info("store_changed", what=what, store=store.name, current=changed.current, revision=changed.revision)
+        if changed.revision != store.revision:
+            _LOG.info("store_changed", what=what, store=store.name, current=changed.current, revision=changed.revision)
         return changed
 
     # -- replicas ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import structlog
+
 from anew.api.models import RollBack, Swap
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
@@ -15,6 +17,8 @@ from anew.controller.stores.records import change_store, store_named
 from anew.core.errors import AnewError, Refused
 from anew.core.stores import lifecycle
 from anew.core.stores.store import Store
+
+_LOG = structlog.get_logger("anew.controller")
 
 
 def swap(context: Context, name: str, request: Swap, actor: str) -> dict[str, Any]:
@@ -79,6 +83,7 @@ def _move(
                 detail = {"fabric": fabric, "from": before, "to": number}
                 operation = context.operation(asked.what, store.name, asked.actor, **detail)
                 change_store(context, store.uid, operation, partial(_moved, change, number, fabric, now_ms))
+                _LOG.info("store_swapped", what=asked.what, store=store.name, **detail)
             done[fabric] = {"before": before, "after": number}
             loaded[fabric] = held
         except AnewError as error:

@@ -21,6 +21,7 @@ from anew.core.errors import AnewError, Unreachable
 from anew.core.integrity import NOT_AS_PROMISED
 from anew.log.interface import Log
 from anew.loops.guarded import Loops
+from anew.loops.threads import LoopThread
 from anew.node.disk import DiskWatch
 from anew.node.faults import OF_THE_MACHINE, fault_of
 from anew.node.loader import Submits
@@ -132,8 +133,8 @@ class Engine:
         self._rates: dict[ReplicaKey, tuple[float, int]] = {}
         self._hurries = False
         self._unpainted = False
-        self._wake, self._stopped = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._working = LoopThread(self._applier, self._round, self._wake)
         self._disk = DiskWatch(identity.directory, collaborators.clock)
         self.verifications = Verifications(
             identity.verifying, collaborators.loader, identity.node, identity.started_at_ms, self._wake.set
@@ -192,17 +193,11 @@ class Engine:
 
     def start(self) -> None:
         """Begin to work, in a thread of its own."""
-        self._thread = threading.Thread(
-            target=lambda: self._applier.run(self._round, self._stopped), name="applier", daemon=True
-        )
-        self._thread.start()
+        self._working.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """End the thread, save positions, close everything."""
-        self._stopped.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout_seconds)
+        self._working.stop(timeout_seconds)
         self.picture = Picture()
         self.verifications.close()
         for holding in self._of_disk():

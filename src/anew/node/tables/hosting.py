@@ -30,6 +30,7 @@ from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Unreachable
 from anew.core.tables.segment import may_be_the_same_rows
 from anew.loops.guarded import Loops
+from anew.loops.threads import LoopThread
 from anew.node.faults import fault_of
 from anew.node.loader import Submits
 from anew.node.tables.copies import Copy, files_of, read_copy
@@ -119,7 +120,6 @@ class SegmentHost:
             clock_seconds: A monotonic clock.
             loops: The loops of the process; None: nobody is told how this one is.
         """
-        self._loop = (Loops(lambda: 0) if loops is None else loops).loop("segments")
         self._directory, self._loader, self._changed, self._now = directory, loader, changed, clock_seconds
         self._accepted: DesiredState | None = None
         self._adopted: DesiredState | None = None
@@ -127,8 +127,9 @@ class SegmentHost:
         self._use = _Use()
         self._untidy: dict[_Key, Future[Copy] | None] = {}
         self._on_builds: list[Callable[[Set[str]], None]] = []
-        self._wake, self._stopped = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        loop = (Loops(lambda: 0) if loops is None else loops).loop("segments")
+        self._working = LoopThread(loop, self._round, self._wake)
 
     # -- any thread ------------------------------------------------------------------------------------------------
 
@@ -204,17 +205,11 @@ class SegmentHost:
 
     def start(self) -> None:
         """Begin to work, in a thread of its own."""
-        self._thread = threading.Thread(
-            target=lambda: self._loop.run(self._round, self._stopped), name="segments", daemon=True
-        )
-        self._thread.start()
+        self._working.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """End the thread; what is under way in the loader is left behind."""
-        self._stopped.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout_seconds)
+        self._working.stop(timeout_seconds)
 
     # -- the segments thread ---------------------------------------------------------------------------------------
 
