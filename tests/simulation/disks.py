@@ -336,9 +336,9 @@ class FarCatalog:
         """See `Catalog.waiting_dead_letters`."""
         return self._read(lambda: self._catalog.waiting_dead_letters(store_uid, limit))
 
-    def events(self, after: int, limit: int) -> list[Event]:
+    def events(self, after: int, limit: int, subject: str | None = None) -> list[Event]:
         """See `Catalog.events`."""
-        return self._read(lambda: self._catalog.events(after, limit))
+        return self._read(lambda: self._catalog.events(after, limit, subject))
 
     def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:
         """See `Catalog.history`."""

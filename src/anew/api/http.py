@@ -371,9 +371,11 @@ class ControllerClient:
         # A limit below 1 is the controller's to refuse.
         return list(islice(lines, max(limit, 1)))
 
-    def events(self, after: int, *, limit: int = MAX_ITEMS, wait_seconds: float = 0.0) -> Events:
+    def events(
+        self, after: int, *, store: str | None = None, limit: int = MAX_ITEMS, wait_seconds: float = 0.0
+    ) -> Events:
         """What was done since a revision of the catalog, which the controller waits for at most so long."""
-        query = {"after": after, "limit": limit, "wait_seconds": wait_seconds}
+        query = {"store": store, "after": after, "limit": limit, "wait_seconds": wait_seconds}
         return self._as(Events, _Call("GET", "/v1/events", query=query, extra_seconds=wait_seconds))
 
     def reclaims(self) -> list[ReclaimView]:

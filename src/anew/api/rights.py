@@ -110,7 +110,7 @@ CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
     ("GET", "/v1/status"): _READ_ALL,
     ("GET", "/v1/cluster"): _READ_ANY,
     ("GET", "/v1/history"): Need(Right.READ, Concerns.QUERY, ("store",)),
-    ("GET", "/v1/events"): _READ_ALL,
+    ("GET", "/v1/events"): Need(Right.READ, Concerns.QUERY, ("store",)),
     ("GET", "/v1/reclaims"): _READ_ALL,
     ("GET", "/metrics"): _READ_ALL,
     ("GET", "/healthz"): OPEN,

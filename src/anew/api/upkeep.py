@@ -89,7 +89,7 @@ class Events(Wire):
 
     Attributes:
         items: The oldest first, at most ``limit`` of them.
-        next: The revision to ask after next.
+        next: The revision to ask after next; below the one that was asked about where the catalog went back.
         oldest: The revision of the oldest line that is kept, 0 without one: of what came before nobody knows any more.
     """
 

@@ -249,10 +249,12 @@ class DatabaseCatalog:
         query = query.order_by(found.feed, found.partition, found.offset)
         return [Rejection(*one) for one in self._rows(query)]
 
-    def events(self, after: int, limit: int) -> list[Event]:
+    def events(self, after: int, limit: int, subject: str | None = None) -> list[Event]:
         """See `Catalog.events`."""
         row = HISTORY.c
         query = sa.select(row.revision, *_OPERATION).where(row.revision > after).order_by(row.revision).limit(limit)
+        if subject is not None:
+            query = query.where(row.subject == subject)
         return [Event(int(revision), _operation(operation)) for revision, *operation in self._rows(query)]
 
     def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:

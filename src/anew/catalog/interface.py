@@ -156,8 +156,10 @@ class Catalog(Protocol):
             limit: How many of each feed partition at most: one that cannot be read holds up no other.
         """
 
-    def events(self, after: int, limit: int) -> list[Event]:
+    def events(self, after: int, limit: int, subject: str | None = None) -> list[Event]:
         """What was committed after a revision of the catalog and is not forgotten, the oldest first, at most so much.
+
+        Only what was done to one subject, unless None.
 
         Not every revision has an operation: a node that comes or goes moves the catalog too.
         """

@@ -63,7 +63,8 @@ def rebuilds_behind(after: TimedKey | None) -> tuple[sa.ColumnElement[bool], ...
         return ()
     row = REBUILDS.c
     beside = (row.created_at_ms == after.at_ms) & (row.id > after.id)
-    return ((row.created_at_ms < after.at_ms) | beside,)
+    # The first one says nothing more, and lets an index begin there.
+    return (row.created_at_ms <= after.at_ms, (row.created_at_ms < after.at_ms) | beside)
 
 
 def history_behind(after: str | None) -> tuple[sa.ColumnElement[bool], ...]:

@@ -48,6 +48,7 @@ REBUILDS = sa.Table(
     sa.Column("document", sa.Text, nullable=False),
     sa.Column("plan", sa.Text, nullable=False),
     sa.Index("ix_rebuilds_running", "running", "created_at_ms", "id"),
+    sa.Index("ix_rebuilds_created", "created_at_ms"),
 )
 """``document`` is all but the plan, which may be long and never changes."""
 

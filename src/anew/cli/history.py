@@ -9,12 +9,14 @@ import typer
 
 from anew.api.http import ControllerClient
 from anew.api.upkeep import HistoryLine
-from anew.cli.output import Json, out, print_json, print_line, print_table, shape
+from anew.api.waiting import wait_seconds
+from anew.cli.output import Json, err, out, print_json, print_line, print_table, shape
 from anew.cli.session import cluster
+from anew.core.errors import Unreachable
 from anew.core.moment import utc_text
 
 _LAST_REVISION = 2**63 - 1
-_WAIT_SECONDS = 20.0
+_WAIT_SECONDS, _AWAY_SECONDS = 20.0, 2.0
 
 
 def add_to(app: typer.Typer) -> None:
@@ -42,17 +44,25 @@ def history(
 
 def _follow(controller: ControllerClient, store: str | None, limit: int, *, as_json: bool) -> NoReturn:
     # Asked first: what is done while the lines before are read comes after them, once.
-    after = controller.events(_LAST_REVISION).next
+    after = controller.events(_LAST_REVISION, store=store).next
     shown = set[str]()
     for line in reversed(controller.history(store, limit)):
         shown.add(line.id)
         _print(line, as_json=as_json)
     sys.stdout.flush()
     while True:
-        events = controller.events(after, wait_seconds=_WAIT_SECONDS)
+        try:
+            events = controller.events(after, store=store, wait_seconds=_WAIT_SECONDS)
+        except Unreachable as error:
+            # It only reads, and knows where it was: a controller that is started again is waited for.
+            err().print(str(error), highlight=False, markup=False)
+            wait_seconds(_AWAY_SECONDS)
+            continue
+        if events.next < after:
+            err().print(f"the catalog went back from revision {after} to {events.next}: lines may be missing")
         after = events.next
         for event in events.items:
-            if store in (None, event.subject) and event.id not in shown:
+            if event.id not in shown:
                 _print(event, as_json=as_json)
         sys.stdout.flush()
 

@@ -83,10 +83,17 @@ def _add_health(app: FastAPI, context: Context) -> None:
         return page_of([HistoryLine(**shown(operation)) for operation in found], limit, lambda line: line.id)
 
     @app.get("/v1/events", tags=["cluster"])
-    async def events(after: Revision = 0, limit: Limit = DEFAULT_ITEMS, wait_seconds: WaitSeconds = 0.0) -> Events:
-        """What was done since a revision of the catalog, the oldest first; as soon as there is something newer."""
-        await context.watch.wait_beyond(after, wait_seconds)
-        return await run_in_threadpool(events_after, context, after, limit)
+    async def events(
+        store: str | None = None, after: Revision = 0, limit: Limit = DEFAULT_ITEMS, wait_seconds: WaitSeconds = 0.0
+    ) -> Events:
+        """What was done since a revision of the catalog, the oldest first; as soon as there is something newer.
+
+        Where the catalog is behind that revision, because an older copy took its place, the answer comes at once, and
+        its ``next`` is below it.
+        """
+        if await run_in_threadpool(context.catalog.revision) >= after:
+            await context.watch.wait_beyond(after, wait_seconds)
+        return await run_in_threadpool(events_after, context, after, limit, store)
 
     @app.get("/healthz", tags=["cluster"])
     def healthz() -> Alive:

@@ -259,6 +259,9 @@ class CatalogContract(ABC):
             (revision, change.operation) for revision, change in zip(revisions, changes, strict=True)
         ]
         assert catalog.events(found[1].revision, 2) == found[2:4]
+        subject = changes[0].operation.subject
+        assert catalog.events(before, 9, subject) == [e for e in found if e.operation.subject == subject]
+        assert catalog.events(before, 9, "nobody") == []
         assert catalog.events(revisions[-1], 9) == catalog.events(2**63 - 1, 9) == []
 
     def test_history_is_kept_newest_first(self, catalog: Catalog) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from anew.api.models import NodeReport, ReplicaReport, ReplicaState
 from anew.controller.stores.placing import next_assignment
+from anew.controller.stores.readiness import coverage
 from anew.testing.builders import FABRIC, a_config, a_store, a_version
 from tests.component.controller.harness import node_report
 
@@ -116,3 +117,15 @@ def test_a_sick_replica_of_a_store_that_is_short_elsewhere_is_replaced() -> None
     wanted = next_assignment(store, version, FABRIC, ["a", "b", "c"], reports, _PATIENCE_MS)
     assert "c" in wanted[0]
     assert len(wanted[1]) == 3
+
+
+def test_a_partition_of_which_a_part_is_fresh_is_fresh() -> None:
+    """Of a partition that is kept as several instances one that answers no reads yet is enough: its keys are away."""
+    frozen = a_config(partitions=1, replicas=1, amplification_factor=2).frozen
+    version = a_version(config=frozen, config_hash=frozen.hash, assignment={0: ("a",)})
+    store = _STORE.model_copy(update={"versions": (version,)})
+    first = _WELL.model_copy(update={"partition": 0, "sub_partition": 0})
+    second = first.model_copy(update={"sub_partition": 1, "fresh": True})
+    assert coverage(store, version, FABRIC, [node_report("a", first, second)]).missing == (0,)
+    well = second.model_copy(update={"fresh": False})
+    assert coverage(store, version, FABRIC, [node_report("a", first, well)]).missing == ()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anew.api.models import EndRebuild
+from anew.controller.engine.drivers import failed_subject
 from anew.core.errors import NotFound
 from anew.core.rebuild import Stage, driver_of
 from anew.core.stores.rebuild import StoreRebuild
@@ -86,7 +87,10 @@ def test_a_failure_is_seen_although_its_record_is_forgotten(tmp_path: Path) -> N
             cluster.pass_seconds(3_700)
         assert refused(NotFound, lambda: cluster.client.rebuild(rebuild.id)).code == "unknown_rebuild"
         assert any(rebuild.id in problem for problem in _problems(cluster))
+        # By it a token for single stores is let in.
+        assert failed_subject(cluster.context, rebuild.id) == "flights"
         cluster.client.see_failure(rebuild.id)
+        assert failed_subject(cluster.context, rebuild.id) is None
         assert not any(rebuild.id in problem for problem in _problems(cluster))
 
 

@@ -35,6 +35,16 @@ def test_a_cursor_sees_everything_once(cluster: Cluster) -> None:
     assert cluster.client.events(_LAST).next == after
 
 
+def test_a_cursor_of_one_store_sees_its_lines_alone(cluster: Cluster) -> None:
+    """What was done elsewhere moves the cursor on, and gives no line."""
+    cluster.create()
+    after = cluster.client.events(_LAST).next
+    cluster.create("other")
+    _change(cluster, 61)
+    found = cluster.client.events(after, store="flights")
+    assert ([line.subject for line in found.items], found.next) == (["flights"], cluster.context.catalog.revision())
+
+
 def test_what_is_done_ends_a_wait(cluster: Cluster) -> None:
     """Whoever waits is answered with what was done, long before the wait is over."""
     cluster.create()
@@ -55,6 +65,14 @@ def test_a_wait_for_nothing_moves_on_past_what_has_no_line(cluster: Cluster) -> 
     found = cluster.client.events(after, wait_seconds=5)
     assert (found.items, found.next) == ((), after + 1)
     assert cluster.client.events(found.next).next == found.next
+
+
+def test_a_catalog_that_went_back_is_told_at_once(cluster: Cluster) -> None:
+    """Where an older copy took the catalog's place nobody waits for a revision that is long to come."""
+    revision = cluster.client.events(_LAST).next
+    began = time.monotonic()
+    found = cluster.client.events(revision + 1_000, wait_seconds=20)
+    assert (found.items, found.next, time.monotonic() - began < 5) == ((), revision, True)
 
 
 def test_what_is_forgotten_is_told(cluster: Cluster) -> None:

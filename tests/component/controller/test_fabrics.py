@@ -86,6 +86,9 @@ def test_what_fails_in_one_fabric_serves_in_the_other(cluster: Cluster) -> None:
     assert (view.status, "a damaged base" in str(view.error)) == ("partly", True)
     (problem,) = [p for p in cluster.client.status().problems if "failed in" in p.what]
     assert problem.what.startswith("flights_v1 failed in dc-1, which serves version 0: ")
+    _sealed(cluster, cluster.repush_plan(request=RepushRequest(target_fabrics=(_OTHER,))))
+    _settle(cluster)
+    assert (cluster.store().current, cluster.client.status().problems) == ({FABRIC: 1, _OTHER: 2}, ())
     shown = cluster.client.store("flights").fabrics
     assert shown[FABRIC].versions[0].error is None
     assert "a damaged base" in str(shown[_OTHER].versions[0].error)

@@ -133,6 +133,12 @@ def see_failure(context: Context, rebuild_id: str, actor: str) -> FailureSeen:
     return FailureSeen(rebuild=rebuild_id, seen=True)
 
 
+def failed_subject(context: Context, rebuild_id: str) -> str | None:
+    """The name of what a rebuild was of whose failure is still told; None: it is not."""
+    told = (of for of, failure in _failures(context).items() if failure.rebuild == rebuild_id)
+    return next((of.partition("/")[2] for of in told), None)
+
+
 def failure_problems(context: Context) -> list[Problem]:
     """Rebuilds that failed, until somebody has seen it, a later one went well, or the time for it is over."""
     return [

@@ -21,11 +21,12 @@ def shown(operation: Operation) -> dict[str, Any]:
     }
 
 
-def events_after(context: Context, after: int, limit: int) -> Events:
-    """What was committed after a revision, at most so many operations, and from where to go on."""
+def events_after(context: Context, after: int, limit: int, subject: str | None) -> Events:
+    """What was committed after a revision, to one subject or, for None, to all; at most so many, and where to go on."""
     # Read first: what is committed from now on lies behind it, and comes with this answer or the next.
     revision = context.catalog.revision()
-    found, oldest = context.catalog.events(after, limit), context.catalog.events(0, 1)
+    found = context.catalog.events(after, limit, subject) if after <= revision else []
+    oldest = context.catalog.events(0, 1)
     last = found[-1].revision if found else 0
     return Events(
         items=tuple(EventLine(revision=event.revision, **shown(event.operation)) for event in found),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from anew.api.models import NodeReport
+from anew.api.segments import SegmentReport
 from anew.catalog.change import NodeRecord
+
+Copies = Mapping[str, Mapping[str, SegmentReport]]
+"""Uid of a table → segment → what a node says of it."""
 
 
 @dataclass(slots=True)
@@ -15,6 +20,7 @@ class NodeReports:
 
     _parsed: dict[str, tuple[str, NodeReport]] = field(default_factory=dict)
     _unkept: dict[str, NodeRecord] = field(default_factory=dict)
+    _copies: dict[str, tuple[NodeReport, Copies]] = field(default_factory=dict)
 
     def unkept(self, record: NodeRecord) -> None:
         """The catalog did not take it, which may be for want of room: what it says holds all the same."""
@@ -46,6 +52,17 @@ class NodeReports:
             # One for each node, so that what is kept does not grow with time.
             self._parsed[record.id] = (record.report, report)
         return report
+
+    def copies(self, report: NodeReport) -> Copies:
+        """What a node said of segments, sorted once for as long as it says the same."""
+        known, copies = self._copies.get(report.node, (None, {}))
+        if known is not report:
+            sorted_out = defaultdict[str, dict[str, SegmentReport]](dict)
+            for copy in report.segments:
+                sorted_out[copy.table_uid][copy.segment] = copy
+            copies = sorted_out
+            self._copies[report.node] = report, copies
+        return copies
 
 
 def _heard_at(record: NodeRecord) -> int:

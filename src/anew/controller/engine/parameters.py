@@ -15,7 +15,7 @@ After = Annotated[
         max_length=400, pattern=r"^[^\x00]*$", description="Go on after this key: the field next of the page before."
     ),
 ]
-VersionNumber = Annotated[int | None, Query(le=2**31 - 1)]
+VersionNumber = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
 Limit = Annotated[int, Query(ge=1, le=MAX_ITEMS, description="How many items the page holds at most.")]
 Actor = Annotated[str, Header(alias="anew-actor")]
 Revision = Annotated[

@@ -17,6 +17,7 @@ from anew.api.rights import ANY_SUBJECT, CONTROLLER_RIGHTS, Concerns, Content, N
 from anew.api.security import RequestLimits
 from anew.api.strictness import check_content, check_parameters, parse_object, the_one_named
 from anew.controller.engine.context import Context
+from anew.controller.engine.drivers import failed_subject
 from anew.controller.http.bodies import read_body
 from anew.core.errors import InvalidRequest
 
@@ -136,7 +137,8 @@ class Admission:
     def _subject(self, rebuild_id: str) -> str | None:
         """The name of what a rebuild is of."""
         found = self._context.catalog.rebuild(rebuild_id)
-        return None if found is None else found.subject.name
+        # A failure may be told for longer than its record is kept.
+        return failed_subject(self._context, rebuild_id) if found is None else found.subject.name
 
 
 def guarded(admission: Admission) -> type[APIRoute]:

@@ -99,6 +99,7 @@ def _as_one(subs: list[ReplicaReport]) -> ReplicaReport:
             "error_code": next((sub.error_code for sub in subs if sub.error_code is not None), None),
             "stuck_ms": max(sub.stuck_ms for sub in subs),
             "arrived": all(sub.arrived for sub in subs),
+            "fresh": any(sub.fresh for sub in subs),
         }
     )
 

@@ -229,7 +229,8 @@ def store_problems(store: Store, reports: dict[str, list[NodeReport]]) -> list[P
         for fabric, there in version.fabrics.items():
             if there.status in SERVABLE:
                 problems += _replica_problems(store, version, fabric, reports.get(fabric, []))
-            if there.status is VersionStatus.FAILED and version.has({VersionStatus.CURRENT}):
+            is_behind = store.current.get(fabric, 0) < version.number and version.has({VersionStatus.CURRENT})
+            if there.status is VersionStatus.FAILED and is_behind:
                 problems.append(_behind_problem(store, version, fabric))
             if there.status is VersionStatus.DEFERRED:
                 problems.append(_waiting_problem(store, version, fabric))

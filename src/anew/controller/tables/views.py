@@ -58,13 +58,13 @@ def segment_page(context: Context, table: Table, after: str, limit: int, *, stal
     read = context.catalog.segments_page(table.uid, after, limit + 1, other_than=other_than)
     found = page_of(read, limit, lambda segment: segment.name)
     why, reports = Explainer(context, table.config), live_reports(context, (table.fabric,))[table.fabric]
-    copies = _reported(table, reports, {segment.name for segment in found.items})
+    copies = _reported(context, table, reports, [segment.name for segment in found.items])
     return Page(items=tuple(_segment_view(table, segment, why, copies) for segment in found.items), next=found.next)
 
 
 def table_problems(context: Context, table: Table, reports: list[NodeReport]) -> list[Problem]:
     """What is unhealthy about a table: segments that failed on nodes, or that too few nodes serve."""
-    found, problems = _reported(table, reports), []
+    found, problems = _reported(context, table, reports), []
     for segment in context.catalog.segments(table.uid):
         copies = found.get(segment.name, {})
         problems += [
@@ -128,12 +128,13 @@ def _copy_view(node: str, copy: SegmentReport | None) -> CopyView | UnknownCopy:
 
 
 def _reported(
-    table: Table, reports: list[NodeReport], names: Collection[str] | None = None
+    context: Context, table: Table, reports: list[NodeReport], names: Collection[str] | None = None
 ) -> dict[str, dict[str, SegmentReport]]:
     """Segment → node → what the node says of it; only of those named, unless None."""
     found: dict[str, dict[str, SegmentReport]] = {}
     for report in reports:
-        for copy in report.segments:
-            if copy.table_uid == table.uid and (names is None or copy.segment in names):
-                found.setdefault(copy.segment, {})[report.node] = copy
+        copies = context.node_reports.copies(report).get(table.uid, {})
+        for name in copies if names is None else names:
+            if name in copies:
+                found.setdefault(name, {})[report.node] = copies[name]
     return found

@@ -150,7 +150,7 @@ class Plan(PlanValue):
         return self.target.defer_swap
 
     def summary(self) -> tuple[str, ...]:
-        """See `PlanValue.told`."""
+        """See `PlanValue.summary`."""
         source = self.source.topic if self.source.topic is not None else "files"
         records = f"about {self.estimate.records} records, " if self.source.input is None else ""
         return f"{source} → {self.store}_v{self.target.version}, {records}{self.estimate.bytes} bytes", *self.why

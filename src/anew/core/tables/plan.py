@@ -102,7 +102,7 @@ class TablePlan(PlanValue):
     planned_at_ms: int
 
     def summary(self) -> tuple[str, ...]:
-        """See `PlanValue.told`."""
+        """See `PlanValue.summary`."""
         size = f"{len(self.segments)} segments, {self.estimate.records} rows, " if self.source is None else ""
         return f"{self.kind.value} of {self.table}, {size}{self.estimate.bytes} bytes", *self.why
 

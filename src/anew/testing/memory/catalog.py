@@ -233,10 +233,11 @@ class MemoryCatalog:
         of_partitions = groupby(found, lambda letter: (letter.feed, letter.partition))
         return [letter for _, some in of_partitions for letter in islice(some, limit)]
 
-    def events(self, after: int, limit: int) -> list[Event]:
+    def events(self, after: int, limit: int, subject: str | None = None) -> list[Event]:
         """See `Catalog.events`."""
         revisions = self._database.operations
-        found = (Event(revisions[operation.id], operation) for operation in self._database.history)
+        wanted = (operation for operation in self._database.history if subject in (None, operation.subject))
+        found = (Event(revisions[operation.id], operation) for operation in wanted)
         return list(islice((event for event in found if event.revision > after), limit))
 
     def history(self, subject: str | None, limit: int, *, after: str | None = None) -> list[Operation]:
