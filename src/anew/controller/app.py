@@ -78,8 +78,8 @@ def _add_health(app: FastAPI, context: Context) -> None:
     def history(store: str | None = None, limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[HistoryLine]:
         """Who did what when, newest first; of what was deleted too."""
         found = context.catalog.history(store, limit + 1, after=after)
-        if store is not None and not found and after is None and context.catalog.table(store) is None:
-            store_named(context, store)
+        if not found and after is None:
+            _check_known(context, store)
         return page_of([HistoryLine(**shown(operation)) for operation in found], limit, lambda line: line.id)
 
     @app.get("/v1/events", tags=["cluster"])
@@ -91,6 +91,7 @@ def _add_health(app: FastAPI, context: Context) -> None:
         Where the catalog is behind that revision, because an older copy took its place, the answer comes at once, and
         its ``next`` is below it.
         """
+        await run_in_threadpool(_check_known, context, store)
         if await run_in_threadpool(context.catalog.revision) >= after:
             await context.watch.wait_beyond(after, wait_seconds)
         return await run_in_threadpool(events_after, context, after, limit, store)
@@ -109,3 +110,13 @@ def _add_health(app: FastAPI, context: Context) -> None:
     def metrics() -> Response:
         """Prometheus metrics."""
         return Response(generate_latest(registry_of(context)), media_type=CONTENT_TYPE_LATEST)
+
+
+def _check_known(context: Context, name: str | None) -> None:
+    """Raise where neither a store nor a table has, or had, a name: lines of what was deleted are kept.
+
+    Raises:
+        NotFound: ``unknown_store``, with the nearest name.
+    """
+    if name is not None and context.catalog.table(name) is None and not context.catalog.history(name, 1):
+        store_named(context, name)

@@ -8,7 +8,7 @@ import time
 from anew.api.models import UpdateStore
 from anew.api.upkeep import EventLine
 from anew.catalog.change import NodeRecord
-from anew.core.errors import InvalidRequest
+from anew.core.errors import InvalidRequest, NotFound
 from anew.testing.clock import NOON_MS
 from tests.component.controller.harness import Cluster, refused
 
@@ -43,6 +43,15 @@ def test_a_cursor_of_one_store_sees_its_lines_alone(cluster: Cluster) -> None:
     _change(cluster, 61)
     found = cluster.client.events(after, store="flights")
     assert ([line.subject for line in found.items], found.next) == (["flights"], cluster.context.catalog.revision())
+
+
+def test_a_store_that_never_was_is_not_waited_for(cluster: Cluster) -> None:
+    """A misspelt name is refused at once, with the nearest; of a deleted store the lines are there."""
+    cluster.create()
+    error = refused(NotFound, lambda: cluster.client.events(0, store="flight", wait_seconds=20))
+    assert (error.code, "flights" in str(error.hint)) == ("unknown_store", True)
+    cluster.client.delete_store("flights")
+    assert cluster.client.events(0, store="flights").items[-1].what == "delete store"
 
 
 def test_what_is_done_ends_a_wait(cluster: Cluster) -> None:

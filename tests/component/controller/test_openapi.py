@@ -32,7 +32,7 @@ def document(cluster: Cluster) -> dict[str, Any]:
 _BOUNDED = {"POST /v1/rebuilds/{rebuild_id}/segments:read"}
 """Answers that are lists as long as what was asked for, which has a limit of its own."""
 
-_NAME_A_STORE = {"POST /v1/stores", "POST /v1/rebuilds", "GET /v1/rebuilds", "GET /v1/history"} | {
+_NAME_A_STORE = {"POST /v1/stores", "POST /v1/rebuilds", "GET /v1/rebuilds", "GET /v1/history", "GET /v1/events"} | {
     "POST /v1/pause",
     "POST /v1/unpause",
     "POST /v1/gc",

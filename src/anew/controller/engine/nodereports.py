@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from anew.api.models import NodeReport
-from anew.api.segments import SegmentReport
 from anew.catalog.change import NodeRecord
 
-Copies = Mapping[str, Mapping[str, SegmentReport]]
-"""Uid of a table → segment → what a node says of it."""
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -20,7 +18,7 @@ class NodeReports:
 
     _parsed: dict[str, tuple[str, NodeReport]] = field(default_factory=dict)
     _unkept: dict[str, NodeRecord] = field(default_factory=dict)
-    _copies: dict[str, tuple[NodeReport, Copies]] = field(default_factory=dict)
+    _derived: dict[tuple[str, Callable[[NodeReport], Any]], tuple[NodeReport, Any]] = field(default_factory=dict)
 
     def unkept(self, record: NodeRecord) -> None:
         """The catalog did not take it, which may be for want of room: what it says holds all the same."""
@@ -53,16 +51,15 @@ class NodeReports:
             self._parsed[record.id] = (record.report, report)
         return report
 
-    def copies(self, report: NodeReport) -> Copies:
-        """What a node said of segments, sorted once for as long as it says the same."""
-        known, copies = self._copies.get(report.node, (None, {}))
-        if known is not report:
-            sorted_out = defaultdict[str, dict[str, SegmentReport]](dict)
-            for copy in report.segments:
-                sorted_out[copy.table_uid][copy.segment] = copy
-            copies = sorted_out
-            self._copies[report.node] = report, copies
-        return copies
+    def derived(self, report: NodeReport, make: Callable[[NodeReport], _T]) -> _T:
+        """What a function makes of a node's report, made once for as long as the node says the same."""
+        key = report.node, make
+        known = self._derived.get(key)
+        if known is None or known[0] is not report:
+            # One for each node and function, so that what is kept does not grow with time.
+            known = self._derived[key] = report, make(report)
+        made: _T = known[1]
+        return made
 
 
 def _heard_at(record: NodeRecord) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 
 from anew.api.models import NodeReport, Problem
@@ -133,8 +134,16 @@ def _reported(
     """Segment → node → what the node says of it; only of those named, unless None."""
     found: dict[str, dict[str, SegmentReport]] = {}
     for report in reports:
-        copies = context.node_reports.copies(report).get(table.uid, {})
+        copies = context.node_reports.derived(report, _by_table).get(table.uid, {})
         for name in copies if names is None else names:
             if name in copies:
                 found.setdefault(name, {})[report.node] = copies[name]
     return found
+
+
+def _by_table(report: NodeReport) -> dict[str, dict[str, SegmentReport]]:
+    """Uid of a table → segment → what a node says of it."""
+    copies = defaultdict[str, dict[str, SegmentReport]](dict)
+    for copy in report.segments:
+        copies[copy.table_uid][copy.segment] = copy
+    return dict(copies)
