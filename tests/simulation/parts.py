@@ -278,11 +278,11 @@ class SimulatedClient(ControllerClient):
 
     def swap(self, name: str, request: Swap) -> SwapAnswer:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: SwapAnswer.model_validate(swaps.swap(c, name, request, self._actor)))
+        return self._ask(_TOLD, lambda c: swaps.swap(c, name, request, self._actor))
 
     def roll_back(self, name: str, request: RollBack) -> SwapAnswer:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: SwapAnswer.model_validate(swaps.roll_back(c, name, request, self._actor)))
+        return self._ask(_TOLD, lambda c: swaps.roll_back(c, name, request, self._actor))
 
     def begin_rebuild(self, request: BeginRebuild, of: type[_Record]) -> _Record:
         """See `ControllerClient`."""

@@ -121,13 +121,13 @@ class Setting:
                 return self._shaped(found)
 
     def _text(self, found: object) -> str | None:
-        text = str(found).strip()
+        text = str(found)
         if text == "" and self.default is None:
             return None
-        if text == "" and self.check is None:
-            raise self._bad(found)
         if self.check is not None:
             self.check(text)
+        elif text == "":
+            raise self._bad(found)
         return text
 
     def _shaped(self, found: object) -> Any:
@@ -141,10 +141,9 @@ class Setting:
         if isinstance(found, int) and not isinstance(found, bool):
             number = found
         else:
-            text = str(found).strip()
-            if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit():
-                raise self._bad(found)
-            if len(text) > _MOST_DIGITS:
+            text = str(found)
+            digits = text.removeprefix("-")
+            if not (digits.isascii() and digits.isdigit() and len(text) <= _MOST_DIGITS):
                 raise self._bad(found)
             number = int(text)
         too_small = self.least is not None and number < self.least

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,6 +32,7 @@ from anew.core.rebuild import RebuildStatus
 from anew.core.stores.store import VersionStatus
 from anew.testing.builders import VALUE_SCHEMA, a_feed, a_rebuild, a_store, a_version
 from anew.testing.clock import NOON_MS
+from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
 
 
@@ -42,19 +41,8 @@ def a_change(operation_id: str, *puts: Put, subject: str = "flights") -> Change:
     return Change(Operation(operation_id, NOON_MS, "somebody", "change", subject, {"why": "test"}), puts)
 
 
-class CatalogContract(ABC):
+class CatalogContract(OpenedCatalog):
     """The contract; ``catalog`` is an empty catalog."""
-
-    @abstractmethod
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the catalog that belongs to a test's directory."""
-
-    @pytest.fixture
-    def catalog(self, tmp_path: Path) -> Iterator[Catalog]:
-        """An empty catalog."""
-        catalog = self.open_catalog(tmp_path)
-        yield catalog
-        catalog.close()
 
     # -- stores ------------------------------------------------------------------------------------------------------
 

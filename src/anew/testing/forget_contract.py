@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +40,7 @@ from anew.core.stores.store import VersionStatus
 from anew.core.tables.rebuild import Done, SegmentOutcome
 from anew.core.tables.segment import Segment
 from anew.testing.builders import a_rebuild, a_store, a_version
+from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.table_builders import a_segment, a_table, a_table_rebuild
 
 
@@ -50,19 +48,8 @@ def _at(at_ms: int, *puts: Put) -> Change:
     return Change(Operation(f"op-{at_ms}", at_ms, "somebody", "change", "flights", {}), puts)
 
 
-class ForgetContract(ABC):
+class ForgetContract(OpenedCatalog):
     """The contract; ``catalog`` is an empty catalog."""
-
-    @abstractmethod
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the catalog that belongs to a test's directory."""
-
-    @pytest.fixture
-    def catalog(self, tmp_path: Path) -> Iterator[Catalog]:
-        """An empty catalog."""
-        catalog = self.open_catalog(tmp_path)
-        yield catalog
-        catalog.close()
 
     def test_the_oldest_lines_of_history_go_first(self, catalog: Catalog) -> None:
         """As many as are asked for, none from after the time; an operation that is kept still happens once."""

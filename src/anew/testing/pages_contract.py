@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pytest
@@ -26,6 +24,7 @@ from anew.catalog.interface import Catalog, TimedKey
 from anew.core.rebuild import RebuildStatus
 from anew.testing.builders import a_rebuild, a_store, a_version
 from anew.testing.clock import NOON_MS
+from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.table_builders import a_segment, a_table
 
 T = TypeVar("T")
@@ -47,19 +46,8 @@ def _walked(page_after: Callable[[K], Sequence[T]], first: K, key: Callable[[T],
     return found
 
 
-class PagesContract(ABC):
+class PagesContract(OpenedCatalog):
     """Inherit and provide `open_catalog`."""
-
-    @abstractmethod
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the catalog of a directory, made on the first call."""
-
-    @pytest.fixture
-    def catalog(self, tmp_path: Path) -> Iterator[Catalog]:
-        """A new, empty catalog."""
-        catalog = self.open_catalog(tmp_path)
-        yield catalog
-        catalog.close()
 
     def test_stores_come_in_pages_by_name(self, catalog: Catalog) -> None:
         """All live ones, each once, whatever order they were made in; none that was deleted, none behind the last."""

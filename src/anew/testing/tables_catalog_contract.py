@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from anew.core.tables.rebuild import Done, SegmentOutcome
 from anew.core.tables.segment import Failure, stale_segment
 from anew.testing.catalog_contract import a_change
 from anew.testing.clock import NOON_MS
+from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.table_builders import a_build, a_segment, a_segment_config, a_table, a_table_plan, a_table_rebuild
 
 _UID = "uid-trips"
@@ -41,19 +41,8 @@ def _conflicts(catalog: Catalog, put: Put) -> None:
     _refused("revision_conflict", lambda: catalog.commit(a_change("op-refused", put)))
 
 
-class TablesCatalogContract(ABC):
+class TablesCatalogContract(OpenedCatalog):
     """The contract; ``catalog`` is an empty catalog."""
-
-    @abstractmethod
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the catalog that belongs to a test's directory."""
-
-    @pytest.fixture
-    def catalog(self, tmp_path: Path) -> Iterator[Catalog]:
-        """An empty catalog."""
-        catalog = self.open_catalog(tmp_path)
-        yield catalog
-        catalog.close()
 
     # -- tables ------------------------------------------------------------------------------------------------------
 

@@ -19,40 +19,33 @@ from anew.core.errors import Failed, Unreachable
 from anew.testing.builders import a_store
 from anew.testing.catalog_contract import CatalogContract, a_change
 from anew.testing.forget_contract import ForgetContract
+from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
 
 
-class TestDatabaseCatalog(CatalogContract):
+class _OnSqlite(OpenedCatalog):
+    """A catalog in an SQLite file."""
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """A handle on the file in a directory."""
+        return DatabaseCatalog(f"sqlite:///{directory}/catalog.sqlite")
+
+
+class TestDatabaseCatalog(_OnSqlite, CatalogContract):
     """`CatalogContract` over an SQLite file."""
 
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the file in a directory."""
-        return DatabaseCatalog(f"sqlite:///{directory}/catalog.sqlite")
 
-
-class TestForgettingOfDatabaseCatalog(ForgetContract):
+class TestForgettingOfDatabaseCatalog(_OnSqlite, ForgetContract):
     """`ForgetContract` over an SQLite file."""
 
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the file in a directory."""
-        return DatabaseCatalog(f"sqlite:///{directory}/catalog.sqlite")
 
-
-class TestPagesOfDatabaseCatalog(PagesContract):
+class TestPagesOfDatabaseCatalog(_OnSqlite, PagesContract):
     """`PagesContract` over an SQLite file."""
 
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the file in a directory."""
-        return DatabaseCatalog(f"sqlite:///{directory}/catalog.sqlite")
 
-
-class TestTablesOfDatabaseCatalog(TablesCatalogContract):
+class TestTablesOfDatabaseCatalog(_OnSqlite, TablesCatalogContract):
     """`TablesCatalogContract` over an SQLite file."""
-
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the file in a directory."""
-        return DatabaseCatalog(f"sqlite:///{directory}/catalog.sqlite")
 
 
 def test_a_locked_database_is_unreachable_and_unchanged(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused,
 from anew.testing.builders import a_store
 from anew.testing.catalog_contract import CatalogContract, a_change
 from anew.testing.forget_contract import ForgetContract
+from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
 from tests.component.catalog.cutting import Cutter
@@ -31,52 +32,32 @@ _TURN = "SELECT pg_advisory_xact_lock(7210743318442031)"
 _MAKES = a_change("op-1", PutStore(a_store(), None))
 
 
-class TestDatabaseCatalogOnPostgresql(CatalogContract):
+class _OnPostgresql(OpenedCatalog):
+    """A catalog in a database of a real server."""
+
+    @pytest.fixture(autouse=True)
+    def _database(self, postgresql_url: str) -> None:
+        self._url = postgresql_url
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """A handle on the test's database."""
+        return DatabaseCatalog(self._url)
+
+
+class TestDatabaseCatalogOnPostgresql(_OnPostgresql, CatalogContract):
     """`CatalogContract` over a database of a real server."""
 
-    @pytest.fixture(autouse=True)
-    def _database(self, postgresql_url: str) -> None:
-        self._url = postgresql_url
 
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the test's database."""
-        return DatabaseCatalog(self._url)
-
-
-class TestForgettingOfDatabaseCatalogOnPostgresql(ForgetContract):
+class TestForgettingOfDatabaseCatalogOnPostgresql(_OnPostgresql, ForgetContract):
     """`ForgetContract` over a database of a real server."""
 
-    @pytest.fixture(autouse=True)
-    def _database(self, postgresql_url: str) -> None:
-        self._url = postgresql_url
 
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the test's database."""
-        return DatabaseCatalog(self._url)
-
-
-class TestPagesOfDatabaseCatalogOnPostgresql(PagesContract):
+class TestPagesOfDatabaseCatalogOnPostgresql(_OnPostgresql, PagesContract):
     """`PagesContract` over a database of a real server."""
 
-    @pytest.fixture(autouse=True)
-    def _database(self, postgresql_url: str) -> None:
-        self._url = postgresql_url
 
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the test's database."""
-        return DatabaseCatalog(self._url)
-
-
-class TestTablesOfDatabaseCatalogOnPostgresql(TablesCatalogContract):
+class TestTablesOfDatabaseCatalogOnPostgresql(_OnPostgresql, TablesCatalogContract):
     """`TablesCatalogContract` over a database of a real server."""
-
-    @pytest.fixture(autouse=True)
-    def _database(self, postgresql_url: str) -> None:
-        self._url = postgresql_url
-
-    def open_catalog(self, directory: Path) -> Catalog:
-        """A handle on the test's database."""
-        return DatabaseCatalog(self._url)
 
 
 @contextmanager

@@ -88,6 +88,9 @@ _LISTENS_MS = 5_000
 _ROW_HASH = total(some_rows(1).column("hash").to_numpy())
 _ACCOUNT = Entry(count=1, hash=_ROW_HASH)
 
+Change = Callable[[ReplicaReport], ReplicaReport | None]
+"""What a node says of a replica instead of that it is whole; None: nothing."""
+
 
 @dataclass
 class Cluster:
@@ -271,9 +274,7 @@ class Cluster:
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def report(
-        self, node: str, change: Callable[[ReplicaReport], ReplicaReport | None] | None = None, fabric: str = FABRIC
-    ) -> None:
+    def report(self, node: str, change: Change | None = None, fabric: str = FABRIC) -> None:
         """The node says that it holds all that it should, caught up to the log's end; ``change`` says otherwise."""
         desired = self.client.desired(node, fabric)
         assert desired is not None

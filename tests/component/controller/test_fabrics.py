@@ -19,7 +19,7 @@ from anew.core.stores.properties import RepushProperties
 from anew.core.stores.rebuild import StoreRebuild
 from anew.core.stores.store import VersionStatus
 from anew.testing.builders import FABRIC
-from tests.component.controller.harness import Cluster, node_report, opened_cluster, refused
+from tests.component.controller.harness import Change, Cluster, node_report, opened_cluster, refused
 
 _OTHER = "dc-1"
 _NODE = "node-9"
@@ -52,11 +52,12 @@ def _sealed(cluster: Cluster, plan: Plan) -> StoreRebuild:
     return rebuild
 
 
-def _settle(cluster: Cluster, rounds: int = 5) -> None:
-    for _ in range(rounds):
+def _settle(cluster: Cluster, here: Change | None = None, there: Change | None = None) -> None:
+    """Five rounds: the nodes of both fabrics report their replicas, whole or as they are changed."""
+    for _ in range(5):
         for node in cluster.nodes:
-            cluster.report(node)
-        cluster.report(_NODE, fabric=_OTHER)
+            cluster.report(node, here)
+        cluster.report(_NODE, there, fabric=_OTHER)
         cluster.round()
 
 
@@ -75,11 +76,7 @@ def _broken(replica: ReplicaReport) -> ReplicaReport:
 def test_what_fails_in_one_fabric_serves_in_the_other(cluster: Cluster) -> None:
     """The replicas of one fabric cannot be made: the other one swaps, the rebuild says where it came and why not."""
     rebuild = _sealed(cluster, cluster.push_plan())
-    for _ in range(5):
-        for node in cluster.nodes:
-            cluster.report(node)
-        cluster.report(_NODE, _broken, fabric=_OTHER)
-        cluster.round()
+    _settle(cluster, there=_broken)
     assert _of(cluster, 1) == {FABRIC: "current", _OTHER: "failed"}
     assert cluster.store().current == {FABRIC: 1, _OTHER: 0}
     view = cluster.client.rebuild(rebuild.id)
@@ -97,11 +94,7 @@ def test_what_fails_in_one_fabric_serves_in_the_other(cluster: Cluster) -> None:
 def test_a_version_that_failed_in_one_fabric_is_read_in_the_other(cluster: Cluster) -> None:
     """It is the source of the next repush, which reads it where it is whole."""
     _sealed(cluster, cluster.push_plan())
-    for _ in range(5):
-        for node in cluster.nodes:
-            cluster.report(node)
-        cluster.report(_NODE, _broken, fabric=_OTHER)
-        cluster.round()
+    _settle(cluster, there=_broken)
     plan = cluster.repush_plan()
     assert (plan.source.version, plan.source.fabric) == (1, FABRIC)
     _sealed(cluster, plan)
@@ -114,11 +107,7 @@ def test_a_version_that_failed_in_one_fabric_is_read_in_the_other(cluster: Clust
 def test_a_rebuild_that_fails_everywhere_has_failed(cluster: Cluster) -> None:
     """Of each fabric its own error is kept; the rebuild ends with the last one."""
     rebuild = _sealed(cluster, cluster.push_plan())
-    for _ in range(5):
-        for node in cluster.nodes:
-            cluster.report(node, _broken)
-        cluster.report(_NODE, _broken, fabric=_OTHER)
-        cluster.round()
+    _settle(cluster, here=_broken, there=_broken)
     assert set(_of(cluster, 1).values()) <= {"failed", "retired"}
     view = cluster.client.rebuild(rebuild.id)
     assert (view.status, "a damaged base" in str(view.error)) == ("failed", True)

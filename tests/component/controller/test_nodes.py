@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,9 +13,7 @@ from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.stores.rebuild import StoreRebuild
 from anew.core.stores.store import Store
-from tests.component.controller.harness import Cluster, node_report, plain, refused
-
-Change = Callable[[ReplicaReport], ReplicaReport | None]
+from tests.component.controller.harness import Change, Cluster, node_report, plain, refused
 
 
 def _with(**changes: Any) -> Change:

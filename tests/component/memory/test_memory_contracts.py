@@ -15,6 +15,7 @@ from anew.testing.forget_contract import ForgetContract
 from anew.testing.log_contract import SKEW_LIMIT_MS, ClockedLogContract
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
+from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
 from anew.testing.range_contract import RangeContract
 from anew.testing.repeat_contract import RepeatedAppendContract
@@ -47,53 +48,30 @@ class TestMemoryRanges(RangeContract):
         return MemoryLog(Topics(), clock=clock)
 
 
-class TestMemoryCatalog(CatalogContract):
+class _InMemory(OpenedCatalog):
+    """A catalog in memory."""
+
+    @pytest.fixture(autouse=True)
+    def database(self) -> None:
+        """One database for all handles of a test."""
+        self._database = Database()
+
+    def open_catalog(self, directory: Path) -> Catalog:
+        """See `OpenedCatalog.open_catalog`."""
+        return MemoryCatalog(self._database)
+
+
+class TestMemoryCatalog(_InMemory, CatalogContract):
     """The catalog in memory."""
 
-    @pytest.fixture(autouse=True)
-    def database(self) -> None:
-        """One database for all handles of a test."""
-        self._database = Database()
 
-    def open_catalog(self, directory: Path) -> Catalog:
-        """See `CatalogContract.open_catalog`."""
-        return MemoryCatalog(self._database)
-
-
-class TestForgettingOfMemoryCatalog(ForgetContract):
+class TestForgettingOfMemoryCatalog(_InMemory, ForgetContract):
     """What the catalog in memory forgets."""
 
-    @pytest.fixture(autouse=True)
-    def database(self) -> None:
-        """One database for all handles of a test."""
-        self._database = Database()
 
-    def open_catalog(self, directory: Path) -> Catalog:
-        """See `ForgetContract.open_catalog`."""
-        return MemoryCatalog(self._database)
-
-
-class TestPagesOfMemoryCatalog(PagesContract):
+class TestPagesOfMemoryCatalog(_InMemory, PagesContract):
     """Lists of the catalog in memory, in pages."""
 
-    @pytest.fixture(autouse=True)
-    def database(self) -> None:
-        """One database for all handles of a test."""
-        self._database = Database()
 
-    def open_catalog(self, directory: Path) -> Catalog:
-        """See `PagesContract.open_catalog`."""
-        return MemoryCatalog(self._database)
-
-
-class TestTablesOfMemoryCatalog(TablesCatalogContract):
+class TestTablesOfMemoryCatalog(_InMemory, TablesCatalogContract):
     """Tables in the catalog in memory."""
-
-    @pytest.fixture(autouse=True)
-    def database(self) -> None:
-        """One database for all handles of a test."""
-        self._database = Database()
-
-    def open_catalog(self, directory: Path) -> Catalog:
-        """See `TablesCatalogContract.open_catalog`."""
-        return MemoryCatalog(self._database)

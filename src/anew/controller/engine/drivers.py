@@ -114,22 +114,19 @@ def see_failure(context: Context, rebuild_id: str, actor: str) -> FailureSeen:
     Raises:
         NotFound: ``unknown_rebuild``.
     """
-    is_told = False
+    if failed_subject(context, rebuild_id) is None:
+        # What is told may be put away although its record was forgotten before.
+        find(context, rebuild_id)
 
     def see() -> None:
-        nonlocal is_told
         for flag, kept in context.catalog.flags().items():
             if flag.startswith(_FAILED) and _Failure.model_validate_json(kept).rebuild == rebuild_id:
-                is_told = True
                 _, _, name = flag.removeprefix(_FAILED).partition("/")
                 operation = context.operation("failure seen", name, actor, rebuild=rebuild_id)
                 # Only this failure: a newer one that came meanwhile was not seen.
                 commit(context, operation, SwapFlag(flag, kept, None))
 
     again_on_conflict(see)
-    if not is_told:
-        # What is told may be put away although its record was forgotten before.
-        find(context, rebuild_id)
     return FailureSeen(rebuild=rebuild_id, seen=True)
 
 

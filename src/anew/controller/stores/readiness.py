@@ -148,7 +148,7 @@ def load_progress(context: Context, rebuild: StoreRebuild) -> Progress:
     version = None if store is None else store.version(rebuild.version)
     if store is None or version is None:
         return rebuild.progress
-    loading = [fabric for fabric, there in version.fabrics.items() if there.status in SERVABLE]
+    loading = version.where(SERVABLE)
     if not loading:
         return rebuild.progress
     reports = live_reports(context, loading)

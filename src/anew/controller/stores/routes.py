@@ -82,12 +82,12 @@ def add_stores(app: FastAPI, context: Context) -> None:
     @app.post("/v1/stores/{name}/swap", tags=["stores"])
     def swap(name: str, request: Swap, actor: Actor = "anonymous") -> SwapAnswer:
         """Make a version current."""
-        return SwapAnswer.model_validate(swaps.swap(context, name, request, actor))
+        return swaps.swap(context, name, request, actor)
 
     @app.post("/v1/stores/{name}/rollback", tags=["stores"])
     def roll_back(name: str, request: RollBack, actor: Actor = "anonymous") -> SwapAnswer:
         """Go back to a version."""
-        return SwapAnswer.model_validate(swaps.roll_back(context, name, request, actor))
+        return swaps.roll_back(context, name, request, actor)
 
     @app.post("/v1/rebuilds/{rebuild_id}/seal", tags=["rebuilds"], response_model=StoreRebuildView)
     def seal(rebuild_id: str, request: Seal) -> RebuildView:

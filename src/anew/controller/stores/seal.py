@@ -38,7 +38,7 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> StoreRebuild:
     _check_account(request)
     _check_quota(store, rebuild, request)
     start = _sealed_start(version, request)
-    built = [fabric for fabric, there in version.fabrics.items() if there.status is VersionStatus.BUILDING]
+    built = version.where({VersionStatus.BUILDING})
     for fabric in built:
         if context.fabrics[fabric].deep_store.stat(request.manifest.path) is None:
             raise Failed(

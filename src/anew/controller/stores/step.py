@@ -126,17 +126,15 @@ class StoreSteps:
 
     def _fail(self, store: Store, rebuild: StoreRebuild, version: Version, fabric: str, error: str) -> None:
         """What fails in one fabric ends there; the rebuild fails where no other fabric has the version, or will."""
-        others = [there.status for name, there in version.fabrics.items() if name != fabric]
-        if not any(status in SERVABLE or status in IN_THE_MAKING for status in others):
+        if not version.has(SERVABLE | IN_THE_MAKING, version.fabrics.keys() - {fabric}):
             end_badly(self.context, rebuild, Ending(RebuildStatus.FAILED, error, "controller"))
             return
-        now_ms = self.context.clock()
         change = partial(
             lifecycle.end_badly,
             number=version.number,
             event=lifecycle.VersionEvent.FAIL,
             error=error,
-            now_ms=now_ms,
+            now_ms=self.context.clock(),
             fabric=fabric,
         )
         self._change(store, f"fail in {fabric}", version, _if_still(store, change))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import structlog
 
+from anew.api.errors import ErrorDetail
 from anew.api.models import RollBack, Swap
+from anew.api.stores import Held, Moved, SwapAnswer
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
 from anew.controller.engine.nodes import live_reports
@@ -21,7 +22,7 @@ from anew.core.stores.store import Store
 _LOG = structlog.get_logger("anew.controller")
 
 
-def swap(context: Context, name: str, request: Swap, actor: str) -> dict[str, Any]:
+def swap(context: Context, name: str, request: Swap, actor: str) -> SwapAnswer:
     """Make a version current in the fabrics; returns what was done where.
 
     Raises:
@@ -35,7 +36,7 @@ def swap(context: Context, name: str, request: Swap, actor: str) -> dict[str, An
     return _move(context, store, targets, lifecycle.swap, _Asked("swap", request.dry_run, request.force, actor))
 
 
-def roll_back(context: Context, name: str, request: RollBack, actor: str) -> dict[str, Any]:
+def roll_back(context: Context, name: str, request: RollBack, actor: str) -> SwapAnswer:
     """Go back to a version, the newest backup unless one is named; returns what was done where.
 
     Raises:
@@ -67,10 +68,10 @@ class _Asked:
 
 def _move(
     context: Context, store: Store, targets: dict[str, int], change: lifecycle.Swapper, asked: _Asked
-) -> dict[str, Any]:
+) -> SwapAnswer:
     """Move each fabric on its own, so that one that cannot does not hold up the others."""
-    done: dict[str, dict[str, int]] = {}
-    loaded: dict[str, dict[str, Any]] = {}
+    done: dict[str, Moved] = {}
+    loaded: dict[str, Held] = {}
     failed: dict[str, AnewError] = {}
     for fabric, number in targets.items():
         before = store.current.get(fabric, 0)
@@ -84,22 +85,22 @@ def _move(
                 operation = context.operation(asked.what, store.name, asked.actor, **detail)
                 change_store(context, store.uid, operation, partial(_moved, change, number, fabric, now_ms))
                 _LOG.info("store_swapped", what=asked.what, store=store.name, **detail)
-            done[fabric] = {"before": before, "after": number}
+            done[fabric] = Moved(before=before, after=number)
             loaded[fabric] = held
         except AnewError as error:
             failed[fabric] = error
     if not done:
         raise next(iter(failed.values()))
-    return {
-        "store": store.name,
-        "dry_run": asked.dry_run,
-        "done": done,
-        "loaded": loaded,
-        "failed": {fabric: error.to_json() for fabric, error in failed.items()},
-    }
+    return SwapAnswer(
+        store=store.name,
+        dry_run=asked.dry_run,
+        done=done,
+        loaded=loaded,
+        failed={fabric: ErrorDetail(**error.to_json()) for fabric, error in failed.items()},
+    )
 
 
-def _check_held(context: Context, store: Store, number: int, fabric: str, asked: _Asked) -> dict[str, Any]:
+def _check_held(context: Context, store: Store, number: int, fabric: str, asked: _Asked) -> Held:
     """What nodes hold of the version that would become current.
 
     A rollback is for incidents: lag and missing replicas are shown and do not stop it. A swap asks for what the swap at
@@ -129,7 +130,7 @@ def _check_held(context: Context, store: Store, number: int, fabric: str, asked:
             expected="every replica loaded, once at the ends, and within the lag limits",
             hint="wait: anew status; --force: readers may see older values, or have fewer replicas",
         )
-    return {"replicas_missing": found.thin, "lag_records": found.lag_records, "lag_seconds": found.lag_ms / 1000}
+    return Held(replicas_missing=found.thin, lag_records=found.lag_records, lag_seconds=found.lag_ms / 1000)
 
 
 def _moved(change: lifecycle.Swapper, number: int, fabric: str, now_ms: int, store: Store) -> tuple[Store, tuple[()]]:

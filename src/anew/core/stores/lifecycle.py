@@ -170,8 +170,8 @@ def seal(store: Store, number: int, manifest: ManifestRef, start: PositionMap, n
     version = existing(store, number)
     if version.manifest == manifest:
         return store
-    built = [fabric for fabric, there in version.fabrics.items() if there.status is S.BUILDING]
-    return _replace(store, _moved(version, _E.SEAL, built or version.fabrics, now_ms, manifest=manifest, start=start))
+    built = version.where({S.BUILDING}) or version.fabrics
+    return _replace(store, _moved(version, _E.SEAL, built, now_ms, manifest=manifest, start=start))
 
 
 def put_off(store: Store, number: int, fabric: str, why: str, now_ms: int) -> Store:
@@ -303,8 +303,11 @@ def rollback_targets(store: Store, versions: Iterable[Version], fabric: str) -> 
     current = store.version(store.current.get(fabric, 0))
     if current is None:
         return []
-    backups = (v for v in versions if v.status_in(fabric) is S.BACKUP and v.number < current.number)
-    return [version for version in backups if not _lacking(current, version, fabric)]
+    return [v for v in _backups_below(versions, current.number, fabric) if not _lacking(current, v, fabric)]
+
+
+def _backups_below(versions: Iterable[Version], number: int, fabric: str) -> list[Version]:
+    return [v for v in versions if v.status_in(fabric) is S.BACKUP and v.number < number]
 
 
 def rollback_target(store: Store, fabric: str) -> int:
@@ -314,7 +317,7 @@ def rollback_target(store: Store, fabric: str) -> int:
         Refused: ``no_backup``.
     """
     current = store.current.get(fabric, 0)
-    backups = [v.number for v in store.versions if v.status_in(fabric) is S.BACKUP and v.number < current]
+    backups = _backups_below(store.versions, current, fabric)
     if not backups:
         raise Refused(
             "no_backup",
@@ -322,8 +325,7 @@ def rollback_target(store: Store, fabric: str) -> int:
             found={v.number: v.fabrics[fabric].status.value for v in store.versions if fabric in v.fabrics},
             expected=f"a backup below version {current}",
         )
-    whole = [version.number for version in rollback_targets(store, store.versions, fabric)]
-    return max(whole or backups)
+    return max(version.number for version in rollback_targets(store, backups, fabric) or backups)
 
 
 def end_badly(

@@ -273,6 +273,10 @@ class Version(BaseModel):
         there = self.fabrics.get(fabric)
         return None if there is None else there.status
 
+    def where(self, statuses: Collection[VersionStatus]) -> list[str]:
+        """The fabrics in which it has one of the statuses."""
+        return [fabric for fabric, there in self.fabrics.items() if there.status in statuses]
+
     def has(self, statuses: Collection[VersionStatus], fabrics: Collection[str] | None = None) -> bool:
         """Whether it has one of the statuses in one of the fabrics; in any of its own where none are named."""
         return any(
