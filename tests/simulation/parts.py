@@ -6,6 +6,7 @@ import itertools
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -33,13 +34,14 @@ from anew.api.models import (
     UpdateStore,
 )
 from anew.api.node_http import NodeClient
-from anew.api.rebuilds import RebuildView, StoreRebuildView, view_as
+from anew.api.rebuilds import DriverStart, RebuildView, StoreRebuildView, view_as
 from anew.api.stores import Deleted, StoreDetail, SwapAnswer
 from anew.api.upkeep import Collected
 from anew.client.routing import RoutingCache
 from anew.client.store import Store as ReadStore
 from anew.controller.engine import begin, fail, kill, lease, listing, resume
 from anew.controller.engine.context import Context, Fabric, Limits
+from anew.controller.engine.subjects import start_of
 from anew.controller.nodes.reports import desired_state, take_report
 from anew.controller.reconcile import Reconciler
 from anew.controller.stores import changing, seal, swaps
@@ -47,7 +49,7 @@ from anew.controller.stores import routing as routing_of
 from anew.controller.subjects import SUBJECTS
 from anew.controller.upkeep import gc
 from anew.core.errors import AnewError, Failed, Unreachable
-from anew.core.rebuild import Rebuild, Stage
+from anew.core.rebuild import Stage
 from anew.deepstore.arrow import ArrowDeepStore
 from anew.deepstore.open import open_deep_store
 from anew.log.open import open_log
@@ -69,7 +71,7 @@ from tests.simulation.tasks import TaskLoader
 from tests.simulation.world import Broken, Process, World
 
 _T = TypeVar("_T")
-_Record = TypeVar("_Record", bound=Rebuild)
+_Start = TypeVar("_Start", bound=DriverStart[Any, Any])
 _Made = TypeVar("_Made")
 
 LIMITS = Limits(
@@ -284,9 +286,9 @@ class SimulatedClient(ControllerClient):
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: swaps.roll_back(c, name, request, self._actor))
 
-    def begin_rebuild(self, request: BeginRebuild, of: type[_Record]) -> _Record:
+    def begin_rebuild(self, request: BeginRebuild, of: type[_Start]) -> _Start:
         """See `ControllerClient`."""
-        return cast("_Record", self._ask(_TOLD, lambda c: begin.begin(c, request, self._actor)))
+        return cast("_Start", self._ask(_TOLD, lambda c: start_of(c, begin.begin(c, request, self._actor))))
 
     def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> RebuildView:
         """See `ControllerClient`; nothing is waited for."""
@@ -309,9 +311,10 @@ class SimulatedClient(ControllerClient):
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: listing.rebuild_view(c, kill.kill(c, rebuild_id, self._actor)))
 
-    def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild, of: type[_Record]) -> _Record:
+    def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild, of: type[_Start]) -> _Start:
         """See `ControllerClient`."""
-        return cast("_Record", self._ask(_TOLD, lambda c: resume.resume(c, rebuild_id, request, self._actor)))
+        asked = partial(resume.resume, rebuild_id=rebuild_id, request=request, actor=self._actor)
+        return cast("_Start", self._ask(_TOLD, lambda c: start_of(c, asked(c))))
 
     def collect(self, request: Collect) -> Collected:
         """See `ControllerClient`."""

@@ -41,7 +41,7 @@ from anew.api.models import (
     UpdateStore,
 )
 from anew.api.pages import MAX_ITEMS, Page, all_items
-from anew.api.rebuilds import AnyRebuildView, FailureSeen, RebuildView, StoreRebuildView, TableRebuildView
+from anew.api.rebuilds import AnyRebuildView, DriverStart, FailureSeen, RebuildView, StoreRebuildView, TableRebuildView
 from anew.api.security import NOBODY, Credentials
 from anew.api.stores import Deleted, PositionAnswer, StoreDetail, StoreView, SwapAnswer
 from anew.api.tables import (
@@ -69,7 +69,7 @@ from anew.api.upkeep import (
     Unpaused,
 )
 from anew.core.feed import PositionMap
-from anew.core.rebuild import Rebuild, Stage
+from anew.core.rebuild import Stage
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.plan import TablePlan
 from anew.core.tables.rebuild import Done
@@ -84,7 +84,7 @@ _SIGN_OF_LIFE_SECONDS = 3.0
 _NO_CONTENT = 204
 _Answer = TypeVar("_Answer")
 _Item = TypeVar("_Item")
-_Record = TypeVar("_Record", bound=Rebuild)
+_Start = TypeVar("_Start", bound=DriverStart[Any, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +265,8 @@ class ControllerClient:
 
     # -- rebuilds ----------------------------------------------------------------------------------------------------
 
-    def begin_rebuild(self, request: BeginRebuild, of: type[_Record]) -> _Record:
-        """Begin what a plan says; the record, of the class that the plan's kind has."""
+    def begin_rebuild(self, request: BeginRebuild, of: type[_Start]) -> _Start:
+        """Begin what a plan says; what its driver works with, of the class that the plan's kind has."""
         return self._as(of, _Call("POST", "/v1/rebuilds", request, look_up="anew rebuild list"))
 
     def begun_by(self, request_id: str) -> list[RebuildView]:
@@ -299,8 +299,8 @@ class ControllerClient:
         """The driver gives up; the rebuild's view."""
         return self._rebuild(self._of_rebuild(rebuild_id, "fail", request))
 
-    def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild, of: type[_Record]) -> _Record:
-        """Take a rebuild over whose driver is gone; the record, of the class that its kind has."""
+    def resume_rebuild(self, rebuild_id: str, request: ResumeRebuild, of: type[_Start]) -> _Start:
+        """Take a rebuild over whose driver is gone; what its driver works with, of the class that its kind has."""
         return self._as(of, self._of_rebuild(rebuild_id, "resume", request))
 
     def kill_rebuild(self, rebuild_id: str) -> RebuildView:

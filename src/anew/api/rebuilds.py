@@ -6,20 +6,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BeforeValidator, SerializeAsAny
 
 from anew.api.wire import Wire
 from anew.core.errors import Failed
 from anew.core.plan import PlanValue
-from anew.core.rebuild import Progress, RebuildStatus, Stage
+from anew.core.rebuild import Progress, Rebuild, RebuildStatus, Stage
 from anew.core.stores.plan import Plan
-from anew.core.stores.rebuild import STORE
-from anew.core.stores.store import RebuildKind
+from anew.core.stores.rebuild import STORE, StoreRebuild
+from anew.core.stores.store import RebuildKind, Store
 from anew.core.tables.plan import TablePlan, TableRebuildKind
-from anew.core.tables.rebuild import TABLE
+from anew.core.tables.rebuild import TABLE, TableRebuild
+from anew.core.tables.table import Table
 
+R = TypeVar("R", bound=Rebuild)
+D = TypeVar("D")
 _V = TypeVar("_V", bound="RebuildView")
 _CLASSES: dict[str, type[RebuildView]] = {}
 """Subject → the class of its views."""
@@ -181,6 +184,22 @@ class TableRebuildView(RebuildView):
     plan: TablePlan
     ledger: TableLedger
     refresh: RefreshView
+
+
+class DriverStart(Wire, Generic[R, D]):
+    """What a driver is answered that begins a rebuild or takes one over.
+
+    Attributes:
+        rebuild: The record.
+        subject: The document of what it is of, as the begin committed it, or as it is when taken over.
+    """
+
+    rebuild: R
+    subject: D
+
+
+StoreStart = DriverStart[StoreRebuild, Store]
+TableStart = DriverStart[TableRebuild, Table]
 
 
 class FailureSeen(Wire):

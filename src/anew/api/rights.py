@@ -1,12 +1,15 @@
-"""Which right each route takes: the one place, for the controller and for nodes.
+"""Which right a route takes, and which store or table it concerns.
 
-Both servers look a route up here before they answer it, and a route that is not here is not served.
+A handler of the controller declares it (`takes`); what nodes serve is in `NODE_RIGHTS`. Both servers look before they
+answer, and a route that says nothing is not served.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, TypeVar
 
 from anew.core.grants import Right
 
@@ -53,73 +56,50 @@ class Need:
 ANY_SUBJECT = "*"
 
 OPEN = Need(None)
-_READ_ALL = Need(Right.READ)
-_READ_ANY = Need(Right.READ, Concerns.NO_STORE)
-_READ = Need(Right.READ, Concerns.PATH)
-_REBUILD = Need(Right.WRITE, Concerns.REBUILD)
-_OPERATE = Need(Right.OPERATE, Concerns.PATH)
-_OPERATE_ALL = Need(Right.OPERATE)
-_OPERATE_NAME = Need(Right.OPERATE, Concerns.BODY, ("name",))
-_OPERATE_STORE = Need(Right.OPERATE, Concerns.BODY, ("store",))
+READ_ALL = Need(Right.READ)
+READ_ANY = Need(Right.READ, Concerns.NO_STORE)
+READ = Need(Right.READ, Concerns.PATH)
+READ_REBUILD = Need(Right.READ, Concerns.REBUILD)
+READ_STORE = Need(Right.READ, Concerns.QUERY, ("store",))
+READ_SUBJECT = Need(Right.READ, Concerns.QUERY, (ANY_SUBJECT, "request_id"))
+WRITE_PLAN = Need(Right.WRITE, Concerns.PLAN, (ANY_SUBJECT,))
+REBUILD = Need(Right.WRITE, Concerns.REBUILD)
+OPERATE = Need(Right.OPERATE, Concerns.PATH)
+OPERATE_ALL = Need(Right.OPERATE)
+OPERATE_NAME = Need(Right.OPERATE, Concerns.BODY, ("name",))
+OPERATE_STORE = Need(Right.OPERATE, Concerns.BODY, ("store",))
 
-CONTROLLER_RIGHTS: dict[tuple[str, str], Need] = {
-    ("POST", "/v1/stores"): _OPERATE_NAME,
-    ("GET", "/v1/stores"): _READ_ALL,
-    ("GET", "/v1/stores/{name}"): _READ,
-    ("PATCH", "/v1/stores/{name}"): _OPERATE,
-    ("DELETE", "/v1/stores/{name}"): _OPERATE,
-    ("GET", "/v1/stores/{name}/snapshot"): _READ,
-    ("GET", "/v1/stores/{name}/routing"): _READ,
-    ("GET", "/v1/stores/{name}/position"): _READ,
-    ("POST", "/v1/stores/{name}/hold"): _READ,
-    ("POST", "/v1/stores/{name}/swap"): _OPERATE,
-    ("POST", "/v1/stores/{name}/rollback"): _OPERATE,
-    ("POST", "/v1/tables"): _OPERATE_NAME,
-    ("GET", "/v1/tables"): _READ_ALL,
-    ("GET", "/v1/tables/{name}"): _READ,
-    ("PATCH", "/v1/tables/{name}"): _OPERATE,
-    ("DELETE", "/v1/tables/{name}"): _OPERATE,
-    ("GET", "/v1/tables/{name}/segments"): _READ,
-    ("POST", "/v1/tables/{name}/segments:delete"): _OPERATE,
-    ("GET", "/v1/tables/{name}/snapshot"): _READ,
-    ("POST", "/v1/tables/{name}/reload"): _OPERATE,
-    ("POST", "/v1/tables/{name}/refresh:plan"): _READ,
-    ("GET", "/v1/table-configs/{config_hash}"): _READ_ANY,
-    ("POST", "/v1/rebuilds/{rebuild_id}/segments:read"): _REBUILD,
-    ("POST", "/v1/rebuilds/{rebuild_id}/segments:commit"): _REBUILD,
-    ("POST", "/v1/rebuilds/{rebuild_id}/load"): _REBUILD,
-    ("POST", "/v1/rebuilds/{rebuild_id}/finish"): _REBUILD,
-    ("POST", "/v1/rebuilds"): Need(Right.WRITE, Concerns.PLAN, (ANY_SUBJECT,)),
-    ("GET", "/v1/rebuilds"): Need(Right.READ, Concerns.QUERY, (ANY_SUBJECT, "request_id")),
-    ("GET", "/v1/rebuilds/{rebuild_id}"): Need(Right.READ, Concerns.REBUILD),
-    ("POST", "/v1/rebuilds/{rebuild_id}/heartbeat"): _REBUILD,
-    ("POST", "/v1/rebuilds/{rebuild_id}/seal"): _REBUILD,
-    ("POST", "/v1/rebuilds/{rebuild_id}/fail"): _REBUILD,
-    ("POST", "/v1/rebuilds/{rebuild_id}/resume"): _REBUILD,
-    ("POST", "/v1/rebuilds/{rebuild_id}/kill"): _REBUILD,
-    ("POST", "/v1/rebuilds/{rebuild_id}/seen"): _REBUILD,
-    ("GET", "/v1/nodes"): _READ_ANY,
-    ("GET", "/v1/nodes/{node}/desired"): _OPERATE_ALL,
-    ("POST", "/v1/nodes/{node}/report"): _OPERATE_ALL,
-    ("POST", "/v1/nodes/{node}/drain"): _OPERATE_ALL,
-    ("POST", "/v1/nodes/{node}/remove"): _OPERATE_ALL,
-    ("POST", "/v1/catalog/restore"): _OPERATE_ALL,
-    ("POST", "/v1/pause"): _OPERATE_STORE,
-    ("POST", "/v1/unpause"): _OPERATE_STORE,
-    ("POST", "/v1/gc"): _OPERATE_STORE,
-    ("GET", "/v1/status"): _READ_ALL,
-    ("GET", "/v1/cluster"): _READ_ANY,
-    ("GET", "/v1/history"): Need(Right.READ, Concerns.QUERY, ("store",)),
-    ("GET", "/v1/events"): Need(Right.READ, Concerns.QUERY, ("store",)),
-    ("GET", "/v1/reclaims"): _READ_ALL,
-    ("GET", "/metrics"): _READ_ALL,
-    ("GET", "/healthz"): OPEN,
-    ("GET", "/readyz"): OPEN,
-}
-"""(method, path) of each route of the controller. ``/docs`` and ``/openapi.json`` hold nothing of a cluster."""
+_DECLARED = "__need__"
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+
+
+def takes(need: Need) -> Callable[[_Handler], _Handler]:
+    """Declare what a route takes, beside the parameters that say which store it concerns.
+
+    It stands below the decorator that makes the route: one whose handler declares nothing cannot be made.
+    """
+
+    def declare(handler: _Handler) -> _Handler:
+        setattr(handler, _DECLARED, need)
+        return handler
+
+    return declare
+
+
+def declared(handler: Callable[..., Any]) -> Need:
+    """What a handler's route takes.
+
+    Raises:
+        LookupError: It does not say.
+    """
+    need = getattr(handler, _DECLARED, None)
+    if not isinstance(need, Need):
+        raise LookupError(f"{handler.__name__} does not declare which right its route takes; write @takes(…) above it")
+    return need
+
 
 NODE_RIGHTS: dict[str, Need] = {
-    "keys": _READ,
+    "keys": READ,
     "keys:batch": Need(Right.READ, Concerns.PATH, content=Content.KEYS),
     "partitions": Need(Right.READ, Concerns.PATH, query=frozenset({"sub", "after", "limit"})),
     "verify": Need(
@@ -127,10 +107,10 @@ NODE_RIGHTS: dict[str, Need] = {
         Concerns.PATH,
         query=frozenset({"after", "wait_seconds", "partition", "sub", "buckets"}),
     ),
-    "/v1/query": _READ_ANY,
-    "/v1/segments/copy": _READ_ANY,
-    "/v1/segments/bytes": _READ_ANY,
-    "/metrics": _READ_ALL,
+    "/v1/query": READ_ANY,
+    "/v1/segments/copy": READ_ANY,
+    "/v1/segments/bytes": READ_ANY,
+    "/metrics": READ_ALL,
     "/healthz": OPEN,
     "/readyz": OPEN,
 }

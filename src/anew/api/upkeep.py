@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, JsonValue
+from pydantic import AliasChoices, Field, JsonValue
 
 from anew.api.wire import Wire
 
@@ -138,7 +138,7 @@ class RestoredStore(Wire):
 
     name: str
     uid: str
-    source: str = Field(alias="from")
+    source: str = Field(validation_alias=AliasChoices("from", "source"), serialization_alias="from")
     current: dict[str, int]
     next_version: int
     deleted: bool

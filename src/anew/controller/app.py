@@ -14,6 +14,7 @@ from anew.api.gate import Gate
 from anew.api.models import ClusterInfo, RestoreCatalog, StatusView
 from anew.api.pages import DEFAULT_ITEMS, Page, page_of
 from anew.api.reach import Reach
+from anew.api.rights import OPEN, OPERATE_ALL, READ_ALL, READ_ANY, READ_STORE, takes
 from anew.api.security import OPEN_SERVER, ServerSecurity
 from anew.api.upkeep import Alive, Events, HistoryLine, Ready, RestoredCatalog
 from anew.controller.engine.context import Context
@@ -56,18 +57,21 @@ def make_app(context: Context, security: ServerSecurity = OPEN_SERVER, bind: str
 
 def _add_restore(app: FastAPI, context: Context) -> None:
     @app.post("/v1/catalog/restore", tags=["catalog"])
+    @takes(OPERATE_ALL)
     def restore(request: RestoreCatalog, actor: Actor = "anonymous") -> RestoredCatalog:
         """Make a lost catalog again from the deep stores; refused where the catalog holds something."""
-        return RestoredCatalog.model_validate(restore_catalog(context, request, actor))
+        return restore_catalog(context, request, actor)
 
 
 def _add_health(app: FastAPI, context: Context) -> None:
     @app.get("/v1/status", tags=["cluster"])
+    @takes(READ_ALL)
     def status() -> StatusView:
         """What is unhealthy, since when, which command next."""
         return status_view(context)
 
     @app.get("/v1/cluster", tags=["cluster"])
+    @takes(READ_ANY)
     def cluster(fabric: str | None = None) -> ClusterInfo:
         """Where the parts of a fabric are."""
         chosen = fabric_named(context, fabric)
@@ -75,6 +79,7 @@ def _add_health(app: FastAPI, context: Context) -> None:
         return ClusterInfo(fabric=chosen.name, log=chosen.log_location, deep_store=root, release=context.release)
 
     @app.get("/v1/history", tags=["cluster"])
+    @takes(READ_STORE)
     def history(store: str | None = None, limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[HistoryLine]:
         """Who did what when, newest first; of what was deleted too."""
         found = context.catalog.history(store, limit + 1, after=after)
@@ -83,6 +88,7 @@ def _add_health(app: FastAPI, context: Context) -> None:
         return page_of([HistoryLine(**shown(operation)) for operation in found], limit, lambda line: line.id)
 
     @app.get("/v1/events", tags=["cluster"])
+    @takes(READ_STORE)
     async def events(
         store: str | None = None, after: Revision = 0, limit: Limit = DEFAULT_ITEMS, wait_seconds: WaitSeconds = 0.0
     ) -> Events:
@@ -97,16 +103,19 @@ def _add_health(app: FastAPI, context: Context) -> None:
         return await run_in_threadpool(events_after, context, after, limit, store)
 
     @app.get("/healthz", tags=["cluster"])
+    @takes(OPEN)
     def healthz() -> Alive:
         """The process is alive."""
         return Alive(status="alive")
 
     @app.get("/readyz", tags=["cluster"])
+    @takes(OPEN)
     def readyz() -> Ready:
         """The catalog answers."""
         return Ready(status="ready", revision=context.catalog.revision())
 
     @app.get("/metrics", tags=["cluster"], response_class=PlainTextResponse)
+    @takes(READ_ALL)
     def metrics() -> Response:
         """Prometheus metrics."""
         return Response(generate_latest(registry_of(context)), media_type=CONTENT_TYPE_LATEST)

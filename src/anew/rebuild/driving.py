@@ -11,11 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from anew.api.http import ControllerClient
 from anew.api.models import BeginRebuild, ResumeRebuild
-from anew.api.rebuilds import RebuildView
+from anew.api.rebuilds import DriverStart, RebuildView
 from anew.api.waiting import wait_seconds
 from anew.core.errors import OutcomeUnknown
 from anew.core.plan import PlanValue
@@ -26,6 +26,7 @@ from anew.rebuild.observer import Observer
 from anew.rebuild.patience import patiently
 
 R = TypeVar("R", bound=Rebuild)
+D = TypeVar("D")
 _Answer = TypeVar("_Answer")
 
 
@@ -68,7 +69,7 @@ class CommitUnknown(OutcomeUnknown):
     """Nobody said whether the last commit arrived. Nothing is given up: if it did, the controller goes on alone."""
 
 
-Work = Callable[[R, Lease], RebuildView | None]
+Work = Callable[[DriverStart[R, D], Lease], RebuildView | None]
 """Builds and commits everything of a rebuild.
 
 Returns its ``rebuild`` shape where it has ended with that, None where the controller goes on from there.
@@ -76,25 +77,25 @@ Returns its ``rebuild`` shape where it has ended with that, None where the contr
 
 
 @dataclass(frozen=True, slots=True)
-class Job(Generic[R]):
+class Job(Generic[R, D]):
     """How the rebuilds of one subject are driven.
 
     Attributes:
-        of: The class of their records.
+        of: The class of what their drivers begin with.
         work: What is done.
         expected: What one is to come to, for whoever hears that it did not.
         hint: What is so in spite of it.
         what: What one is called; None: as its kind.
     """
 
-    of: type[R]
-    work: Work[R]
+    of: type[DriverStart[R, D]]
+    work: Work[R, D]
     expected: str
     hint: str
     what: str | None = None
 
 
-def run_plan(plan: PlanValue, run: Run, job: Job[R]) -> RebuildView:
+def run_plan(plan: PlanValue, run: Run, job: Job[R, D]) -> RebuildView:
     """Run a plan to its end; returns the ``rebuild`` shape.
 
     Raises:
@@ -106,15 +107,15 @@ def run_plan(plan: PlanValue, run: Run, job: Job[R]) -> RebuildView:
     """
     run.observer.planned(plan)
     begin = BeginRebuild(plan=plan, request_id=run.request_id, driver=run.driver)
-    rebuild = run.patiently(lambda: run.controller.begin_rebuild(begin, job.of))
+    start = run.patiently(lambda: run.controller.begin_rebuild(begin, job.of))
+    rebuild = start.rebuild
     run.observer.began(rebuild)
     # Where the request was made before, its own driver is at work on it.
-    return (
-        _drive(rebuild, run, job) if rebuild.driven and rebuild.driver == run.driver else _followed(rebuild, run, job)
-    )
+    is_own = rebuild.driven and rebuild.driver == run.driver
+    return _drive(start, run, job) if is_own else _followed(rebuild, run, job)
 
 
-def resume_rebuild(rebuild_id: str, run: Run, job: Job[R]) -> RebuildView:
+def resume_rebuild(rebuild_id: str, run: Run, job: Job[R, D]) -> RebuildView:
     """Take a rebuild over from a driver that is gone; returns the ``rebuild`` shape.
 
     Once nobody is needed there is nothing to take over but to wait.
@@ -123,18 +124,19 @@ def resume_rebuild(rebuild_id: str, run: Run, job: Job[R]) -> RebuildView:
         Refused: ``driver_alive``, ``rebuild_ended``.
         Failed, OutcomeUnknown: As `run_plan`.
     """
-    rebuild = run.controller.resume_rebuild(rebuild_id, ResumeRebuild(driver=run.driver), job.of)
+    start = run.controller.resume_rebuild(rebuild_id, ResumeRebuild(driver=run.driver), job.of)
+    rebuild = start.rebuild
     run.observer.planned(rebuild.plan)
     run.observer.began(rebuild)
-    return _drive(rebuild, run, job) if rebuild.driven else _followed(rebuild, run, job)
+    return _drive(start, run, job) if rebuild.driven else _followed(rebuild, run, job)
 
 
-def _drive(rebuild: R, run: Run, job: Job[R]) -> RebuildView:
+def _drive(start: DriverStart[R, D], run: Run, job: Job[R, D]) -> RebuildView:
     """Work under a lease; whatever goes wrong before the last commit fails the rebuild at once."""
-    view = None
+    view, rebuild = None, start.rebuild
     with run.lease(run.controller, rebuild.id, rebuild.epoch) as lease:
         try:
-            view = job.work(rebuild, lease)
+            view = job.work(start, lease)
         except (Exception, KeyboardInterrupt) as error:
             if not is_turned_away(error, lease):
                 if not isinstance(error, CommitUnknown):
@@ -147,14 +149,14 @@ def _drive(rebuild: R, run: Run, job: Job[R]) -> RebuildView:
     return _checked(view, job)
 
 
-def _followed(rebuild: R, run: Run, job: Job[R]) -> RebuildView:
+def _followed(rebuild: Rebuild, run: Run, job: Job[Any, Any]) -> RebuildView:
     def look(after: Stage | None, seconds: float) -> RebuildView:
         return run.patiently(lambda: run.controller.rebuild(rebuild.id, after=after, wait_seconds=seconds))
 
     return _checked(followed(look, run.observer, run.pause, run.clock_seconds), job)
 
 
-def _checked(view: RebuildView, job: Job[R]) -> RebuildView:
+def _checked(view: RebuildView, job: Job[Any, Any]) -> RebuildView:
     """The view, unless the rebuild ended badly as a whole."""
     check_ended_well(view, job.what or f"the {view.kind}", expected=job.expected, hint=job.hint)
     return view

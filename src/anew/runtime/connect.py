@@ -373,12 +373,14 @@ class Cluster:
 
     def _job_of(
         self, kind: str, spark: SparkChoice, observer: Observer | None, request_id: str | None
-    ) -> tuple[Run, Job[Any]]:
+    ) -> tuple[Run, Job[Any, Any]]:
         """How rebuilds of a kind are driven here."""
         of = class_of(kind)
         return _JOBS[of](self, spark, observer, request_id)
 
-    def _making(self, spark: SparkChoice, observer: Observer | None, request_id: str | None) -> tuple[Run, Job[Any]]:
+    def _making(
+        self, spark: SparkChoice, observer: Observer | None, request_id: str | None
+    ) -> tuple[Run, Job[Any, Any]]:
         from anew.rebuild.stores.build import on_spark
         from anew.rebuild.stores.making import StoreRun, making
 
@@ -390,7 +392,7 @@ class Cluster:
 
     def _refreshing(
         self, spark: SparkChoice, observer: Observer | None, request_id: str | None
-    ) -> tuple[Run, Job[Any]]:
+    ) -> tuple[Run, Job[Any, Any]]:
         from anew.rebuild.tables.builds import refreshing
 
         run = self._table_run(spark, observer, request_id)
@@ -444,7 +446,7 @@ class Cluster:
         return location if own is None else location.model_copy(update={"properties_file": own})
 
 
-_JOBS: dict[type[Rebuild], Callable[..., tuple[Run, Job[Any]]]] = {
+_JOBS: dict[type[Rebuild], Callable[..., tuple[Run, Job[Any, Any]]]] = {
     StoreRebuild: Cluster._making,
     TableRebuild: Cluster._refreshing,
 }

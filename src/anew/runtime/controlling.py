@@ -101,4 +101,4 @@ def restore_at_rest(settings: ProcessSettings, home: Home, request: RestoreCatal
             hint="set ANEW_HOME, or ANEW_URL",
         )
     with home.lock(), controller_context(settings, home, cluster) as context:
-        return RestoredCatalog.model_validate(restore(context, request, actor))
+        return restore(context, request, actor)

@@ -34,7 +34,7 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
-from anew.api.rebuilds import StoreRebuildView
+from anew.api.rebuilds import StoreRebuildView, StoreStart
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.api.stores import StoreDetail, SwapAnswer
 from anew.catalog.database import DatabaseCatalog
@@ -189,7 +189,8 @@ class Cluster:
     def begin(self, plan: Plan, request_id: str | None = None) -> StoreRebuild:
         """Begin a plan."""
         chosen = f"request-{next(self._requests)}" if request_id is None else request_id
-        return self.client.begin_rebuild(BeginRebuild(plan=plan, request_id=chosen, driver="test"), StoreRebuild)
+        begin = BeginRebuild(plan=plan, request_id=chosen, driver="test")
+        return self.client.begin_rebuild(begin, StoreStart).rebuild
 
     def beat(self, rebuild: StoreRebuild, stage: Stage = Stage.BUILD) -> bool:
         """A sign of life of the rebuild's driver; whether it is told to stop."""

@@ -11,13 +11,14 @@ from fastapi import FastAPI
 
 from anew.api.gate import Gate, Tokens
 from anew.api.models import RollBack
-from anew.api.rights import ANY_SUBJECT, CONTROLLER_RIGHTS, Concerns, Need
+from anew.api.rights import ANY_SUBJECT, NODE_RIGHTS, Concerns, Need
 from anew.api.security import Credentials, RequestLimits, ServerSecurity
-from anew.controller.http.admission import Admission, guarded
+from anew.controller.http.admission import RIGHT_SHOWN, Admission, guarded
 from anew.controller.subjects import SUBJECTS
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.grants import Grant, Right, format_grants, token_hash
 from tests.component.controller.harness import Cluster, opened_cluster, refused
+from tests.controllerroutes import CONTROLLER_RIGHTS
 
 _BELOW = {Right.READ: None, Right.WRITE: "reader", Right.OPERATE: "writer"}
 _NAMES = {Right.READ: "reader", Right.WRITE: "writer", Right.OPERATE: "operator"}
@@ -59,15 +60,35 @@ def _takes(cluster: Cluster, needs: dict[tuple[str, str], Need]) -> dict[tuple[s
     return {route: need for route, need in needs.items() if need.right is not None}
 
 
-def test_every_route_has_its_right_and_no_right_is_without_a_route(closed: Cluster) -> None:
-    """The table and the routes are the same; a route that the table does not name cannot be made."""
+def test_every_route_declares_its_right(closed: Cluster) -> None:
+    """The document tells the right of each route; one that declares none cannot be made, nor is there any beside."""
     document = closed.http.get("/openapi.json").json()
-    routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    assert routes == set(CONTROLLER_RIGHTS)
+    shown = {
+        (method.upper(), path): operation[RIGHT_SHOWN]
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert shown == {route: need.right or "none" for route, need in CONTROLLER_RIGHTS.items()}
+    served = {getattr(route, "path", None) for route in closed.app.routes}
+    assert served - {path for _, path in shown} == {"/docs", "/docs/oauth2-redirect", "/openapi.json"}
     app = FastAPI()
     app.router.route_class = guarded(Admission(closed.context, Gate(None, closed.clock), RequestLimits()))
-    with pytest.raises(KeyError):
+    with pytest.raises(LookupError):
         app.get("/v1/forgotten")(lambda: None)
+
+
+def test_only_health_is_open() -> None:
+    """Everything else takes a right; what changes something takes more than reading."""
+    needs = {f"{method} {path}": need for (method, path), need in CONTROLLER_RIGHTS.items()} | NODE_RIGHTS
+    assert {name.split()[-1] for name, need in needs.items() if need.right is None} == {"/healthz", "/readyz"}
+    reading = {n for n, need in needs.items() if need.right is Right.READ and not n.startswith(("GET", "/"))}
+    assert reading == {
+        "POST /v1/stores/{name}/hold",
+        "POST /v1/tables/{name}/refresh:plan",
+        "keys",
+        "keys:batch",
+        "partitions",
+    }
 
 
 def test_nobody_is_let_in_without_a_token(closed: Cluster) -> None:

@@ -22,7 +22,15 @@ from anew.rebuild.driving import Run, resume_rebuild, run_plan
 from anew.rebuild.observer import LogObserver
 from tests.component.controller.harness import Cluster, opened_cluster, refused
 from tests.component.controller.serving import AppTransport
-from tests.component.controller.texts import TextRebuild, TextRebuildView, TextSubject, original, plan_of, shouting
+from tests.component.controller.texts import (
+    TextRebuild,
+    TextRebuildView,
+    TextStart,
+    TextSubject,
+    original,
+    plan_of,
+    shouting,
+)
 
 _TEXT = b"we rebuild what is held"
 
@@ -133,7 +141,7 @@ def test_another_driver_takes_over_and_the_first_is_turned_away(texts: _Texts) -
         texts.client.heartbeat(rebuild.id, Heartbeat(epoch=1, stage=Stage.BUILD))
         asked = ResumeRebuild(driver="another")
         assert (
-            refused(Refused, lambda: texts.client.resume_rebuild(rebuild.id, asked, TextRebuild)).code == "driver_alive"
+            refused(Refused, lambda: texts.client.resume_rebuild(rebuild.id, asked, TextStart)).code == "driver_alive"
         )
         texts.round(16)
         assert [f"rebuild {rebuild.id} of song" in what for what in texts.problems()] == [True]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from anew.api.models import Collect, ResumeRebuild, RollBack
+from anew.api.rebuilds import StoreStart
 from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.core.errors import NotFound, Refused
 from anew.core.moment import utc_text
 from anew.core.stores.planning import RepushRequest
-from anew.core.stores.rebuild import StoreRebuild
 from tests.component.controller.harness import LIMITS, Cluster, opened_cluster, plain, refused
 
 _WEEK_SECONDS = 7 * 86_400
@@ -142,7 +142,7 @@ def test_what_a_resumed_rebuild_left_is_found(cluster: Cluster) -> None:
     rebuild = cluster.begin(cluster.push_plan())
     cluster.manifest_of(rebuild)
     cluster.pass_seconds(10)
-    taken = cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver="second"), StoreRebuild)
+    taken = cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver="second"), StoreStart).rebuild
     cluster.manifest_of(taken)
     told = _rows(_gc(cluster, dry_run=True), "files")
     old, new = cluster.version(1).path.replace("-e2", "-e1"), cluster.version(1).path

@@ -18,9 +18,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from anew.api.rights import CONTROLLER_RIGHTS
 from anew.api.security import ServerSecurity
 from tests.component.controller.harness import Cluster, opened_cluster
+from tests.controllerroutes import CONTROLLER_RIGHTS
 
 _EXAMPLES = 20
 """For each operation: some 700 requests in half a minute."""

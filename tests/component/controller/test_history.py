@@ -18,11 +18,11 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.api.rebuilds import StoreStart
 from anew.api.upkeep import HistoryLine
 from anew.cli.main import INTERRUPTED
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.stores.planning import RepushRequest
-from anew.core.stores.rebuild import StoreRebuild
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
 from tests.component.controller.conftest import Told
 from tests.component.controller.harness import Cluster, refused
@@ -73,7 +73,7 @@ def test_commands_about_a_store_are_on_record(cluster: Cluster) -> None:
     cluster.serve(cluster.push_plan())
     rebuild = cluster.begin(cluster.repush_plan(request=RepushRequest(defer_swap=True)))
     cluster.pass_seconds(10)
-    taken = ops.resume_rebuild(rebuild.id, ResumeRebuild(driver="second"), StoreRebuild)
+    taken = ops.resume_rebuild(rebuild.id, ResumeRebuild(driver="second"), StoreStart).rebuild
     cluster.seal(taken)
     cluster.settle()
     ops.swap("flights", Swap(version=2))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anew.api.models import BeginRebuild, EndRebuild, Heartbeat, HeartbeatAnswer
-from anew.api.rebuilds import StoreRebuildView, view_as
+from anew.api.rebuilds import StoreRebuildView, StoreStart, view_as
 from anew.controller.engine.records import find
 from anew.core.errors import Failed, InvalidRequest, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.feed import PositionMap
@@ -339,6 +339,6 @@ def test_a_begin_request_names_its_node_reports(cluster: Cluster) -> None:
     cluster.create(partitions=4)
     cluster.clock.advance(7_000)
     cluster.client.report(node_report("node-2"))
-    cluster.client.begin_rebuild(BeginRebuild(plan=cluster.push_plan(), request_id="r"), StoreRebuild)
+    cluster.client.begin_rebuild(BeginRebuild(plan=cluster.push_plan(), request_id="r"), StoreStart)
     assert cluster.there(1).assignment == dict.fromkeys(range(4), ("node-2",))
     assert cluster.there(1).start == PositionMap(dict.fromkeys(cluster.store().feeds[0].feed_partitions(), 0))

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from anew.api.models import EndRebuild, ResumeRebuild
+from anew.api.rebuilds import StoreStart
 from anew.catalog.change import Change
 from anew.core.errors import Failed, NotFound, Refused
 from anew.core.rebuild import Stage
@@ -18,7 +19,7 @@ _SILENT_SECONDS = 10
 
 
 def _resume(cluster: Cluster, rebuild: StoreRebuild, driver: str = "second") -> StoreRebuild:
-    return cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver=driver), StoreRebuild)
+    return cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver=driver), StoreStart).rebuild
 
 
 def _building(cluster: Cluster) -> StoreRebuild:
@@ -145,7 +146,7 @@ def test_an_ended_rebuild_is_not_resumed(cluster: Cluster, end: str) -> None:
     assert (error.code, str(error.found).startswith(end)) == ("rebuild_ended", True)
     assert error.hint == "start a new one for flights"
     assert cluster.store() == before
-    unknown = refused(NotFound, lambda: cluster.client.resume_rebuild("nope", ResumeRebuild(), StoreRebuild))
+    unknown = refused(NotFound, lambda: cluster.client.resume_rebuild("nope", ResumeRebuild(), StoreStart))
     assert unknown.code == "unknown_rebuild"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from anew.api.models import FinishRebuild
-from anew.api.rebuilds import RebuildView
+from anew.api.rebuilds import DriverStart, RebuildView
 from anew.catalog.change import Put, PutFlag, PutReclaim, Reclaim
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import forget_failure
@@ -79,18 +79,26 @@ class TextRebuildView(RebuildView):
     letters: int
 
 
+TextStart = DriverStart[TextRebuild, str]
+
+
 class TextSubject(Subject[TextRebuild, TextPlan]):
     """Texts."""
 
     name: ClassVar[str] = "text"
     record = TextRebuild
     plan = TextPlan
+    start = TextStart
 
     def begin(self, context: Context, plan: TextPlan, opening: Mapping[str, Any]) -> Begun[TextRebuild]:
         """Unless the text is another one by now."""
         if plan_of(_deep(context), plan.text) != plan.model_copy(update={"asked": None}):
             raise Refused("plan_outdated", "the text was changed", found=plan.text)
         return Begun(TextRebuild(**opening))
+
+    def document(self, context: Context, rebuild: TextRebuild) -> str:
+        """Its name is all there is of it."""
+        return rebuild.plan.text
 
     def finished(self, context: Context, rebuild: TextRebuild) -> Step[TextRebuild]:
         """What was written takes the place of what was before."""
@@ -136,17 +144,18 @@ class TextSubject(Subject[TextRebuild, TextPlan]):
 
 def shouting(
     run: Run, deep_store: DeepStore, meanwhile: Iterable[Callable[[TextRebuild], None]] = ()
-) -> Job[TextRebuild]:
+) -> Job[TextRebuild, str]:
     """The job of a driver; ``meanwhile`` happens before it writes."""
 
-    def work(rebuild: TextRebuild, lease: Lease) -> RebuildView:
+    def work(start: DriverStart[TextRebuild, str], lease: Lease) -> RebuildView:
+        rebuild = start.rebuild
         run.observer.stage(Stage.BUILD)
         for act in meanwhile:
             act(rebuild)
-        deep_store.put(rebuild.path, deep_store.get(original(rebuild.plan.text)).upper())
+        deep_store.put(rebuild.path, deep_store.get(original(start.subject)).upper())
         return run.controller.finish_rebuild(rebuild.id, FinishRebuild(epoch=rebuild.epoch))
 
-    return Job(TextRebuild, work, expected="a text in capitals", hint="the one before is there")
+    return Job(TextStart, work, expected="a text in capitals", hint="the one before is there")
 
 
 def _deep(context: Context) -> DeepStore:

@@ -11,11 +11,12 @@ import httpx
 import pytest
 
 from anew.api.reach import Reach, host_names
-from anew.api.rights import CONTROLLER_RIGHTS, NODE_RIGHTS
+from anew.api.rights import NODE_RIGHTS
 from anew.api.security import ServerSecurity
 from anew.core.errors import InvalidRequest
 from anew.core.grants import NotAllowed
 from tests.component.security.servers import LOOPBACK, Listening, controller, node
+from tests.controllerroutes import CONTROLLER_RIGHTS
 
 pytestmark = pytest.mark.processes
 

@@ -24,12 +24,13 @@ from anew.api.models import (
     Swap,
     UpdateStore,
 )
+from anew.api.rebuilds import StoreStart
 from anew.api.stores import Deleted, StoreView, SwapAnswer
 from anew.api.upkeep import Alive, HistoryLine, ReclaimView
 from anew.core.errors import AnewError, Failed, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.ledger import Ledger
 from anew.core.rebuild import Stage
-from anew.core.stores.rebuild import Fingerprints, StoreRebuild
+from anew.core.stores.rebuild import Fingerprints
 from anew.core.stores.store import ManifestRef
 from anew.testing.answers import a_rebuild_view, a_store_detail, a_table_rebuild_view
 from anew.testing.builders import a_feed, a_plan, a_rebuild, a_store, a_version
@@ -176,10 +177,8 @@ def test_models_come_back_whole() -> None:
     snapshot = SnapshotView(store=store, base_files={1: 2}, now_ms=5)
     sent = json.loads(snapshot.model_dump_json())
     assert _client(_answering(sent)).snapshot("flights", 3) == snapshot
-    rebuild = a_rebuild(store)
-    assert (
-        _client(_answering(json.loads(rebuild.model_dump_json()), 201)).begin_rebuild(_BEGIN, StoreRebuild) == rebuild
-    )
+    start = StoreStart(rebuild=a_rebuild(store), subject=store)
+    assert _client(_answering(json.loads(start.model_dump_json()), 201)).begin_rebuild(_BEGIN, StoreStart) == start
     answer = {"kill_asked": False, "lease_until_ms": 7, "of a later release": 1}
     beat = _client(_answering(answer)).heartbeat("r-1", Heartbeat(epoch=1, stage=Stage.BUILD))
     assert (beat.kill_asked, beat.lease_until_ms) == (False, 7)
@@ -237,7 +236,7 @@ _CHANGES: list[tuple[Call, str]] = [
     (lambda c: c.delete_store("flights"), "anew store list"),
     (lambda c: c.swap("flights", Swap(version=1)), "anew store show flights"),
     (lambda c: c.roll_back("flights", RollBack()), "anew store show flights"),
-    (lambda c: c.begin_rebuild(_BEGIN, StoreRebuild), "anew rebuild list"),
+    (lambda c: c.begin_rebuild(_BEGIN, StoreStart), "anew rebuild list"),
     (lambda c: c.seal("r-1", _SEAL), "anew rebuild show r-1"),
     (lambda c: c.fail_rebuild("r-1", EndRebuild()), "anew rebuild show r-1"),
     (lambda c: c.kill_rebuild("r-1"), "anew rebuild show r-1"),

@@ -12,7 +12,7 @@ import pytest
 
 from anew.api import gate as gate_module
 from anew.api.gate import Gate, Tokens, check_private, read_private
-from anew.api.rights import CONTROLLER_RIGHTS, NODE_RIGHTS, OPEN, Concerns, Need
+from anew.api.rights import OPEN, Concerns, Need
 from anew.core.errors import AnewError, Refused, Unreachable
 from anew.core.grants import Grant, NotAllowed, Right, Unauthorized, format_grants, token_hash
 
@@ -230,20 +230,6 @@ def test_what_is_judged_is_the_file_that_was_opened(tmp_path: Path) -> None:
             check_private(private, opened, "it")
     finally:
         os.close(opened)
-
-
-def test_only_health_is_open() -> None:
-    """Everything else takes a right; what changes something takes more than reading."""
-    needs = {f"{method} {path}": need for (method, path), need in CONTROLLER_RIGHTS.items()} | NODE_RIGHTS
-    assert {name.split()[-1] for name, need in needs.items() if need.right is None} == {"/healthz", "/readyz"}
-    reading = {n for n, need in needs.items() if need.right is Right.READ and not n.startswith(("GET", "/"))}
-    assert reading == {
-        "POST /v1/stores/{name}/hold",
-        "POST /v1/tables/{name}/refresh:plan",
-        "keys",
-        "keys:batch",
-        "partitions",
-    }
 
 
 def test_who_is_known_but_may_not_gets_another_answer(file: Path, clock: _Clock) -> None:

@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from anew.api.models import BeginRebuild, EndRebuild, FinishRebuild, Heartbeat, HeartbeatAnswer, ResumeRebuild
 from anew.api.pages import DEFAULT_ITEMS, Page
 from anew.api.rebuilds import FailureSeen, RebuildView, view_class_of
+from anew.api.rights import READ_REBUILD, READ_SUBJECT, REBUILD, WRITE_PLAN, takes
 from anew.controller.engine import drivers, listing
 from anew.controller.engine.begin import begin as begin_rebuild
 from anew.controller.engine.context import Context
@@ -26,7 +27,7 @@ from anew.controller.engine.kill import kill as kill_rebuild
 from anew.controller.engine.lease import heartbeat as give_sign
 from anew.controller.engine.parameters import Actor, After, Limit, WaitSeconds
 from anew.controller.engine.resume import resume as resume_rebuild
-from anew.controller.engine.subjects import Subjects
+from anew.controller.engine.subjects import Subjects, start_of
 from anew.core.rebuild import Stage
 
 _PATH = "/v1/rebuilds/{rebuild_id}"
@@ -41,6 +42,7 @@ def add_rebuilds(app: FastAPI, context: Context) -> None:
     views = _views(context.subjects)
 
     @app.get(_PATH, tags=["rebuilds"], response_model=views)
+    @takes(READ_REBUILD)
     async def show(rebuild_id: str, after: Stage | None = None, wait_seconds: WaitSeconds = 0.0) -> Response:
         """One rebuild; as soon as it is in another stage than ``after``, or has ended, or the wait is over."""
         deadline, waits = time.monotonic() + wait_seconds, True
@@ -55,11 +57,13 @@ def add_rebuilds(app: FastAPI, context: Context) -> None:
             waits = await context.watch.wait_beyond(revision, deadline - time.monotonic())
 
     @app.post(f"{_PATH}/seen", tags=["rebuilds"])
+    @takes(REBUILD)
     def seen(rebuild_id: str, actor: Actor = "anonymous") -> FailureSeen:
         """Somebody knows that the rebuild failed: the status does not tell it any more."""
         return drivers.see_failure(context, rebuild_id, actor)
 
     @app.post(f"{_PATH}/kill", tags=["rebuilds"], response_model=views)
+    @takes(REBUILD)
     def kill(rebuild_id: str, actor: Actor = "anonymous") -> RebuildView:
         """End a rebuild from outside, or give up what an ended one made and nobody uses yet."""
         return listing.rebuild_view(context, kill_rebuild(context, rebuild_id, actor))
@@ -69,40 +73,46 @@ def _add_drivers(app: FastAPI, context: Context) -> None:
     views = _views(context.subjects)
 
     @app.post(f"{_PATH}/heartbeat", tags=["rebuilds"])
+    @takes(REBUILD)
     def heartbeat(rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
         """A driver's sign of life."""
         return give_sign(context, rebuild_id, request)
 
     @app.post(f"{_PATH}/finish", tags=["rebuilds"], response_model=views)
+    @takes(REBUILD)
     def finish(rebuild_id: str, request: FinishRebuild) -> RebuildView:
         """End a rebuild whose driver is done."""
         return listing.rebuild_view(context, finish_rebuild(context, rebuild_id, request))
 
     @app.post(f"{_PATH}/fail", tags=["rebuilds"], response_model=views)
+    @takes(REBUILD)
     def fail(rebuild_id: str, request: EndRebuild) -> RebuildView:
         """The driver gives up."""
         return listing.rebuild_view(context, fail_rebuild(context, rebuild_id, request))
 
-    @app.post(f"{_PATH}/resume", tags=["rebuilds"], response_model=_records(context.subjects))
+    @app.post(f"{_PATH}/resume", tags=["rebuilds"], response_model=_starts(context.subjects))
+    @takes(REBUILD)
     def resume(rebuild_id: str, request: ResumeRebuild, actor: Actor = "anonymous") -> Any:
         """Take a rebuild over whose driver is gone."""
-        return resume_rebuild(context, rebuild_id, request, actor)
+        return start_of(context, resume_rebuild(context, rebuild_id, request, actor))
 
 
 def _add_begin_and_list(app: FastAPI, context: Context) -> None:
     subjects = context.subjects
 
+    @takes(WRITE_PLAN)
     def begin(request: BeginRebuild, actor: str) -> Any:
         """Begin what a plan says."""
-        return begin_rebuild(context, request, actor)
+        return start_of(context, begin_rebuild(context, request, actor))
 
     _sign(
         begin,
         inspect.Parameter("request", _KEYWORD, annotation=_begin_body(subjects)),
         inspect.Parameter("actor", _KEYWORD, annotation=Actor, default="anonymous"),
     )
-    app.post("/v1/rebuilds", status_code=201, tags=["rebuilds"], response_model=_records(subjects))(begin)
+    app.post("/v1/rebuilds", status_code=201, tags=["rebuilds"], response_model=_starts(subjects))(begin)
 
+    @takes(READ_SUBJECT)
     def list_rebuilds(
         *, running: bool, request_id: str | None, limit: int, after: str | None, **of: str | None
     ) -> Page[RebuildView]:
@@ -144,9 +154,9 @@ def _named(subjects: Subjects) -> Callable[[Any], str | None]:
     return name_of
 
 
-def _records(subjects: Subjects) -> Any:
-    """Any subject's record."""
-    return Union[tuple(subject.record for subject in subjects.all)]  # noqa: UP007 - made of values
+def _starts(subjects: Subjects) -> Any:
+    """What a driver of any subject's rebuild works with."""
+    return Union[tuple(subject.start for subject in subjects.all)]  # noqa: UP007 - made of values
 
 
 def _views(subjects: Subjects) -> Any:

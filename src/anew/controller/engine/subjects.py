@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from anew.api.rebuilds import DriverStart
 from anew.catalog.change import Put, Reclaim
 from anew.core.errors import Failed
 from anew.core.plan import PlanValue
@@ -50,12 +51,14 @@ class Subject(ABC, Generic[R, P]):
         name: What the face calls it, as a parameter of lists and in its plans: ``store``.
         record: The class of its rebuilds' records, which names the kinds of them.
         plan: The class of its plans.
+        start: The class of what its drivers begin with.
         reclaims: Kind of `Reclaim` → how what such a note names is removed.
     """
 
     name: ClassVar[str]
     record: type[R]
     plan: type[P]
+    start: type[DriverStart[R, Any]]
     reclaims: ClassVar[Mapping[str, Callable[[Context, Reclaim], None]]] = {}
 
     @abstractmethod
@@ -73,6 +76,14 @@ class Subject(ABC, Generic[R, P]):
 
     def begun(self, context: Context, rebuild: R) -> None:
         """It is committed: what lies outside of the catalog may be made."""
+
+    @abstractmethod
+    def document(self, context: Context, rebuild: R) -> object:
+        """What a rebuild is of, as its drivers see it.
+
+        Raises:
+            NotFound: It is gone.
+        """
 
     def detail(self, rebuild: R) -> Mapping[str, object]:
         """What lines of history say of a rebuild besides its id."""
@@ -179,3 +190,13 @@ class Subjects:
 
 
 NO_SUBJECTS = Subjects(())
+
+
+def start_of(context: Context, rebuild: Rebuild) -> DriverStart[Any, Any]:
+    """What the driver of a rebuild works with.
+
+    Raises:
+        NotFound: What it is of is gone.
+    """
+    subject = context.subjects.of(rebuild)
+    return subject.start(rebuild=rebuild, subject=subject.document(context, rebuild))

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from anew.api.errors import ErrorAnswer
 from anew.api.gate import Gate
-from anew.api.rights import ANY_SUBJECT, CONTROLLER_RIGHTS, Concerns, Content, Need
+from anew.api.rights import ANY_SUBJECT, Concerns, Content, Need, declared
 from anew.api.security import RequestLimits
 from anew.api.strictness import check_content, check_parameters, parse_object, the_one_named
 from anew.controller.engine.context import Context
@@ -33,6 +33,8 @@ _ERRORS = {
     503: "Something that is needed does not answer; nothing was changed.",
 }
 _ERROR_SHAPE = {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{ErrorAnswer.__name__}"}}}}
+RIGHT_SHOWN = "x-right"
+"""The member of an operation in ``/openapi.json`` that names its right."""
 _BODY_METHODS = frozenset({"POST", "PATCH", "PUT"})
 _NAME_A_STORE = frozenset({Concerns.QUERY, Concerns.BODY, Concerns.PLAN})
 _ACTOR = b"anew-actor"
@@ -60,9 +62,13 @@ class Admission:
         """Nothing is read yet."""
         self._context, self._gate, self._limits = context, gate, limits
 
-    def need_of(self, method: str, path: str) -> Need:
-        """What a route takes."""
-        need = CONTROLLER_RIGHTS[method, path]
+    def need_of(self, handler: Callable[..., Any]) -> Need:
+        """What a handler's route takes.
+
+        Raises:
+            LookupError: It does not say.
+        """
+        need = declared(handler)
         subjects = self._context.subjects.names
         names = tuple(name for each in need.names for name in (subjects if each == ANY_SUBJECT else (each,)))
         return replace(need, names=names)
@@ -142,22 +148,27 @@ class Admission:
 
 
 def guarded(admission: Admission) -> type[APIRoute]:
-    """The class of routes that ask this admission; one that `CONTROLLER_RIGHTS` does not name cannot be made."""
+    """The class of routes that ask this admission; one that declares no right cannot be made."""
     # The first route describes it and the others refer to it: FastAPI would describe it anew for each of 400 answers,
     # which is most of the time that making the application takes.
     described = False
 
     class GuardedRoute(APIRoute):
-        """A route whose docstring is its summary, with the error answers that requests of its kind may get."""
+        """A route whose docstring is its summary, with the error answers that requests of its kind may get.
+
+        Attributes:
+            need: What it takes.
+        """
 
         def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
             (method,) = options["methods"]
-            self._need = admission.need_of(method, path)
+            self.need = admission.need_of(endpoint)
+            options["openapi_extra"] = {RIGHT_SHOWN: self.need.right or "none"}
             if path.startswith("/v1/"):
                 nonlocal described
                 shape = _ERROR_SHAPE if described else {"model": ErrorAnswer}
                 described = True
-                errors = {s: {"description": _ERRORS[s], **shape} for s in _statuses(method, path, self._need)}
+                errors = {s: {"description": _ERRORS[s], **shape} for s in _statuses(method, path, self.need)}
                 options["responses"] = errors | options["responses"]
             options["summary"] = str(endpoint.__doc__).split(";")[0].rstrip(".")
             super().__init__(path, endpoint, **options)
@@ -170,11 +181,17 @@ def guarded(admission: Admission) -> type[APIRoute]:
             known = Route(frozenset(field.alias for field in handler.query_params), bool(handler.body_params))
 
             async def admitted(request: Request) -> Response:
-                return await handle(await admission.admit(request, self._need, known))
+                return await handle(await admission.admit(request, self.need, known))
 
             return admitted
 
     return GuardedRoute
+
+
+def rights_of(app: FastAPI) -> dict[tuple[str, str], Need]:
+    """(method, path) of each guarded route of an application → what it takes."""
+    guards = [(route, getattr(route, "need", None)) for route in app.routes if isinstance(route, APIRoute)]
+    return {(method, route.path): need for route, need in guards if need for method in route.methods or ()}
 
 
 def _statuses(method: str, path: str, need: Need) -> list[int]:

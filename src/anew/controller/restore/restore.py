@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 from anew.api.models import RestoreCatalog
+from anew.api.upkeep import RestoredCatalog, RestoredStore, RestoredVersion
 from anew.catalog.change import CheckEmpty, Put, PutFlag, PutReclaim, PutRequest, PutRestored, RaiseCounter
 from anew.catalog.interface import Catalog
 from anew.controller.engine.commit import commit
@@ -26,13 +25,8 @@ _SCHEMA_GAP = 1_000
 """Schema ids that were given after the last record must not be given again: records in a log may name them."""
 
 
-def restore(context: Context, request: RestoreCatalog, actor: str) -> dict[str, Any]:
+def restore(context: Context, request: RestoreCatalog, actor: str) -> RestoredCatalog:
     """Make the catalog again, in one transaction; a dry run says what would be made.
-
-    Returns:
-        ``{"dry_run", "empty", "stores": [{"name", "uid", "from", "current", "next_version", "deleted", "versions",
-        "notes"}], "tables": [{"name", "uid", "deleted", "config_hash", "segments", "rows", "bytes", "notes"}],
-        "notes"}``; the last ``notes`` are of tables that cannot be restored.
 
     Raises:
         Refused: ``catalog_not_empty``, ``nothing_to_restore``; nothing was changed.
@@ -49,13 +43,13 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> dict[str, 
         _follow_logs(context, one)
     tables = restored_tables(context)
     first = era_after([*(one.store.revision for one in made), *(one.greatest for one in tables.tables)])
-    answer = {
-        "dry_run": request.dry_run,
-        "empty": _is_empty(context.catalog),
-        "stores": [_shown(one) for one in made],
-        "tables": [one.shown() for one in tables.tables],
-        "notes": tables.notes,
-    }
+    answer = RestoredCatalog(
+        dry_run=request.dry_run,
+        empty=_is_empty(context.catalog),
+        stores=tuple(_shown(one) for one in made),
+        tables=tuple(one.shown() for one in tables.tables),
+        notes=tuple(tables.notes),
+    )
     if request.dry_run:
         return answer
     if not (made or tables.tables):
@@ -68,7 +62,7 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> dict[str, 
         )
     puts: list[Put] = [CheckEmpty()]
     if request.request_id is not None:
-        puts.append(PutRequest(request.request_id, _body_hash(), json.dumps(answer)))
+        puts.append(PutRequest(request.request_id, _body_hash(), answer.model_dump_json()))
     for one in made:
         puts.append(PutRestored(one.store.model_copy(update={"revision": first})))
         puts += [] if one.displaced else list(_reclaims(context, one.store))
@@ -88,10 +82,9 @@ def _is_empty(catalog: Catalog) -> bool:
     return not (catalog.stores() or catalog.deleted_stores() or catalog.tables() or catalog.deleted_tables())
 
 
-def _made_before(context: Context, request: RestoreCatalog) -> dict[str, Any] | None:
+def _made_before(context: Context, request: RestoreCatalog) -> RestoredCatalog | None:
     made = made_before(context, request.request_id, _body_hash())
-    answer: dict[str, Any] | None = None if made is None else json.loads(made)
-    return answer
+    return None if made is None else RestoredCatalog.model_validate_json(made)
 
 
 def _body_hash() -> str:
@@ -156,23 +149,23 @@ def _counters(stores: Iterator[Store]) -> list[Put]:
     return [RaiseCounter(name, number) for name, number in sorted(greatest.items())]
 
 
-def _shown(one: Rebuilt) -> dict[str, Any]:
+def _shown(one: Rebuilt) -> RestoredStore:
     store = one.store
-    versions = [
-        {
-            "number": version.number,
-            "statuses": {fabric: status.value for fabric, status in version.statuses.items()},
-            "rows": None if version.manifest is None else version.manifest.rows,
-        }
+    versions = (
+        RestoredVersion(
+            number=version.number,
+            statuses={fabric: status.value for fabric, status in version.statuses.items()},
+            rows=None if version.manifest is None else version.manifest.rows,
+        )
         for version in store.versions
-    ]
-    return {
-        "name": store.name,
-        "uid": store.uid,
-        "from": one.source,
-        "current": store.current,
-        "next_version": store.next_version,
-        "deleted": store.deleted_at_ms is not None,
-        "versions": versions,
-        "notes": one.notes,
-    }
+    )
+    return RestoredStore(
+        name=store.name,
+        uid=store.uid,
+        source=one.source,
+        current=dict(store.current),
+        next_version=store.next_version,
+        deleted=store.deleted_at_ms is not None,
+        versions=tuple(versions),
+        notes=tuple(one.notes),
+    )

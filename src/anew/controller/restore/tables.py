@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from posixpath import dirname
-from typing import Any
 
+from anew.api.upkeep import RestoredTable
 from anew.catalog.change import Put, PutConfig, PutReclaim, PutRestoredTable, Reclaim
 from anew.controller.engine.context import Context, Fabric
 from anew.controller.restore.stores import outlived
@@ -29,7 +29,7 @@ _NAMED = 3
 
 
 @dataclass(slots=True)
-class RestoredTable:
+class RebuiltTable:
     """A table as it is to be in the catalog again.
 
     Attributes:
@@ -51,18 +51,18 @@ class RestoredTable:
     notes: list[str] = field(default_factory=list)
     displaced: bool = False
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> RestoredTable:
         """As the answer of a restore tells of it."""
-        return {
-            "name": self.table.name,
-            "uid": self.table.uid,
-            "deleted": self.table.deleted_at_ms is not None,
-            "config_hash": self.table.config_hash,
-            "segments": self.segments,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "notes": self.notes,
-        }
+        return RestoredTable(
+            name=self.table.name,
+            uid=self.table.uid,
+            deleted=self.table.deleted_at_ms is not None,
+            config_hash=self.table.config_hash,
+            segments=self.segments,
+            rows=self.rows,
+            bytes=self.bytes,
+            notes=tuple(self.notes),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class RestoredTables:
         notes: What is there of tables without a record that can be used.
     """
 
-    tables: list[RestoredTable] = field(default_factory=list)
+    tables: list[RebuiltTable] = field(default_factory=list)
     configs: dict[str, SegmentConfig] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -107,7 +107,7 @@ def puts_of(context: Context, found: RestoredTables, revision: int) -> Iterator[
         yield from _reclaims(context, one)
 
 
-def _reclaims(context: Context, one: RestoredTable) -> Iterator[PutReclaim]:
+def _reclaims(context: Context, one: RebuiltTable) -> Iterator[PutReclaim]:
     """The intents that were lost with the catalog, as far as records tell of them (rule R22)."""
     if one.displaced:
         return
@@ -154,7 +154,7 @@ def _restore(found: RestoredTables, fabric: Fabric, files: RecordFiles) -> None:
         found.notes.append(f"the table {files.uid} has lists of segments, but no record")
 
 
-def _of_record(fabric: Fabric, files: RecordFiles, path: str, configs: Mapping[str, SegmentConfig]) -> RestoredTable:
+def _of_record(fabric: Fabric, files: RecordFiles, path: str, configs: Mapping[str, SegmentConfig]) -> RebuiltTable:
     """The table of one record, and how much of it is there.
 
     Raises:
@@ -163,7 +163,7 @@ def _of_record(fabric: Fabric, files: RecordFiles, path: str, configs: Mapping[s
     record = files.record(fabric.deep_store, path)
     if record.table.fabric != fabric.name:
         raise Failed("bad_record", f"the record {path} is of the fabric {record.table.fabric}", expected=fabric.name)
-    one = RestoredTable(record.table, files.lists_of(fabric.deep_store, record), files.greatest)
+    one = RebuiltTable(record.table, files.lists_of(fabric.deep_store, record), files.greatest)
     if record.table.deleted_at_ms is not None:
         return one
     others = {stored.path: stored for stored in fabric.deep_store.list(table_path(record.table.uid))}
@@ -187,7 +187,7 @@ def _of_record(fabric: Fabric, files: RecordFiles, path: str, configs: Mapping[s
     return one
 
 
-def _sort_out(one: RestoredTable, record: TableRecord, others: Iterable[StoredFile], written_ms: int) -> None:
+def _sort_out(one: RebuiltTable, record: TableRecord, others: Iterable[StoredFile], written_ms: int) -> None:
     """Tell the files that nobody needs from those that may have been committed after the record.
 
     A build is committed by the rebuild that wrote it. One that began after the record was made wrote everything after
@@ -205,7 +205,7 @@ def _sort_out(one: RestoredTable, record: TableRecord, others: Iterable[StoredFi
         one.notes.append(f"{stays} files in {table_path(one.table.uid)} are in no record ({why}): they stay")
 
 
-def _let_one_live(made: list[RestoredTable], now_ms: int) -> None:
+def _let_one_live(made: list[RebuiltTable], now_ms: int) -> None:
     """Of tables with one name the newest lives."""
     older = outlived(one.table for one in made)
     for one in made:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from anew.api.rebuilds import StoreStart
 from anew.catalog.change import Put, PutReclaim, PutStore, Reclaim
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import first_line
@@ -33,6 +34,7 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
     name: ClassVar[str] = STORE
     record = StoreRebuild
     plan = Plan
+    start = StoreStart
     reclaims = RECLAIMS
 
     def begin(self, context: Context, plan: Plan, opening: Mapping[str, Any]) -> Begun[StoreRebuild]:
@@ -43,6 +45,10 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
         """Make the topics that the version's base goes through."""
         if rebuild.plan.target.config.through_log:
             make_version_topics(context, store_of(context, rebuild))
+
+    def document(self, context: Context, rebuild: StoreRebuild) -> Store:
+        """The store."""
+        return store_of(context, rebuild)
 
     def detail(self, rebuild: StoreRebuild) -> Mapping[str, object]:
         """The version."""

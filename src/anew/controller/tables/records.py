@@ -9,7 +9,7 @@ from anew.controller.engine.commit import change_document, found_by_name
 from anew.controller.engine.context import Context
 from anew.core.errors import NotFound
 from anew.core.tables.config import SegmentConfig
-from anew.core.tables.rebuild import TABLE
+from anew.core.tables.rebuild import TABLE, TableRebuild
 from anew.core.tables.table import Table
 
 
@@ -35,6 +35,18 @@ def config_named(context: Context, config_hash: str) -> SegmentConfig:
     return config
 
 
+def table_of(context: Context, rebuild: TableRebuild) -> Table:
+    """The table that a rebuild is of, deleted or not.
+
+    Raises:
+        NotFound: ``unknown_table``.
+    """
+    table = context.catalog.table_by_uid(rebuild.table_uid)
+    if table is None:
+        raise _gone(rebuild.table)
+    return table
+
+
 def change_table(
     context: Context, uid: str, operation: Operation, change: Callable[[Table], tuple[Table, tuple[Put, ...]]]
 ) -> Table:
@@ -48,7 +60,11 @@ def change_table(
     def load() -> Table:
         table = context.catalog.table_by_uid(uid)
         if table is None or table.deleted_at_ms is not None:
-            raise NotFound("unknown_table", "the table is gone", found=uid)
+            raise _gone(uid)
         return table
 
     return change_document(context, operation, load, PutTable, change)
+
+
+def _gone(which: str) -> NotFound:
+    return NotFound("unknown_table", "the table is gone", found=which)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from anew.api.rebuilds import TableStart
 from anew.catalog.change import Put, PutTable
 from anew.controller.engine.context import Context
 from anew.controller.engine.subjects import Begun, Step, Subject
 from anew.controller.tables.commits import finished
 from anew.controller.tables.planning import segments_in_work
 from anew.controller.tables.reclaim import RECLAIMS, attempt_left
-from anew.controller.tables.records import table_named
+from anew.controller.tables.records import table_named, table_of
 from anew.core.errors import Refused
 from anew.core.rebuild import Progress
 from anew.core.schedule import ScheduleState
@@ -28,6 +29,7 @@ class TableSubject(Subject[TableRebuild, TablePlan]):
     name: ClassVar[str] = TABLE
     record = TableRebuild
     plan = TablePlan
+    start = TableStart
     reclaims = RECLAIMS
 
     def begin(self, context: Context, plan: TablePlan, opening: Mapping[str, Any]) -> Begun[TableRebuild]:
@@ -43,6 +45,10 @@ class TableSubject(Subject[TableRebuild, TablePlan]):
     def progressed(self, rebuild: TableRebuild, progress: Progress) -> TableRebuild:
         """Progress is counted here, commit by commit; what the driver counts is Spark's tasks."""
         return rebuild
+
+    def document(self, context: Context, rebuild: TableRebuild) -> Table:
+        """The table."""
+        return table_of(context, rebuild)
 
     def finished(self, context: Context, rebuild: TableRebuild) -> Step[TableRebuild]:
         """See `anew.controller.tables.commits.finished`."""

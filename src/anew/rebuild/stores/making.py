@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from anew.api.models import Seal
+from anew.api.rebuilds import DriverStart, StoreStart
 from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.rebuild import Stage
@@ -45,13 +46,13 @@ class StoreRun(Run):
     replicas: Callable[[str, int], AbstractContextManager[ReplicaExports]] | None = None
 
 
-def making(run: StoreRun) -> Job[StoreRebuild]:
+def making(run: StoreRun) -> Job[StoreRebuild, Store]:
     """The job of making a version.
 
     What a driver before left of the build is not used: a fresh epoch writes into a directory of its own (rule R22).
     """
     return Job(
-        StoreRebuild,
+        StoreStart,
         partial(_make, run),
         expected="a version that serves",
         hint="the version before goes on serving",
@@ -59,10 +60,10 @@ def making(run: StoreRun) -> Job[StoreRebuild]:
     )
 
 
-def _make(run: StoreRun, rebuild: StoreRebuild, lease: Lease) -> None:
+def _make(run: StoreRun, start: DriverStart[StoreRebuild, Store], lease: Lease) -> None:
     """Build and seal."""
+    rebuild, store = start.rebuild, start.subject
     plan = rebuild.plan
-    store = run.patiently(lambda: run.controller.snapshot(plan.store)).store
     target = run.patiently(lambda: run.controller.cluster(plan.target.fabrics[0]))
     read = plan.source.fabric
     source = target if read is None else run.patiently(lambda: run.controller.cluster(read))

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from anew.api.rebuilds import RebuildView
+from anew.api.rebuilds import DriverStart, RebuildView, TableStart
 from anew.core.rebuild import Stage
 from anew.core.tables.rebuild import TableRebuild
+from anew.core.tables.table import Table
 from anew.rebuild.driving import Job, Run
 from anew.rebuild.lease import Lease
 from anew.spark.session import SparkSession
@@ -38,17 +39,17 @@ TableWork = Callable[[TableRebuild, Lease], RebuildView]
 """The same for what needs no Spark, or brings it along."""
 
 
-def working(run: TableRun, work: TableWork) -> Job[TableRebuild]:
+def working(run: TableRun, work: TableWork) -> Job[TableRebuild, Table]:
     """The job of work that brings what it needs."""
 
-    def begun(rebuild: TableRebuild, lease: Lease) -> RebuildView:
+    def begun(start: DriverStart[TableRebuild, Table], lease: Lease) -> RebuildView:
         run.observer.stage(Stage.BUILD)
-        return work(rebuild, lease)
+        return work(start.rebuild, lease)
 
-    return Job(TableRebuild, begun, expected="every segment done", hint="what was there before goes on serving")
+    return Job(TableStart, begun, expected="every segment done", hint="what was there before goes on serving")
 
 
-def on_spark(run: TableRun, build: Callable[[TableRebuild], Build]) -> Job[TableRebuild]:
+def on_spark(run: TableRun, build: Callable[[TableRebuild], Build]) -> Job[TableRebuild, Table]:
     """The job of what is built on Spark.
 
     Args:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anew.api.models import BeginRebuild, EndRebuild, FinishRebuild, Heartbeat, NodeReport, ResumeRebuild
-from anew.api.rebuilds import TableRebuildView, view_as
+from anew.api.rebuilds import TableRebuildView, TableStart, view_as
 from anew.api.segments import DesiredTable, SegmentReport, SegmentState
 from anew.api.tables import CommitLoad, CommitSegment, CreateTable, LoadedSegment, PlanRefresh, UpdateTable
 from anew.controller.engine.attention import Attention
@@ -117,9 +117,8 @@ class Tables:
     def begin(self, plan: TablePlan, request_id: str | None = None) -> TableRebuild:
         """Begin a plan."""
         chosen = f"table-request-{next(self._numbers)}" if request_id is None else request_id
-        return self.cluster.client.begin_rebuild(
-            BeginRebuild(plan=plan, request_id=chosen, driver="test"), TableRebuild
-        )
+        begin = BeginRebuild(plan=plan, request_id=chosen, driver="test")
+        return self.cluster.client.begin_rebuild(begin, TableStart).rebuild
 
     def refreshed(self, rebuild: TableRebuild, segment: str, **changes: Any) -> CommitSegment:
         """A new build of a planned segment, written, as it is committed."""
@@ -154,7 +153,7 @@ class Tables:
 
     def resume(self, rebuild: TableRebuild, driver: str = "second") -> TableRebuild:
         """Another driver takes over."""
-        return self.cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver=driver), TableRebuild)
+        return self.cluster.client.resume_rebuild(rebuild.id, ResumeRebuild(driver=driver), TableStart).rebuild
 
     def refresh(self, name: str = "trips", **asked: Any) -> TableRebuildView:
         """A refresh from plan to end, all of whose segments go well; its view."""

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from anew.api.models import BeginRebuild
+from anew.api.rebuilds import TableStart
 from anew.api.tables import CommitLoad
 from anew.catalog.change import Change
 from anew.core.errors import Failed, InvalidRequest, OutcomeUnknown, Refused
 from anew.core.tables.plan import TablePlan
-from anew.core.tables.rebuild import TableRebuild
 from anew.core.tables.segment import Build, Segment
 from anew.rebuild.asking import begun_before
 from tests.component.controller.harness import plain, refused
@@ -147,7 +147,7 @@ def test_the_same_request_is_the_same_load(tables: Tables) -> None:
     assert (again.id, again.ended) == (rebuild.id, True)
     tables.pass_seconds(1)
     other = BeginRebuild(plan=tables.load_plan(), request_id="r-1")
-    error = refused(InvalidRequest, lambda: tables.cluster.client.begin_rebuild(other, TableRebuild))
+    error = refused(InvalidRequest, lambda: tables.cluster.client.begin_rebuild(other, TableStart))
     assert error.code == "request_id_reused"
     assert len(tables.cluster.client.rebuilds(table="trips")) == 1
 
