@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.brokers.cluster import start, stop
 from anew.brokers.java import broker_java
 from anew.jars.fetching import SPARK_KAFKA

@@ -25,8 +25,8 @@ import httpx
 import numpy as np
 import pyarrow as pa
 
-from anew.api.models import LogLocation
-from anew.api.node_wire import decode_answer, encode_keys
+from anew.api.location import LogLocation
+from anew.api.stores.node_wire import decode_answer, encode_keys
 from anew.log.interface import Log, TopicPartition
 from bench.measuring import Bench, Claim, Measured, Repeats
 from bench.serving import STORE, ServingNode, make_served_store, serving_node, updates_of

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import structlog.testing
 
-from anew.api.models import DesiredState, LogLocation
-from anew.api.segments import DesiredSegment, DesiredTable, SegmentState
+from anew.api.location import LogLocation
+from anew.api.models import DesiredState
+from anew.api.tables.segments import DesiredSegment, DesiredTable, SegmentState
 from anew.core.tables.columns import parse_columns
 from anew.core.tables.config import SegmentConfig, segment_config
 from anew.core.tables.segment import Build

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.core.arrow import bytes_list
 from anew.core.blocks import unpack
 from anew.core.feed import Feeds

@@ -20,7 +20,8 @@ import numpy as np
 import pyarrow as pa
 import structlog.testing
 
-from anew.api.models import LogLocation, ReplicaState
+from anew.api.location import LogLocation
+from anew.api.stores.replicas import ReplicaState
 from anew.core.arrow import bytes_list
 from anew.core.errors import AnewError
 from anew.core.feed import PositionMap

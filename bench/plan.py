@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.catalog.change import Change, Operation, PutStore
 from anew.catalog.database import DatabaseCatalog
 from anew.controller.engine.context import Context, Fabric

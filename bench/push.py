@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.codec.avro import parse_schema
 from anew.codec.compression import compressor
 from anew.codec.vector import decode_table

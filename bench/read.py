@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from anew.api.node_wire import decode_answer, encode_keys
+from anew.api.stores.node_wire import decode_answer, encode_keys
 from anew.core.arrow import bytes_list
 from bench.loadgen import Answered, Load, compiled, finished, start_load, write_asked
 from bench.measuring import Bench, Claim, Measured, Repeats

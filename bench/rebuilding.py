@@ -21,7 +21,8 @@ import pyarrow as pa
 import structlog.testing
 from pyspark.sql import SparkSession
 
-from anew.api.models import CreateStore, LogLocation, RollBack
+from anew.api.location import LogLocation
+from anew.api.stores.requests import CreateStore, RollBack
 from anew.client.store import Store
 from anew.core.arrow import bytes_list, join_binary
 from anew.core.feed import Feed

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import structlog.testing
 from pyspark.sql import SparkSession
 
-from anew.api.tables import ReloadTable
+from anew.api.tables.requests import ReloadTable
 from anew.runtime.home import Home
 from anew.segments.tables.write import parquet_options
 from anew.spark.session import session_for_queries, spark_session

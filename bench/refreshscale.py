@@ -16,8 +16,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from anew.api.models import LogLocation
-from anew.api.tables import PlanRefresh
+from anew.api.location import LogLocation
+from anew.api.tables.requests import PlanRefresh
 from anew.catalog.change import Change, Operation, PutConfig, PutTable
 from anew.catalog.database import DatabaseCatalog
 from anew.catalog.tables import SEGMENTS

@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.core.stores.plan import LogSplit
 from anew.log.interface import TopicSpec
 from anew.log.open import open_log

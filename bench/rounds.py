@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from anew.api.models import LogLocation, NodeReport, ReplicaReport, ReplicaState
+from anew.api.location import LogLocation
+from anew.api.models import NodeReport
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
 from anew.catalog.change import Change, Operation, PutRebuild, PutStore
 from anew.catalog.database import DatabaseCatalog
 from anew.controller.engine.context import Context, Fabric

@@ -27,7 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from anew.api.models import DesiredState, DesiredStore, DesiredVersion, LogLocation, NodeReport, ReplicaState
+from anew.api.location import LogLocation
+from anew.api.models import DesiredState, NodeReport
+from anew.api.stores.replicas import DesiredStore, DesiredVersion, ReplicaState
 from anew.core.arrow import join_binary, take
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.partition import XxHash64Partitioner

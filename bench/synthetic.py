@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.codec.compression import compressor
 from anew.core.admission import admit, with_hashes
 from anew.core.arrow import bytes_list, replaced

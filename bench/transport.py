@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.runtime.connect import Cluster
 from anew.spark.session import session_for_queries, spark_session
 from bench.brokers import check_brokers, running_broker

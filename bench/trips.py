@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from anew.api.rebuilds import TableRebuildView, view_as
-from anew.api.segments import SegmentState
-from anew.api.tables import CreateTable, PlanRefresh, UpdateTable
+from anew.api.tables.requests import CreateTable, PlanRefresh, UpdateTable
+from anew.api.tables.segments import SegmentState
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.table import Table
 from anew.runtime.connect import Cluster, SparkChoice

@@ -13,7 +13,7 @@ import psutil
 
 from anew.api.http import ControllerClient
 from anew.api.rebuilds import RebuildView
-from anew.api.stores import FabricView
+from anew.api.stores.views import FabricView
 from anew.core.errors import AnewError
 from anew.runtime.connect import connect
 from anew.runtime.supervisor import SOUND_SECONDS

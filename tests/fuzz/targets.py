@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anew.api.models import DesiredStore, DesiredVersion
-from anew.api.node_wire import (
+from anew.api.stores.node_wire import (
     BatchAnswer,
     KeyResult,
     KeyState,
@@ -29,6 +28,7 @@ from anew.api.node_wire import (
     encode_keys,
     encode_page,
 )
+from anew.api.stores.replicas import DesiredStore, DesiredVersion
 from anew.codec.avro import decode_datum, encode_datum, parse_schema
 from anew.codec.compression import compressor
 from anew.codec.plain import from_plain, to_plain

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.brokers.cluster import Brokers
 from anew.core.errors import InvalidRequest, Unreachable
 from anew.log.interface import TopicSpec

@@ -11,7 +11,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from anew.api.models import ReplicaState
+from anew.api.stores.replicas import ReplicaState
 from anew.catalog.change import Operation
 from anew.client.store import Found
 from anew.core.feed import FeedPartition

@@ -13,29 +13,23 @@ from typing import Any, TypeVar, cast
 import httpx
 
 from anew.api.http import ControllerClient
+from anew.api.location import LogLocation
 from anew.api.models import (
     BeginRebuild,
     ClusterInfo,
     Collect,
-    CreateStore,
     DesiredState,
     EndRebuild,
     Heartbeat,
     HeartbeatAnswer,
-    HoldVersion,
-    LogLocation,
     NodeReport,
     ResumeRebuild,
-    RollBack,
-    Routing,
-    Seal,
-    SnapshotView,
-    Swap,
-    UpdateStore,
 )
 from anew.api.node_http import NodeClient
 from anew.api.rebuilds import DriverStart, RebuildView, StoreRebuildView, view_as
-from anew.api.stores import Deleted, StoreDetail, SwapAnswer
+from anew.api.stores.requests import CreateStore, HoldVersion, RollBack, Seal, Swap, UpdateStore
+from anew.api.stores.routing import Routing, SnapshotView
+from anew.api.stores.views import Deleted, StoreDetail, SwapAnswer
 from anew.api.upkeep import Collected
 from anew.client.routing import RoutingCache
 from anew.client.store import Store as ReadStore

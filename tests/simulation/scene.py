@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from anew.api.models import CreateStore
+from anew.api.stores.requests import CreateStore
 from anew.codec.avro import parse_schema
 from anew.core.errors import AnewError, OutcomeUnknown, Unreachable
 from anew.core.stores.store import SERVABLE, Store

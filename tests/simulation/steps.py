@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anew.api.models import Collect, HoldVersion, RollBack, Swap, UpdateStore
+from anew.api.models import Collect
+from anew.api.stores.requests import HoldVersion, RollBack, Swap, UpdateStore
 from anew.codec.avro import encode_datum
 from anew.core.merge import Cell
 from anew.core.rebuild import RebuildStatus

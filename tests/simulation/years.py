@@ -14,16 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from anew.api.models import (
-    BeginRebuild,
-    CreateStore,
-    LogLocation,
-    NodeReport,
-    ReplicaReport,
-    ReplicaState,
-    Seal,
-    UpdateStore,
-)
+from anew.api.location import LogLocation
+from anew.api.models import BeginRebuild, NodeReport
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
+from anew.api.stores.requests import CreateStore, Seal, UpdateStore
 from anew.catalog.change import Change, PutRebuild, PutSegment, PutTable
 from anew.controller.engine import begin
 from anew.controller.engine.context import Context, Fabric, Limits

@@ -15,7 +15,8 @@ import pyarrow as pa
 import zstandard
 
 from anew.api.http import ControllerClient
-from anew.api.models import ClusterInfo, LogLocation
+from anew.api.location import LogLocation
+from anew.api.models import ClusterInfo
 from anew.codec.compression import Compressor, compressor
 from anew.core.admission import admit, with_hashes
 from anew.core.arrow import replaced

@@ -19,32 +19,26 @@ from anew.api.models import (
     BeginRebuild,
     ClusterInfo,
     Collect,
-    CreateStore,
     DesiredState,
     DrainNode,
     EndRebuild,
     FinishRebuild,
     Heartbeat,
     HeartbeatAnswer,
-    HoldVersion,
     NodeReport,
     NodeView,
     Pause,
     RestoreCatalog,
     ResumeRebuild,
-    RollBack,
-    Routing,
-    Seal,
-    SnapshotView,
     StatusView,
-    Swap,
-    UpdateStore,
 )
 from anew.api.pages import MAX_ITEMS, Page, all_items
 from anew.api.rebuilds import AnyRebuildView, DriverStart, FailureSeen, RebuildView, StoreRebuildView, TableRebuildView
 from anew.api.security import NOBODY, Credentials
-from anew.api.stores import Deleted, PositionAnswer, StoreDetail, StoreView, SwapAnswer
-from anew.api.tables import (
+from anew.api.stores.requests import CreateStore, HoldVersion, RollBack, Seal, Swap, UpdateStore
+from anew.api.stores.routing import Routing, SnapshotView
+from anew.api.stores.views import Deleted, PositionAnswer, StoreDetail, StoreView, SwapAnswer
+from anew.api.tables.requests import (
     CommitLoad,
     CommitSegment,
     CreateTable,
@@ -55,7 +49,7 @@ from anew.api.tables import (
     TableSnapshot,
     UpdateTable,
 )
-from anew.api.tableviews import SegmentView, TableView
+from anew.api.tables.views import SegmentView, TableView
 from anew.api.upkeep import (
     Alive,
     Collected,

@@ -14,8 +14,8 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from anew.api.connecting import headers_of, tls_error, trust_of
-from anew.api.copy_wire import BYTES_PATH, COPY_PATH, AskBytes, AskCopy, SegmentCopy
-from anew.api.node_wire import (
+from anew.api.security import NOBODY, Credentials
+from anew.api.stores.node_wire import (
     AVRO_TYPE,
     HEADER_CURRENT_VERSION,
     HEADER_STORE_REVISION,
@@ -26,9 +26,7 @@ from anew.api.node_wire import (
     decode_page,
     encode_keys,
 )
-from anew.api.query_wire import ARROW_TYPE, HEADER_READS, AskQuery
-from anew.api.security import NOBODY, Credentials
-from anew.api.verifying import (
+from anew.api.stores.verifying import (
     AimVerify,
     EntriesPage,
     ExportedReplica,
@@ -36,6 +34,8 @@ from anew.api.verifying import (
     VerifyStage,
     VerifyView,
 )
+from anew.api.tables.copy_wire import BYTES_PATH, COPY_PATH, AskBytes, AskCopy, SegmentCopy
+from anew.api.tables.query_wire import ARROW_TYPE, HEADER_READS, AskQuery
 from anew.core.errors import Failed, Refused, Unreachable, error_from_json
 from anew.core.feed import PositionMap
 
@@ -191,7 +191,7 @@ class NodeClient:
             offset += len(answer.content)
             yield answer.content
 
-    # -- verifications: see `anew.api.verifying` ---------------------------------------------------------------------
+    # -- verifications: see `anew.api.stores.verifying` ----------------------------------------------------------------
 
     def begin_verify(self, url: str, address: Address) -> VerifyView:
         """Let all replicas of the addressed version stand where they are.

@@ -140,6 +140,23 @@ class StoreRebuildView(RebuildView):
     ledger: StoreLedger | None
 
 
+class Outcome(Wire):
+    """How a rebuild stands: the ``rebuild`` shape of the face. ``ledger`` maps entries to rows."""
+
+    id: str
+    kind: str
+    store: str
+    version: int
+    status: str
+    stage: str
+    plan: Plan
+    ledger: dict[str, int] | None
+    fingerprint: dict[str, str] | None
+    timings: dict[str, float]
+    records_per_s: float | None
+    error: str | None
+
+
 class SkippedSegment(Wire):
     """A segment that was left as it is."""
 

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 
 from anew.api.http import ControllerClient
-from anew.api.models import HoldVersion, Routing
+from anew.api.stores.requests import HoldVersion
+from anew.api.stores.routing import Routing
 from anew.core.errors import AnewError, Unreachable
 
 _FRESH_SECONDS = 5.0

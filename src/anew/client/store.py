@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence,
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from anew.api.models import RoutedVersion, Routing
 from anew.api.node_http import Address, NodeClient, Seen
-from anew.api.node_wire import KeyResult, KeyState, ScanItem, ScanPage
+from anew.api.stores.node_wire import KeyResult, KeyState, ScanItem, ScanPage
+from anew.api.stores.routing import RoutedVersion, Routing
 from anew.api.waiting import wait_seconds
 from anew.client.routing import RoutingCache
 from anew.client.writer import Writer

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from anew.api.node_http import Address, NodeClient
-from anew.api.verifying import (
+from anew.api.stores.verifying import (
     MAX_WAIT_SECONDS,
     ExportedReplica,
     ExportReplica,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anew.api.models import Routing
+from anew.api.stores.routing import Routing
 from anew.codec.avro import decode_datum, encode_datum, parse_schema
 from anew.core.errors import InvalidRequest, OutcomeUnknown, PartlyDone, Refused
 from anew.core.feed import Feed, FeedPartition, PositionMap

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from anew.api.tableviews import TableView
+from anew.api.tables.views import TableView
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import failed_subjects
 from anew.controller.status import status_view

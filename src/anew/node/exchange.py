@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from anew.api.node_wire import JSON_TYPE
+from anew.api.stores.node_wire import JSON_TYPE
 from anew.core.errors import AnewError, InvalidRequest
 
 Headers = list[tuple[str, str]]

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from anew.api.models import ReplicaReport, ReplicaState
-from anew.api.segments import SegmentReport, SegmentState
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
+from anew.api.tables.segments import SegmentReport, SegmentState
 from anew.node.stores.engine import Engine
 from anew.node.stores.reads import Reads
 from anew.node.tables.hosting import SegmentHost

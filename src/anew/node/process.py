@@ -17,7 +17,8 @@ import structlog
 
 from anew.api.gate import Gate
 from anew.api.http import ControllerClient
-from anew.api.models import DesiredState, LogLocation, LoopTrouble, NodeReport
+from anew.api.location import LogLocation
+from anew.api.models import DesiredState, LoopTrouble, NodeReport
 from anew.api.reach import Reach, name_in
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
 from anew.core.errors import AnewError, Refused

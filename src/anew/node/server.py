@@ -16,12 +16,12 @@ import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from anew.api.copy_wire import BYTES_PATH, COPY_PATH
 from anew.api.gate import Gate
 from anew.api.reach import Reach
 from anew.api.rights import NODE_RIGHTS
 from anew.api.security import OPEN_SERVER, ServerSecurity
 from anew.api.strictness import check_content, check_parameters
+from anew.api.tables.copy_wire import BYTES_PATH, COPY_PATH
 from anew.core.errors import Failed, NotFound
 from anew.node.exchange import Answer, Request, error_answer
 from anew.node.http1 import App, Connection

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anew.api.http import ControllerClient
-from anew.api.models import LogLocation, Outcome, Routing
+from anew.api.location import LogLocation
 from anew.api.node_http import NodeClient
-from anew.api.rebuilds import RebuildView
-from anew.api.tables import PlanRefresh
+from anew.api.rebuilds import Outcome, RebuildView
+from anew.api.stores.routing import Routing
+from anew.api.tables.requests import PlanRefresh
 from anew.client.routing import RoutingCache
 from anew.client.store import Store
 from anew.client.tables import Answered, TableClient

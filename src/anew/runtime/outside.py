@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store
 from anew.deepstore.uri import parse_root

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.core.errors import AnewError, Failed
 from anew.deepstore.interface import DeepStore
 from anew.deepstore.open import open_deep_store

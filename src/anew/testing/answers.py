@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anew.api.rebuilds import DriverView, RefreshView, StoreRebuildView, TableLedger, TableRebuildView
-from anew.api.stores import FabricView, ShownConfig, StoreDetail
+from anew.api.stores.views import FabricView, ShownConfig, StoreDetail
 from anew.core.rebuild import Rebuild
 from anew.core.stores.rebuild import StoreRebuild
 from anew.core.stores.store import Store

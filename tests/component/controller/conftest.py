@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from anew.cli import local, rebuilds, stores, upkeep
+from anew.cli import local, rebuilds, upkeep
 from anew.cli.main import run_command
+from anew.cli.stores import commands as stores
 from tests.component.controller.harness import Cluster, opened_cluster
 
 Told = Callable[..., list[str]]

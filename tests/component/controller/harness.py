@@ -18,25 +18,14 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from anew.api.http import ControllerClient
-from anew.api.models import (
-    BeginRebuild,
-    CreateStore,
-    DeadLetter,
-    DesiredStore,
-    DesiredVersion,
-    Heartbeat,
-    LogLocation,
-    NodeReport,
-    ReplicaReport,
-    ReplicaState,
-    Seal,
-    SnapshotView,
-    Swap,
-    UpdateStore,
-)
+from anew.api.location import LogLocation
+from anew.api.models import BeginRebuild, Heartbeat, NodeReport
 from anew.api.rebuilds import StoreRebuildView, StoreStart
 from anew.api.security import NOBODY, OPEN_SERVER, Credentials, ServerSecurity
-from anew.api.stores import StoreDetail, SwapAnswer
+from anew.api.stores.replicas import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState
+from anew.api.stores.requests import CreateStore, Seal, Swap, UpdateStore
+from anew.api.stores.routing import SnapshotView
+from anew.api.stores.views import StoreDetail, SwapAnswer
 from anew.catalog.database import DatabaseCatalog
 from anew.codec.compression import compressor
 from anew.controller.engine.context import Context, Fabric, Limits

@@ -10,9 +10,9 @@ import pytest
 from fastapi import FastAPI
 
 from anew.api.gate import Gate, Tokens
-from anew.api.models import RollBack
 from anew.api.rights import ANY_SUBJECT, NODE_RIGHTS, Concerns, Need
 from anew.api.security import Credentials, RequestLimits, ServerSecurity
+from anew.api.stores.requests import RollBack
 from anew.controller.http.admission import RIGHT_SHOWN, Admission, guarded
 from anew.controller.subjects import SUBJECTS
 from anew.core.errors import InvalidRequest, NotFound, Refused

@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from anew.api.http import ControllerClient
-from anew.api.models import Collect, Pause, RestoreCatalog, RollBack, Swap
+from anew.api.models import Collect, Pause, RestoreCatalog
+from anew.api.stores.requests import RollBack, Swap
 from anew.cli.output import shape
 from tests.component.controller.harness import Cluster
 from tests.component.controller.tables.tables_harness import Tables

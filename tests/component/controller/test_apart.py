@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import DeadLetter, ReplicaReport, ReplicaState
+from anew.api.stores.replicas import DeadLetter, ReplicaReport, ReplicaState
 from anew.core.errors import Unreachable
 from anew.segments.record import parse_record
 from tests.component.controller.harness import Cluster, node_report

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from anew.api.models import NodeReport, ReplicaReport, ReplicaState
+from anew.api.models import NodeReport
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
 from anew.controller.stores.placing import next_assignment
 from anew.controller.stores.readiness import coverage
 from anew.testing.builders import FABRIC, a_config, a_store, a_version

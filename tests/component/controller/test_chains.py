@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import HoldVersion, RollBack, UpdateStore
+from anew.api.stores.requests import HoldVersion, RollBack, UpdateStore
 from anew.core.errors import Refused
 from anew.core.stores.longreads import MAX_HOLD_TOTAL_SECONDS
 from anew.core.stores.planning import RepushRequest

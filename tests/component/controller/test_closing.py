@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anew.api.models import ReplicaReport
+from anew.api.stores.replicas import ReplicaReport
 from anew.catalog.change import Change
 from anew.core.errors import Refused, Unreachable
 from anew.core.feed import FeedPartition, PositionMap

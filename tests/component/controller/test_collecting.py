@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import Collect, ResumeRebuild, RollBack
+from anew.api.models import Collect, ResumeRebuild
 from anew.api.rebuilds import StoreStart
+from anew.api.stores.requests import RollBack
 from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.core.errors import NotFound, Refused
 from anew.core.moment import utc_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.models import RollBack
+from anew.api.stores.requests import RollBack
 from anew.core.errors import Refused
 from anew.core.feed import PositionMap
 from anew.core.partition import XxHash64Partitioner

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import DeadLetter
+from anew.api.stores.replicas import DeadLetter
 from anew.catalog.change import Change, PutSetAside
 from anew.controller.engine.apart import Apart
 from anew.controller.stores.deadletters import set_aside

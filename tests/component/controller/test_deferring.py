@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.models import ReplicaReport, RollBack
+from anew.api.stores.replicas import ReplicaReport
+from anew.api.stores.requests import RollBack
 from anew.core.errors import NotFound, Refused
 from anew.core.stores.planning import PushOptions, RepushRequest
 from anew.core.stores.properties import RepushProperties

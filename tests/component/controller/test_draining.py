@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from anew.api.models import DrainNode, ReplicaReport, ReplicaState
+from anew.api.models import DrainNode
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
 from anew.catalog.change import Change, NodeRecord
 from anew.core.errors import NotFound, Refused
 from tests.component.controller.harness import Cluster, node_report, plain, refused

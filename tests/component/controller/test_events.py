@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from anew.api.models import UpdateStore
+from anew.api.stores.requests import UpdateStore
 from anew.api.upkeep import EventLine
 from anew.catalog.change import NodeRecord
 from anew.core.errors import InvalidRequest, NotFound

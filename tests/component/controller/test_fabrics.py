@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from anew.api.models import ReplicaReport, ReplicaState, Swap
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
+from anew.api.stores.requests import Swap
 from anew.controller.restore.findings import look
 from anew.controller.restore.stores import rebuilt
 from anew.core.errors import Refused, Unreachable

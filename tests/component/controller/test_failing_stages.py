@@ -7,7 +7,9 @@ from typing import TypeVar
 
 import pytest
 
-from anew.api.models import EndRebuild, ReplicaReport, ReplicaState, Seal
+from anew.api.models import EndRebuild
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
+from anew.api.stores.requests import Seal
 from anew.catalog.change import Change
 from anew.core.errors import AnewError, Failed, Refused, Unreachable
 from anew.core.ledger import Entry, Ledger

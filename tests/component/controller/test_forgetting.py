@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from anew.api.models import DeadLetter, EndRebuild
+from anew.api.models import EndRebuild
+from anew.api.stores.replicas import DeadLetter
 from anew.catalog.change import Change, Put, PutRebuild, PutRequest, PutSegment, PutStore, PutTable
 from anew.catalog.forget import ForgetHistory
 from anew.controller.reconcile import Reconciler

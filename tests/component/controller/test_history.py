@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import (
-    Collect,
-    CreateStore,
-    DrainNode,
-    EndRebuild,
-    HoldVersion,
-    ResumeRebuild,
-    RollBack,
-    Swap,
-    UpdateStore,
-)
+from anew.api.models import Collect, DrainNode, EndRebuild, ResumeRebuild
 from anew.api.rebuilds import StoreStart
+from anew.api.stores.requests import CreateStore, HoldVersion, RollBack, Swap, UpdateStore
 from anew.api.upkeep import HistoryLine
 from anew.cli.main import INTERRUPTED
 from anew.core.errors import InvalidRequest, NotFound

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.models import HoldVersion, RollBack
 from anew.api.rebuilds import StoreRebuildView, view_as
+from anew.api.stores.requests import HoldVersion, RollBack
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import NotFound, Refused
 from anew.core.stores.store import VersionStatus

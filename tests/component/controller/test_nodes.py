@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import DeadLetter, NodeFault, ReplicaReport, ReplicaState, UpdateStore
+from anew.api.models import NodeFault
+from anew.api.stores.replicas import DeadLetter, ReplicaReport, ReplicaState
+from anew.api.stores.requests import UpdateStore
 from anew.controller.engine.context import Context
 from anew.controller.stores.versiontopics import make_version_topics
 from anew.core.errors import InvalidRequest, Refused, Unreachable

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from anew.api import models, tables
+from anew.api import models
 from anew.api.errors import ErrorAnswer
 from anew.api.pages import DEFAULT_ITEMS, MAX_ITEMS
+from anew.api.stores import requests as of_stores
+from anew.api.tables import requests as of_tables
 from tests.component.controller.harness import Cluster
 
 _MADE_BY_DRIVERS_AND_NODES = {"BeginRebuild", "Seal", "NodeReport"} | {
@@ -59,8 +61,8 @@ def _bodies(document: dict[str, Any]) -> dict[str, str]:
 
 
 def _model(name: str) -> type[BaseModel]:
-    found: type[BaseModel] = getattr(models, name, None) or getattr(tables, name)
-    return found
+    found: list[type[BaseModel]] = [vars(m)[name] for m in (models, of_stores, of_tables) if name in vars(m)]
+    return found[0]
 
 
 def test_the_page_for_people_is_served(cluster: Cluster) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anew.api.models import RollBack
+from anew.api.stores.requests import RollBack
 from tests.component.controller.conftest import Told
 from tests.component.controller.harness import Cluster
 

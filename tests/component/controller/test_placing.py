@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import CreateStore, ReplicaReport, ReplicaState, UpdateStore
-from anew.api.stores import StoreDetail
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
+from anew.api.stores.requests import CreateStore, UpdateStore
+from anew.api.stores.views import StoreDetail
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest
 from anew.core.feed import FeedPartition

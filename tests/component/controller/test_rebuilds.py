@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from anew.api.models import Heartbeat, ReplicaReport, UpdateStore
+from anew.api.models import Heartbeat
 from anew.api.rebuilds import StoreRebuildView, view_as
+from anew.api.stores.replicas import ReplicaReport
+from anew.api.stores.requests import UpdateStore
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.feed import PositionMap

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import HoldVersion, RollBack
+from anew.api.stores.requests import HoldVersion, RollBack
 from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.controller.stores.reclaim import collect
 from anew.core.errors import Refused, Unreachable

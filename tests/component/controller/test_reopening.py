@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from anew.api.models import ReplicaReport, ReplicaState, RollBack
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
+from anew.api.stores.requests import RollBack
 from anew.catalog.change import Change
 from anew.controller.stores.feeds import open_and_close
 from anew.core.errors import Refused, Unreachable

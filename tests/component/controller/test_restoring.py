@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import RestoreCatalog, RollBack
+from anew.api.models import RestoreCatalog
+from anew.api.stores.requests import RollBack
 from anew.api.upkeep import RestoredCatalog
 from anew.catalog.database import DatabaseCatalog
 from anew.controller.restore.stores import ERA

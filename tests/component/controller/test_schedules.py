@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import EndRebuild, NodeReport, ReplicaReport, ReplicaState, RollBack
+from anew.api.models import EndRebuild, NodeReport
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
+from anew.api.stores.requests import RollBack
 from anew.controller.engine.schedules import step
 from anew.controller.reconcile import Reconciler
 from anew.controller.stores.schedule import RepushSchedule, facts_of

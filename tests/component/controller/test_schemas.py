@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import NodeReport, UnknownSchema, UpdateStore
+from anew.api.models import NodeReport
+from anew.api.stores.replicas import UnknownSchema
+from anew.api.stores.requests import UpdateStore
 from anew.codec.avro import parse_schema
 from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA

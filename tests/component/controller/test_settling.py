@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from anew.api.models import NodeReport, UnknownSchema, UpdateStore
+from anew.api.models import NodeReport
+from anew.api.stores.replicas import UnknownSchema
+from anew.api.stores.requests import UpdateStore
 from anew.core.errors import Unreachable
 from anew.core.feed import Settled
 from anew.testing.builders import VALUE_SCHEMA

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import CreateStore, UpdateStore
+from anew.api.stores.requests import CreateStore, UpdateStore
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
 from anew.log.interface import TopicSpec
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import ReplicaState, RollBack, Swap
+from anew.api.stores.replicas import ReplicaState
+from anew.api.stores.requests import RollBack, Swap
 from anew.catalog.change import Change, PutStore
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.stores.planning import RepushRequest

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.core.errors import AnewError, Failed, InvalidRequest, OutcomeUnknown, Unreachable
 from anew.log import embedded, partition_file, sqlite_errors
 from anew.log.embedded import EmbeddedLog

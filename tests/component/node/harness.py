@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anew.api.models import DesiredState, DesiredStore, DesiredVersion, LogLocation
+from anew.api.location import LogLocation
+from anew.api.models import DesiredState
+from anew.api.stores.replicas import DesiredStore, DesiredVersion
 from anew.codec.avro import encode_datum, parse_schema
 from anew.codec.compression import Compressor, compressor
 from anew.core.admission import with_hashes

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from anew.api.models import DesiredState, NodeReport
-from anew.api.node_wire import KeyState, decode_answer, decode_page, encode_keys
+from anew.api.stores.node_wire import KeyState, decode_answer, decode_page, encode_keys
 from anew.core.errors import Failed, Refused, Unreachable
 from anew.core.partition import XxHash64Partitioner
 from anew.node.keeping import read_desired

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from anew.api.node_wire import MAX_BATCH_KEYS, encode_keys
 from anew.api.security import HEAD_BYTES, RequestLimits, ServerSecurity
+from anew.api.stores.node_wire import MAX_BATCH_KEYS, encode_keys
 from tests.cluster.commands import wait_until
 from tests.component.security.servers import Listening, controller, heard, node, seconds_of
 

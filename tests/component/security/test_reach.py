@@ -16,8 +16,8 @@ import trustme
 from anew.api.gate import Tokens
 from anew.api.http import ControllerClient
 from anew.api.node_http import Address, NodeClient
-from anew.api.node_wire import KeyState
 from anew.api.security import Credentials, ServerSecurity
+from anew.api.stores.node_wire import KeyState
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
 from anew.core.grants import Grant, Right, format_grants, token_hash
 from anew.node.loader import Loader

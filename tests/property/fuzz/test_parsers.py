@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from anew.api.node_wire import decode_keys
+from anew.api.stores.node_wire import decode_keys
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.feed import PositionMap
 from anew.core.stamp import Origin

@@ -11,21 +11,11 @@ import pytest
 from pydantic import BaseModel
 
 from anew.api.http import ControllerClient
-from anew.api.models import (
-    BeginRebuild,
-    CreateStore,
-    EndRebuild,
-    Heartbeat,
-    NodeReport,
-    NodeView,
-    RollBack,
-    Seal,
-    SnapshotView,
-    Swap,
-    UpdateStore,
-)
+from anew.api.models import BeginRebuild, EndRebuild, Heartbeat, NodeReport, NodeView
 from anew.api.rebuilds import StoreStart
-from anew.api.stores import Deleted, StoreView, SwapAnswer
+from anew.api.stores.requests import CreateStore, RollBack, Seal, Swap, UpdateStore
+from anew.api.stores.routing import SnapshotView
+from anew.api.stores.views import Deleted, StoreView, SwapAnswer
 from anew.api.upkeep import Alive, HistoryLine, ReclaimView
 from anew.core.errors import AnewError, Failed, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.ledger import Ledger

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from anew.api.node_http import Address, NodeClient, Seen
-from anew.api.node_wire import BatchAnswer, KeyResult, KeyState, ScanItem, ScanPage, encode_answer, encode_page
+from anew.api.stores.node_wire import BatchAnswer, KeyResult, KeyState, ScanItem, ScanPage, encode_answer, encode_page
 from anew.core.errors import AnewError, Failed, InvalidRequest, NotFound, Refused, Unreachable
 
 _ADDRESS = Address("flights", "uid-1", 7)

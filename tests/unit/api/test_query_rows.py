@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anew.api.query_wire import json_rows
+from anew.api.tables.query_wire import json_rows
 
 _FAR = 253_402_300_800_000_000
 """The year 10,000 in µs."""

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from anew.api.rebuilds import FailedSegment, RefreshView, StoreLedger
 from anew.cli.display import TerminalObserver, failed_lines, ledger_line, measure_line
-from anew.cli.making import print_plan
 from anew.cli.output import print_error, print_json, print_line, print_table
 from anew.cli.running import print_table_outcome
+from anew.cli.stores.making import print_plan
 from anew.core.errors import Refused
 from anew.core.plan import Change, Estimate
 from anew.core.rebuild import Progress, RebuildStatus, Stage

@@ -58,7 +58,7 @@ def _run(monkeypatch: pytest.MonkeyPatch, other: ReplicaVerdict, *options: str) 
     def cluster() -> Iterator[_Cluster]:
         yield _Cluster(_found(other))
 
-    monkeypatch.setattr("anew.cli.stores.cluster", cluster)
+    monkeypatch.setattr("anew.cli.stores.commands.cluster", cluster)
     return run_command(["store", "verify", "flights", "--timeout", "30", *options])
 
 

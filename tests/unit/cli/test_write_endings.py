@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from anew.cli import reads
 from anew.cli.main import run_command
-from anew.cli.reads import _stopped
+from anew.cli.stores import reads
+from anew.cli.stores.reads import _stopped
 from anew.client.writer import Writer
 from anew.codec.avro import parse_schema
 from anew.core.errors import AnewError, OutcomeUnknown, PartlyDone, Refused, Unreachable

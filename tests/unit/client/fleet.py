@@ -10,9 +10,9 @@ import httpx
 import orjson
 
 from anew.api.http import ControllerClient
-from anew.api.models import LogLocation, RoutedVersion, Routing
+from anew.api.location import LogLocation
 from anew.api.node_http import NodeClient
-from anew.api.node_wire import (
+from anew.api.stores.node_wire import (
     HEADER_CURRENT_VERSION,
     HEADER_STORE_REVISION,
     HEADER_STORE_UID,
@@ -25,6 +25,7 @@ from anew.api.node_wire import (
     encode_answer,
     encode_page,
 )
+from anew.api.stores.routing import RoutedVersion, Routing
 from anew.client.routing import RoutingCache
 from anew.client.store import Store
 from anew.codec.avro import encode_datum, parse_schema

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anew.api.models import Routing
+from anew.api.stores.routing import Routing
 from anew.client.writer import Writer
 from anew.codec.avro import decode_datum, encode_datum, parse_schema
 from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, PartlyDone, Refused, Unreachable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.metrics_core import Metric
 
-from anew.api.models import ReplicaReport, ReplicaState
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
 from anew.core.feed import NOWHERE
 from anew.node.metrics import _replica_metrics
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.node_wire import (
+from anew.api.stores.node_wire import (
     MAX_BATCH_KEYS,
     BatchAnswer,
     KeyResult,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anew.api.tables import TableSnapshot
+from anew.api.tables.requests import TableSnapshot
 from anew.cli.main import run_command
 from anew.core.tables.plan import TablePlan
 from anew.rebuild.inputs import PushRequest

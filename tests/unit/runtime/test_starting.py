@@ -40,7 +40,7 @@ def test_a_process_of_the_cluster_comes_up_without_pandas(module: str) -> None:
         ("anew.runtime.supervise", ("pyarrow", "numpy", "httpx", "sqlalchemy")),
         ("anew.cli.main", ("pyarrow", "numpy", "httpx")),
         ("anew.cli.kafka", ("pyarrow", "numpy", "httpx", "confluent_kafka")),
-        ("anew.cli.stores", ("pandas", "sqlalchemy", "fastapi", "pyspark")),
+        ("anew.cli.stores.commands", ("pandas", "sqlalchemy", "fastapi", "pyspark")),
     ],
 )
 def test_what_starts_others_does_without_what_they_need(module: str, left_out: tuple[str, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.catalog.change import Operation
 from anew.catalog.interface import Catalog
 from anew.controller.engine.apart import Failing

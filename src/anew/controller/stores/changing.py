@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from anew.api.models import CreateStore, HoldVersion, UpdateStore
+from anew.api.stores.requests import CreateStore, HoldVersion, UpdateStore
 from anew.catalog.change import PutFlag, PutReclaim, PutRequest, PutStore
 from anew.codec.avro import check_evolution, check_key_schema, parse_schema
 from anew.controller.engine.commit import commit

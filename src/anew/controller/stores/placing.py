@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Set
 
-from anew.api.models import NodeReport, ReplicaReport, ReplicaState
+from anew.api.models import NodeReport
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
 from anew.controller.stores.readiness import within_lag_limits
 from anew.controller.stores.replicas import replicas_of
 from anew.core.assignment import assign

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anew.api.models import NodeReport, ReplicaReport, ReplicaState
+from anew.api.models import NodeReport
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.controller.stores.replicas import replicas_of

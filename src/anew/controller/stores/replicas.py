@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from anew.api.models import DesiredStore, DesiredVersion, NodeReport, ReplicaReport, ReplicaState
+from anew.api.models import NodeReport
+from anew.api.stores.replicas import DesiredStore, DesiredVersion, ReplicaReport, ReplicaState
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.core.feed import FeedPartition, PositionMap

@@ -6,11 +6,12 @@ from typing import Annotated
 
 from fastapi import FastAPI, Query
 
-from anew.api.models import CreateStore, HoldVersion, RollBack, Routing, Seal, SnapshotView, Swap, UpdateStore
 from anew.api.pages import DEFAULT_ITEMS, MAX_ITEMS, Page
 from anew.api.rebuilds import RebuildView, StoreRebuildView
 from anew.api.rights import OPERATE, OPERATE_NAME, READ, READ_ALL, REBUILD, takes
-from anew.api.stores import Deleted, PositionAnswer, StoreDetail, StoreView, SwapAnswer
+from anew.api.stores.requests import CreateStore, HoldVersion, RollBack, Seal, Swap, UpdateStore
+from anew.api.stores.routing import Routing, SnapshotView
+from anew.api.stores.views import Deleted, PositionAnswer, StoreDetail, StoreView, SwapAnswer
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
 from anew.controller.engine.listing import rebuild_view
@@ -64,6 +65,13 @@ def add_stores(app: FastAPI, context: Context) -> None:
         changing.delete_store(context, name, actor)
         return Deleted(deleted=name)
 
+    _add_reading(app, context)
+    _add_versions(app, context)
+
+
+def _add_reading(app: FastAPI, context: Context) -> None:
+    """What planners and clients need of one."""
+
     @app.get("/v1/stores/{name}/snapshot", tags=["stores"])
     @takes(READ)
     def snapshot(name: str, at_ms: int | None = None) -> SnapshotView:
@@ -88,6 +96,10 @@ def add_stores(app: FastAPI, context: Context) -> None:
     def hold(name: str, request: HoldVersion, actor: Actor = "anonymous") -> None:
         """Keep a version while a long read goes through it."""
         changing.hold_version(context, name, request, actor)
+
+
+def _add_versions(app: FastAPI, context: Context) -> None:
+    """What becomes of its versions."""
 
     @app.post("/v1/stores/{name}/swap", tags=["stores"])
     @takes(OPERATE)

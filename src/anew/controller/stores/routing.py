@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anew.api.models import RoutedVersion, Routing, SnapshotView
+from anew.api.stores.routing import RoutedVersion, Routing, SnapshotView
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
 from anew.controller.engine.nodes import live_reports, node_urls

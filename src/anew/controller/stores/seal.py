@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anew.api.models import Seal
+from anew.api.stores.requests import Seal
 from anew.catalog.change import Put, PutRebuild, PutReclaim
 from anew.controller.engine.context import Context
 from anew.controller.engine.records import check_epoch, find_of

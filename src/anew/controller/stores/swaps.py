@@ -8,8 +8,8 @@ from functools import partial
 import structlog
 
 from anew.api.errors import ErrorDetail
-from anew.api.models import RollBack, Swap
-from anew.api.stores import Held, Moved, SwapAnswer
+from anew.api.stores.requests import RollBack, Swap
+from anew.api.stores.views import Held, Moved, SwapAnswer
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
 from anew.controller.engine.nodes import live_reports

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from anew.api.models import UnknownSchema
+from anew.api.stores.replicas import UnknownSchema
 from anew.controller.engine.context import Context
 from anew.controller.stores.records import change_store
 from anew.controller.stores.schemas import registered_since

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from anew.api.models import NodeReport, Problem, ReplicaReport, ReplicaState
+from anew.api.models import NodeReport, Problem
 from anew.api.pages import MAX_ITEMS, Page, page_of
-from anew.api.stores import (
+from anew.api.stores.replicas import ReplicaReport, ReplicaState
+from anew.api.stores.views import (
     FabricView,
     PendingChange,
     ShownConfig,

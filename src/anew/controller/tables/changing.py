@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anew.api.tables import CreateTable, DropSegments, UpdateTable
+from anew.api.tables.requests import CreateTable, DropSegments, UpdateTable
 from anew.catalog.change import DropSegment, Put, PutConfig, PutReclaim, PutRequest, PutTable, Reclaim
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anew.api.tables import CommitLoad, CommitSegment, ReadSegments
+from anew.api.tables.requests import CommitLoad, CommitSegment, ReadSegments
 from anew.catalog.change import Put, PutConfig, PutDone, PutTable
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import forget_failure, note_failure

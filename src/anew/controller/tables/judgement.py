@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anew.api.tables import CommitSegment, LoadedSegment
+from anew.api.tables.requests import CommitSegment, LoadedSegment
 from anew.catalog.change import Put, PutConfig, PutReclaim, PutSegment, PutTable, Reclaim
 from anew.controller.engine.context import Context
 from anew.controller.tables.changing import file_to_reclaim

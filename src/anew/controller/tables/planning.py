@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from anew.api.models import NodeReport
-from anew.api.segments import SegmentState
-from anew.api.tables import PlanRefresh
+from anew.api.tables.requests import PlanRefresh
+from anew.api.tables.segments import SegmentState
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.controller.engine.records import rebuilds_of

@@ -7,8 +7,8 @@ from fastapi import FastAPI
 from anew.api.pages import DEFAULT_ITEMS, Page, page_of
 from anew.api.rebuilds import RebuildView, TableRebuildView
 from anew.api.rights import OPERATE, OPERATE_NAME, READ, READ_ALL, READ_ANY, REBUILD, takes
-from anew.api.stores import Deleted
-from anew.api.tables import (
+from anew.api.stores.views import Deleted
+from anew.api.tables.requests import (
     CommitLoad,
     CommitSegment,
     CreateTable,
@@ -19,7 +19,7 @@ from anew.api.tables import (
     TableSnapshot,
     UpdateTable,
 )
-from anew.api.tableviews import SegmentView, TableView
+from anew.api.tables.views import SegmentView, TableView
 from anew.controller.engine.context import Context
 from anew.controller.engine.listing import rebuild_view
 from anew.controller.engine.parameters import Actor, After, Limit
@@ -69,6 +69,13 @@ def add_tables(app: FastAPI, context: Context) -> None:
         changing.delete_table(context, name, actor)
         return Deleted(deleted=name)
 
+    _add_segments(app, context)
+    _add_commits(app, context)
+
+
+def _add_segments(app: FastAPI, context: Context) -> None:
+    """What a table consists of, and how it is to be."""
+
     @app.get("/v1/tables/{name}/segments", tags=["tables"])
     @takes(READ)
     def segments(
@@ -114,8 +121,6 @@ def add_tables(app: FastAPI, context: Context) -> None:
     def plan(name: str, request: PlanRefresh) -> TablePlan:
         """What a refresh would do now, and why."""
         return plan_refresh(context, table_named(context, name), request)
-
-    _add_commits(app, context)
 
 
 def _add_commits(app: FastAPI, context: Context) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from anew.api.models import NodeReport
-from anew.api.segments import DesiredSegment, DesiredTable, SegmentState
+from anew.api.tables.segments import DesiredSegment, DesiredTable, SegmentState
 from anew.controller.engine.context import Context
 from anew.controller.tables.records import change_table
 from anew.core.assignment import assign

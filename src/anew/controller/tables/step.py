@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anew.api.models import NodeReport
-from anew.api.tables import PlanRefresh
+from anew.api.tables.requests import PlanRefresh
 from anew.catalog.change import Operation
 from anew.controller.engine import schedules
 from anew.controller.engine.context import Context

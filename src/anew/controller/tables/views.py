@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from anew.api.models import NodeReport, Problem
 from anew.api.pages import Page, page_of
-from anew.api.segments import SegmentReport, SegmentState
-from anew.api.tableviews import CopyView, SegmentView, TableSchedule, TableView, UnknownCopy
+from anew.api.tables.segments import SegmentReport, SegmentState
+from anew.api.tables.views import CopyView, SegmentView, TableSchedule, TableView, UnknownCopy
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.controller.tables.planning import Explainer

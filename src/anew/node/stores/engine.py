@@ -15,7 +15,9 @@ from pathlib import Path
 
 import structlog
 
-from anew.api.models import DesiredState, LogLocation, LoopTrouble, NodeReport, ReplicaState
+from anew.api.location import LogLocation
+from anew.api.models import DesiredState, LoopTrouble, NodeReport
+from anew.api.stores.replicas import ReplicaState
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Unreachable
 from anew.core.integrity import NOT_AS_PROMISED

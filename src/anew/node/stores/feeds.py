@@ -18,7 +18,7 @@ from functools import partial
 
 import structlog
 
-from anew.api.models import ReplicaState
+from anew.api.stores.replicas import ReplicaState
 from anew.core.admission import Admitted, admit
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from anew.api.models import DeadLetter, DesiredStore, DesiredVersion, ReplicaReport, ReplicaState, UnknownSchema
+from anew.api.stores.replicas import (
+    DeadLetter,
+    DesiredStore,
+    DesiredVersion,
+    ReplicaReport,
+    ReplicaState,
+    UnknownSchema,
+)
 from anew.core.errors import AnewError
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.partition import Partitioner

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.core.feed import PositionMap
 from anew.core.stores.store import Frozen, ManifestRef
 from anew.segments.base import BaseReader, open_base

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import structlog
 
-from anew.api.models import DesiredState, ReplicaState
+from anew.api.models import DesiredState
+from anew.api.stores.replicas import ReplicaState
 from anew.codec.compression import compressor
 from anew.core.errors import AnewError, Failed
 from anew.core.feed import FeedPartition

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from anew.api.node_wire import (
+from anew.api.stores.node_wire import (
     AVRO_TYPE,
     HEADER_SCHEMA_ID,
     HEADER_STORE_UID,

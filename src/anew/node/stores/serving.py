@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anew.api.models import DesiredStore, DesiredVersion
+from anew.api.stores.replicas import DesiredStore, DesiredVersion
 from anew.codec.avro import AvroSchema, parse_schema
 from anew.core.errors import NotFound, Refused
 from anew.core.partition import Partitioner, sub_partition_of

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from pydantic import BaseModel, ValidationError
 
-from anew.api.node_wire import HEADER_STORE_UID, JSON_TYPE
-from anew.api.verifying import (
+from anew.api.stores.node_wire import HEADER_STORE_UID, JSON_TYPE
+from anew.api.stores.verifying import (
     MAX_WAIT_SECONDS,
     AimVerify,
     EntriesPage,

@@ -20,8 +20,8 @@ from typing import Any
 
 import structlog
 
-from anew.api.models import ReplicaState
-from anew.api.verifying import (
+from anew.api.stores.replicas import ReplicaState
+from anew.api.stores.verifying import (
     MAX_ENTRIES,
     Buckets,
     ExportReplica,

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from anew.api.copy_wire import COPY_PATH, MOST_BYTES, AskBytes, AskCopy, SegmentCopy
 from anew.api.gate import Gate
+from anew.api.tables.copy_wire import COPY_PATH, MOST_BYTES, AskBytes, AskCopy, SegmentCopy
 from anew.core.errors import AnewError, InvalidRequest, NotFound, Refused
 from anew.node.exchange import Answer, Request, error_answer
 from anew.node.tables.granting import may_read

@@ -25,7 +25,7 @@ from pathlib import Path
 import structlog
 
 from anew.api.models import DesiredState
-from anew.api.segments import DesiredSegment, DesiredTable, SegmentReport, SegmentState
+from anew.api.tables.segments import DesiredSegment, DesiredTable, SegmentReport, SegmentState
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Unreachable
 from anew.core.tables.segment import may_be_the_same_rows

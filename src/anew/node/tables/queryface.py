@@ -9,7 +9,7 @@ from collections import Counter
 from pydantic import ValidationError
 
 from anew.api.gate import Gate
-from anew.api.query_wire import ARROW_TYPE, HEADER_READS, AskQuery, json_rows
+from anew.api.tables.query_wire import ARROW_TYPE, HEADER_READS, AskQuery, json_rows
 from anew.core.errors import AnewError, InvalidRequest
 from anew.node.exchange import Answer, Request, error_answer
 from anew.node.tables.granting import may_read

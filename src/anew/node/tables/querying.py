@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from anew.api.segments import DesiredTable
+from anew.api.tables.segments import DesiredTable
 from anew.core.confighash import value_hash
 from anew.core.errors import NotFound, Unreachable
 from anew.core.suggest import did_you_mean

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
 
-from anew.api.verifying import ExportedReplica
+from anew.api.stores.verifying import ExportedReplica
 from anew.codec.compression import Compressor, compressor
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.stores.store import Version

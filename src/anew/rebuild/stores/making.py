@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
-from anew.api.models import Seal
 from anew.api.rebuilds import DriverStart, StoreStart
+from anew.api.stores.requests import Seal
 from anew.core.errors import OutcomeUnknown, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.rebuild import Stage

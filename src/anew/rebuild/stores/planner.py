@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from anew.api.http import ControllerClient
-from anew.api.models import LogLocation, SnapshotView
+from anew.api.location import LogLocation
+from anew.api.stores.routing import SnapshotView
 from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.partitioners import is_custom
 from anew.core.partitioning import check_partitioner, partitioner_of

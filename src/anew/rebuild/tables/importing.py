@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anew.api.rebuilds import RebuildView
-from anew.api.tables import CommitLoad, LoadedSegment, TableSnapshot
+from anew.api.tables.requests import CommitLoad, LoadedSegment, TableSnapshot
 from anew.core.errors import Failed, InvalidRequest, NotFound
 from anew.core.plan import Estimate
 from anew.core.tables.config import SegmentConfig

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anew.api.rebuilds import RebuildView
-from anew.api.tables import CommitLoad, LoadedSegment, TableSnapshot
+from anew.api.tables.requests import CommitLoad, LoadedSegment, TableSnapshot
 from anew.core.errors import Failed, InvalidRequest
 from anew.core.plan import Estimate
 from anew.core.rebuild import Progress, Stage

@@ -11,7 +11,7 @@ import structlog
 
 from anew.api.models import ClusterInfo, FinishRebuild
 from anew.api.rebuilds import RebuildView, TableRebuildView, view_as
-from anew.api.tables import CommitSegment, ReadSegments
+from anew.api.tables.requests import CommitSegment, ReadSegments
 from anew.core.errors import Failed, Unreachable
 from anew.core.rebuild import Progress, Stage
 from anew.core.tables.config import SegmentConfig

@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anew.api.copy_wire import SegmentCopy
 from anew.api.models import FinishRebuild
 from anew.api.node_http import NodeClient
 from anew.api.rebuilds import RebuildView
-from anew.api.tables import CommitSegment, TableSnapshot
+from anew.api.tables.copy_wire import SegmentCopy
+from anew.api.tables.requests import CommitSegment, TableSnapshot
 from anew.core.errors import AnewError, Failed, NotFound, Unreachable
 from anew.core.plan import Estimate
 from anew.core.tables.plan import PlannedSegment, TableFence, TablePlan, TableRebuildKind, TableTarget

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.codec.compression import Compressor
 from anew.core.blocks import RUN_BYTES
 from anew.core.dropping import DropFloors

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.core.admission import admit, first_undecided, with_hashes
 from anew.core.arrow import concat
 from anew.core.combining import combine

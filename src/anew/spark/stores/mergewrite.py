@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.codec.compression import Compressor, recode
 from anew.core.arrow import bytes_list, replaced, take
 from anew.core.blocks import merge_blocks

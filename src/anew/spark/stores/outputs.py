@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.codec.compression import Compressor
 from anew.core.arrow import take
 from anew.core.partition import units_of

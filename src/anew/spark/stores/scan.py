@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from anew.api.models import LogLocation
+from anew.api.location import LogLocation
 from anew.core.blocks import BLOCKS
 from anew.core.feed import FeedPartition, Feeds
 from anew.core.stores.plan import LogSplit, Plan

@@ -11,8 +11,8 @@ from typing import Any
 
 from anew.api.models import BeginRebuild, EndRebuild, FinishRebuild, Heartbeat, NodeReport, ResumeRebuild
 from anew.api.rebuilds import TableRebuildView, TableStart, view_as
-from anew.api.segments import DesiredTable, SegmentReport, SegmentState
-from anew.api.tables import CommitLoad, CommitSegment, CreateTable, LoadedSegment, PlanRefresh, UpdateTable
+from anew.api.tables.requests import CommitLoad, CommitSegment, CreateTable, LoadedSegment, PlanRefresh, UpdateTable
+from anew.api.tables.segments import DesiredTable, SegmentReport, SegmentState
 from anew.controller.engine.attention import Attention
 from anew.controller.engine.context import Limits
 from anew.controller.reconcile import Reconciler

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from anew.api.tables import CreateTable, DropSegments, ReloadTable, UpdateTable
-from anew.api.tableviews import TableView
+from anew.api.tables.requests import CreateTable, DropSegments, ReloadTable, UpdateTable
+from anew.api.tables.views import TableView
 from anew.catalog.change import Change, PutTable
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.tables.rebuild import TableRebuild

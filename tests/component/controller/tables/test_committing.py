@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.tables import DropSegments, ReadSegments
+from anew.api.tables.requests import DropSegments, ReadSegments
 from anew.catalog.change import Change
 from anew.cli import rebuilds
 from anew.core.errors import Failed, InvalidRequest, NotFound, OutcomeUnknown, Refused

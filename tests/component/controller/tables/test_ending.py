@@ -8,7 +8,7 @@ import pytest
 
 from anew.api.models import EndRebuild
 from anew.api.rebuilds import TableRebuildView, view_as
-from anew.api.tables import DropSegments
+from anew.api.tables.requests import DropSegments
 from anew.catalog.change import Change, PutReclaim, Reclaim
 from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.moment import utc_text

@@ -9,7 +9,7 @@ import pytest
 
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import TableStart
-from anew.api.tables import CommitLoad
+from anew.api.tables.requests import CommitLoad
 from anew.catalog.change import Change
 from anew.core.errors import Failed, InvalidRequest, OutcomeUnknown, Refused
 from anew.core.tables.plan import TablePlan

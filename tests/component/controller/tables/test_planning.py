@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from anew.api.segments import SegmentReport, SegmentState
-from anew.api.tables import DropSegments
+from anew.api.tables.requests import DropSegments
+from anew.api.tables.segments import SegmentReport, SegmentState
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.tables.plan import TablePlan
 from anew.testing.table_builders import a_schema

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anew.api.tables import DropSegments
+from anew.api.tables.requests import DropSegments
 from anew.catalog.change import Put, PutSegment, PutStore, PutTable
 from anew.controller.engine.apart import Apart
 from anew.controller.restore.records import Memory

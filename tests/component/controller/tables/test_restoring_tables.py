@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anew.api.tables import CreateTable, DropSegments, ReloadTable
+from anew.api.tables.requests import CreateTable, DropSegments, ReloadTable
 from anew.controller.restore.stores import ERA
 from anew.controller.restore.tablefiles import MARGIN_MS
 from anew.core.errors import NotFound, Refused

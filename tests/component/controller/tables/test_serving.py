@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anew.api.models import DrainNode
-from anew.api.segments import SegmentReport, SegmentState
+from anew.api.tables.segments import SegmentReport, SegmentState
 from tests.component.controller.tables.tables_harness import Tables, as_it_is, says_nothing
 
 _ALL = {"a", "b", "c", "d"}

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 
-from anew.api.models import DesiredVersion
 from anew.api.node_http import NodeClient
+from anew.api.stores.replicas import DesiredVersion
 from anew.client.verdict import Verification
 from anew.client.verify import Sources, Subject, verify
 from anew.core.stores.store import Version

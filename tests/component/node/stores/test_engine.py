@@ -14,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anew.api.models import DesiredState, LogLocation, NodeReport, ReplicaState
+from anew.api.location import LogLocation
+from anew.api.models import DesiredState, NodeReport
+from anew.api.stores.replicas import ReplicaState
 from anew.core.admission import UNKNOWN_SCHEMA
 from anew.core.errors import Unreachable
 from anew.core.feed import FeedPartition, PositionMap

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anew.api.node_http import NodeClient
-from anew.api.verifying import ExportReplica, VerifyStage
+from anew.api.stores.verifying import ExportReplica, VerifyStage
 from anew.client.verify import Round, Sources, standing
 from anew.core.arrow import concat
 from anew.core.errors import Failed

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import ReplicaState
+from anew.api.stores.replicas import ReplicaState
 from anew.core.errors import Failed
 from anew.log.interface import TopicSpec
 from anew.node.loader import Job, Loader

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import ReplicaState
+from anew.api.stores.replicas import ReplicaState
 from anew.core.errors import Failed
 from anew.core.partition import XxHash64Partitioner
 from anew.log.embedded import EmbeddedLog

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from anew.api.models import ReplicaState
+from anew.api.stores.replicas import ReplicaState
 from anew.core.errors import Failed, Unreachable
 from anew.core.feed import PositionMap
 from anew.core.partition import XxHash64Partitioner

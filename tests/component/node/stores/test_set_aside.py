@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import DesiredState, NodeReport, ReplicaState
+from anew.api.models import DesiredState, NodeReport
+from anew.api.stores.replicas import ReplicaState
 from anew.core.errors import Failed
 from anew.core.partition import XxHash64Partitioner
 from anew.log.interface import topic_partition

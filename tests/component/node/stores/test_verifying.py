@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from anew.api.node_http import Address, NodeClient
-from anew.api.verifying import PartState, VerifyStage
+from anew.api.stores.verifying import PartState, VerifyStage
 from anew.client.verdict import Verification
 from anew.client.verify import Sources, Subject, verify
 from anew.codec.compression import compressor, train_dictionary

@@ -12,8 +12,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from anew.api.models import DesiredState, LogLocation
-from anew.api.segments import DesiredSegment, DesiredTable, SegmentReport
+from anew.api.location import LogLocation
+from anew.api.models import DesiredState
+from anew.api.tables.segments import DesiredSegment, DesiredTable, SegmentReport
 from anew.core.errors import AnewError, Unreachable
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.segment import Build

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from anew.api.copy_wire import BYTES_PATH, COPY_PATH, SegmentCopy
 from anew.api.gate import Gate, Tokens
+from anew.api.tables.copy_wire import BYTES_PATH, COPY_PATH, SegmentCopy
 from anew.core.errors import AnewError, error_from_json
 from anew.core.grants import Grant, Right, format_grants, token_hash
 from anew.node.exchange import Answer, Request

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anew.api.segments import DesiredTable, SegmentState
+from anew.api.tables.segments import DesiredTable, SegmentState
 from tests.component.node.tables.harness import (
     PLAIN,
     SORTED,

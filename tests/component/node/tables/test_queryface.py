@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from anew.api.gate import Gate, Tokens
-from anew.api.query_wire import ARROW_TYPE, HEADER_READS, json_rows
-from anew.api.segments import SegmentState
+from anew.api.tables.query_wire import ARROW_TYPE, HEADER_READS, json_rows
+from anew.api.tables.segments import SegmentState
 from anew.core.grants import Grant, Right, format_grants, token_hash
 from anew.node.metrics import TableCollector
 from anew.node.tables.queryface import QueryFace

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from anew.api.segments import DesiredTable
+from anew.api.tables.segments import DesiredTable
 from anew.node.tables.hosting import ServedFile
 from tests.component.node.tables.asking import Asker, Between, asker, query_processes
 from tests.component.node.tables.harness import (

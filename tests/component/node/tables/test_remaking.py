@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anew.api.segments import DesiredTable, SegmentState
+from anew.api.tables.segments import DesiredTable, SegmentState
 from anew.core.tables.segment import Build
 from tests.component.node.tables.harness import (
     COLUMNS,

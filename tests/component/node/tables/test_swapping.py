@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anew.api.segments import DesiredTable
+from anew.api.tables.segments import DesiredTable
 from anew.core.errors import AnewError
 from anew.node.loader import Loader
 from tests.component.node.harness import wait_for

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 import pytest
 from pydantic import BaseModel
 
-from anew.api.models import DesiredState, DesiredStore, LogLocation, Routing
+from anew.api.location import LogLocation
+from anew.api.models import DesiredState
+from anew.api.stores.replicas import DesiredStore
+from anew.api.stores.routing import Routing
 from anew.client.store import Store as ClientStore
 from anew.codec.avro import encode_datum, parse_schema
 from anew.codec.compression import compressor

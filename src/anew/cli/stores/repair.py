@@ -12,7 +12,7 @@ from anew.cli.options import Conf, Master
 from anew.cli.output import Json, out, print_json, print_table
 from anew.cli.running import exit_code, print_outcome, spark_choice
 from anew.cli.session import cluster
-from anew.cli.stores import stores_app
+from anew.cli.stores.commands import stores_app
 from anew.core.errors import Failed
 
 if TYPE_CHECKING:

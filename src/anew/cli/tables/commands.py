@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from anew.api.query_wire import json_rows
 from anew.api.rebuilds import RebuildView, TableRebuildView, view_as
-from anew.api.stores import Deleted
-from anew.api.tables import CreateTable, DropSegments, PlanRefresh, ReloadTable, UpdateTable
-from anew.api.tableviews import CopyView, SegmentView, TableView, UnknownCopy
+from anew.api.stores.views import Deleted
+from anew.api.tables.query_wire import json_rows
+from anew.api.tables.requests import CreateTable, DropSegments, PlanRefresh, ReloadTable, UpdateTable
+from anew.api.tables.views import CopyView, SegmentView, TableView, UnknownCopy
 from anew.cli.options import Conf, Detach, Jars, Master, RequestId
 from anew.cli.output import Json, out, print_json, print_rows, print_table, shape
 from anew.cli.running import Asked, exit_code, print_table_outcome, read_plan, run, run_again, spark_choice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from anew.api.segments import SegmentState
+from anew.api.tables.segments import SegmentState
 from anew.api.wire import Wire
 from anew.core.tables.columns import Column
 from anew.core.tables.segment import ColumnStats, Failure

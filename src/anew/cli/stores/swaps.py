@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from anew.api.models import RollBack, Swap
-from anew.api.stores import SwapAnswer
+from anew.api.stores.requests import RollBack, Swap
+from anew.api.stores.views import SwapAnswer
 from anew.cli.options import Fabrics
 from anew.cli.output import Json, out, print_json
 from anew.cli.session import cluster

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from anew.api.models import CreateStore, UpdateStore
-from anew.api.stores import StoreView
+from anew.api.stores.requests import CreateStore, UpdateStore
+from anew.api.stores.views import StoreView
 from anew.cli.options import RequestId, Settings
 from anew.cli.output import Json, out, print_error, print_json, print_table, shape
 from anew.cli.session import cluster, pairs, schema_text

@@ -1,0 +1,1 @@
+"""Wire models of tables: requests, views, and what nodes say of copies of segments."""
