@@ -1,0 +1,95 @@
+"""What a stream job reads: named topics, each with the form of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pydantic import Field
+
+from anew.core.errors import Refused
+from anew.core.plan import Value
+
+
+class RecordForm(StrEnum):
+    """How the records of a topic are written.
+
+    ``avro``: Confluent's wire form, with ids of schemas. ``json``: a value is one JSON object in UTF-8, a key is text.
+    ``bytes``: key and value are taken as they are.
+    """
+
+    AVRO = "avro"
+    JSON = "json"
+    BYTES = "bytes"
+
+
+class Start(StrEnum):
+    """Where a job begins to read an input unless it is told otherwise (case B1)."""
+
+    OLDEST = "oldest"
+    NEWEST = "newest"
+    FAIL = "fail"
+
+
+class JobInput(Value):
+    """One named input.
+
+    Attributes:
+        name: The parameter of the function that takes its frame.
+        topic: The topic's name.
+        topic_uid: The identity of the topic: one of that name that was made again is another input (case B8).
+        key_schema: Avro text; of form ``avro`` alone.
+        key_schema_id: What the wire headers of keys say.
+        schemas: Id → Avro text of the values, in the order in which the topic got them.
+        columns: Of form ``json``: the members that are read, as Spark's DDL, ``carrier STRING, delay INT``.
+        default_start: Where a first generation begins.
+    """
+
+    name: str
+    fabric: str
+    topic: str
+    topic_uid: str
+    partitions: int
+    form: RecordForm = RecordForm.AVRO
+    key_schema: str | None = None
+    key_schema_id: int = 1
+    schemas: dict[int, str] = Field(default_factory=dict)
+    columns: str | None = None
+    default_start: Start = Start.OLDEST
+
+
+Offsets = dict[int, int]
+"""Partition → next offset to read."""
+
+
+def check_start(name: str, start: Offsets, begins: Mapping[int, int], ends: Mapping[int, int]) -> None:
+    """Raise unless a start lists every partition and lies within what the log holds (cases A6, B7, B9).
+
+    Args:
+        name: The input's.
+        start: Partition → the first offset that is read.
+        begins: Partition → the oldest offset that the log holds.
+        ends: Partition → the next offset to be written.
+
+    Raises:
+        Refused: ``start_out_of_range``, with the range of the first partition that is wrong; ``start_incomplete``.
+    """
+    missing = sorted(ends.keys() - start.keys())
+    if missing or start.keys() - ends.keys():
+        raise Refused(
+            "start_incomplete",
+            f"a start of {name} names each partition of its topic",
+            found=f"partitions {sorted(start)}",
+            expected=f"partitions {sorted(ends)}",
+            hint="name the others too, or begin at oldest or newest",
+        )
+    for partition, offset in sorted(start.items()):
+        if not begins[partition] <= offset <= ends[partition]:
+            what = "retention removed what lies before" if offset < begins[partition] else "nothing is there yet"
+            raise Refused(
+                "start_out_of_range",
+                f"partition {partition} of {name} cannot be read from there: {what}",
+                found=offset,
+                expected=f"an offset in [{begins[partition]}, {ends[partition]}]",
+                hint="anew topic show tells what each partition holds",
+            )

@@ -1,0 +1,135 @@
+"""A job's function: imported from its archive, checked against its inputs, and called with frames.
+
+A function takes a frame for each input, by the input's name; keyword-only parameters take what was given with
+``--param``, as the type that they are annotated with; ``files``, where it has that parameter, takes name → path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from anew.core.errors import InvalidRequest
+from anew.core.jobs.code import FILES, JobCode
+from anew.rebuild.jobs.archive import Unpacked
+from anew.spark.session import DataFrame
+
+_CONVERT: dict[type, Callable[[str], Any]] = {str: str, int: int, float: float}
+_TRUTH = {"true": True, "false": False}
+
+JobFunction = Callable[..., DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A function that can be called.
+
+    Attributes:
+        inputs: Its parameters that take frames.
+        given: What its other parameters are called with.
+    """
+
+    function: JobFunction
+    inputs: tuple[str, ...]
+    given: Mapping[str, Any]
+
+    def __call__(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """What the function makes of frames.
+
+        Raises:
+            InvalidRequest: ``function_failed``, ``not_a_frame``.
+        """
+        try:
+            made = self.function(**frames, **self.given)
+        except Exception as error:
+            raise _bad(
+                "function_failed", "the job's function raised", f"{type(error).__name__}: {error}", "a frame"
+            ) from error
+        if not isinstance(made, DataFrame):
+            raise _bad("not_a_frame", "the job's function gives no frame", type(made).__name__, "a DataFrame")
+        return made
+
+
+def load(code: JobCode, unpacked: Unpacked, inputs: Sequence[str]) -> Loaded:
+    """Import the function of a code, and check that its parameters are the inputs and what it was given.
+
+    Raises:
+        InvalidRequest: ``import_failed``, ``no_function``, ``bad_parameters``, ``bad_param``.
+    """
+    function = _imported(code, unpacked.modules)
+    parameters = inspect.signature(function).parameters
+    frames = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY and name != FILES]
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in parameters.values()):
+        raise _bad(
+            "bad_parameters", f"{code.entry} takes parameters without names", str(parameters), "named parameters"
+        )
+    if sorted(frames) != sorted(inputs):
+        raise _bad(
+            "bad_parameters",
+            f"{code.entry} takes other frames than the job has inputs",
+            ", ".join(frames) or "no parameter",
+            ", ".join(inputs),
+            "a parameter for each input, of its name; parameters of --param stand behind a *",
+        )
+    given = _given(code, function, parameters)
+    if FILES in parameters:
+        given[FILES] = dict(unpacked.files)
+    return Loaded(function, tuple(frames), given)
+
+
+def _imported(code: JobCode, modules: Path) -> JobFunction:
+    if str(modules) not in sys.path:
+        sys.path.insert(0, str(modules))
+    try:
+        module = importlib.import_module(code.module)
+    except Exception as error:
+        raise _bad(
+            "import_failed",
+            f"the module {code.module} cannot be imported",
+            f"{type(error).__name__}: {error}",
+            "a module that imports; packages are the environment's",
+        ) from error
+    found = getattr(module, code.function, None)
+    if not callable(found):
+        names = sorted(n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__)
+        raise _bad(
+            "no_function",
+            f"the module {code.module} has no such function",
+            f"{code.function}: {type(found).__name__}",
+            ", ".join(names) or "a function",
+        )
+    function: JobFunction = found
+    return function
+
+
+def _given(code: JobCode, function: JobFunction, parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    named = {n: p for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY and n != FILES}
+    unknown = sorted(code.params.keys() - named.keys())
+    missing = sorted(n for n, p in named.items() if p.default is p.empty and n not in code.params)
+    if unknown or missing:
+        raise _bad(
+            "bad_param",
+            f"{code.entry} is given other parameters than it takes",
+            f"unknown: {', '.join(unknown) or 'none'}; missing: {', '.join(missing) or 'none'}",
+            ", ".join(named) or "no parameters behind a *",
+        )
+    hints = get_type_hints(function)
+    return {name: _converted(name, text, hints.get(name, str)) for name, text in code.params.items()}
+
+
+def _converted(name: str, text: str, wanted: Any) -> Any:
+    try:
+        if wanted is bool:
+            return _TRUTH[text.lower()]
+        return _CONVERT.get(wanted, str)(text)
+    except (KeyError, ValueError):
+        raise _bad("bad_param", f"the parameter {name} is of another type", text, wanted.__name__) from None
+
+
+def _bad(code: str, message: str, found: str, expected: str, hint: str | None = None) -> InvalidRequest:
+    return InvalidRequest(code, message, found=found, expected=expected, hint=hint)

@@ -1,0 +1,212 @@
+"""The batches of a generation: lease, append with identity, record; then Spark commits.
+
+1. Spark writes ``offsets/B``. A crash after it: the batch runs with the same ranges.
+2. The lease is proved, and whether the generation is to stop. One that is to stop, or is another driver's, raises here:
+   nothing of the batch was written.
+3. The frame is evaluated once and appended. A crash in it, or after it: the batch runs again under a greater epoch;
+   what was appended before loses (rule R20) and is not read (`BatchRecord.epoch`).
+4. The record of the batch is committed to the catalog; only a greater epoch replaces it.
+5. Spark writes ``commits/B``. A crash before it: as after 3, and the record is replaced by the repeated batch's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anew.api.waiting import wait_seconds
+from anew.core.errors import AnewError, InvalidRequest
+from anew.core.jobs.batch import NO_DIGEST, BatchRecord, chained
+from anew.core.jobs.inputs import Offsets
+from anew.rebuild.jobs.calling import Loaded
+from anew.rebuild.jobs.checkpoint import check_checkpoint, is_committed, planned
+from anew.spark.failures import reason_of
+from anew.spark.jobs.sink import SinkTask, append_frame, check_output
+from anew.spark.jobs.source import Reading, read_topic
+from anew.spark.jobs.stateless import stateful_operators
+from anew.spark.session import DataFrame, SparkSession
+
+_COMMIT_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+
+
+class Recorder(Protocol):
+    """Where a run says what it is about to do and what it did: the controller."""
+
+    def may_append(self, batch: int) -> bool:
+        """Whether the driver still holds its lease, and the generation is not to stop.
+
+        Raises:
+            AnewError: Nobody answers, or another driver took over: nothing may be appended.
+        """
+
+    def record(self, record: BatchRecord) -> None:
+        """Commit what a batch did; the same again is nothing.
+
+        Raises:
+            AnewError: It is not taken.
+        """
+
+
+class Stopped(Exception):
+    """Raised inside of a batch before anything of it is written: the generation is to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRun:
+    """What running a generation needs.
+
+    Attributes:
+        function: Its function.
+        readings: Input → how it is read.
+        sink: Where its output goes.
+        epoch: Of the lease.
+        checkpoint: Spark's folder of it.
+        records: The last records of its batches.
+        interval_ms: How often it looks for new records.
+        clock: The time in ms.
+    """
+
+    function: Loaded
+    readings: Mapping[str, Reading]
+    sink: SinkTask
+    epoch: int
+    checkpoint: Path
+    records: Sequence[BatchRecord]
+    clock: Callable[[], int]
+    interval_ms: int = 100
+
+
+def checked_frame(spark: SparkSession, function: Loaded, readings: Mapping[str, Reading]) -> DataFrame:
+    """What the function makes of its inputs as streams, if it can be run and a store takes it.
+
+    Raises:
+        InvalidRequest: ``stateful_operator``, ``not_streaming``; what `Loaded` and `check_output` raise.
+    """
+    frame = function({name: read_topic(spark, reading) for name, reading in readings.items()})
+    if not frame.isStreaming:
+        raise InvalidRequest(
+            "not_streaming",
+            "the function gives a frame that does not follow its inputs",
+            found="a frame of fixed rows",
+            expected="a frame that is made of the inputs' frames",
+        )
+    stateful = stateful_operators(frame)
+    if stateful:
+        raise InvalidRequest(
+            "stateful_operator",
+            "the function keeps state between batches, which is not supported yet",
+            found=", ".join(stateful),
+            expected="columns, filters, unions, and joins with fixed frames",
+        )
+    check_output(dict(frame.dtypes))
+    return frame
+
+
+@dataclass(slots=True)
+class Batches:
+    """Runs the batches of one generation; safe to be stopped from another thread."""
+
+    run: GenerationRun
+    recorder: Recorder
+    _last: BatchRecord | None = field(init=False)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _inside: threading.Lock = field(default_factory=threading.Lock)
+    _query: StreamingQuery | None = None
+
+    def __post_init__(self) -> None:
+        """Go on behind the last record."""
+        self._last = self.run.records[-1] if self.run.records else None
+
+    def start(self, frame: DataFrame, *, until_now: bool = False) -> None:
+        """Begin, after the checkpoint was compared with the records.
+
+        Args:
+            frame: As `checked_frame` made it.
+            until_now: Come to what the inputs hold now, and end.
+
+        Raises:
+            Refused: ``checkpoint_edited``, ``checkpoint_lost``.
+        """
+        check_checkpoint(self.run.checkpoint, self.run.records)
+        trigger = {"availableNow": True} if until_now else {"processingTime": f"{self.run.interval_ms} milliseconds"}
+        writer = frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self.run.checkpoint))
+        self._query = writer.trigger(**trigger).start()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it has ended, by itself or because it was stopped; False after so many seconds.
+
+        Raises:
+            AnewError: Why it failed.
+        """
+        query = self._started()
+        try:
+            if seconds is None:
+                query.awaitTermination()
+                return True
+            return bool(query.awaitTermination(seconds))  # type: ignore[arg-type]  # Spark takes fractions too
+        except Exception as error:
+            if self._stop.is_set():
+                return True
+            raise (error if isinstance(error, AnewError) else reason_of(error)) from error
+
+    def stop(self) -> None:
+        """End after the batch that runs, whole, or before the next one has written anything."""
+        self._stop.set()
+        # Whoever is inside has appended, or will: it gets as far as its record.
+        with self._inside:
+            last = self._last
+        query, deadline = self._started(), time.monotonic() + _COMMIT_SECONDS
+        while last is not None and query.isActive and not is_committed(self.run.checkpoint, last.batch):
+            if time.monotonic() > deadline:
+                break
+            wait_seconds(_LOOK_SECONDS)
+        # A batch that begins meanwhile writes nothing.
+        query.stop()
+
+    @property
+    def last(self) -> BatchRecord | None:
+        """The last batch that was recorded."""
+        return self._last
+
+    def _started(self) -> StreamingQuery:
+        assert self._query is not None, "it was not started"
+        return self._query
+
+    def _batch(self, frame: DataFrame, number: int) -> None:
+        with self._inside:
+            if self._stop.is_set() or not self.recorder.may_append(number):
+                self._stop.set()
+                raise Stopped(f"batch {number} is not begun: the generation is to stop")
+            run, plan = self.run, planned(self.run.checkpoint, number)
+            outputs = append_frame(frame, run.sink, number, run.epoch)
+            before = self._before(number)
+            record = BatchRecord(
+                batch=number,
+                epoch=run.epoch,
+                start=self._start() if before is None else before.end,
+                end=plan.end,
+                outputs=tuple(outputs),
+                rows=sum(output.rows for output in outputs),
+                watermark_ms=plan.watermark_ms,
+                planned=plan.digest,
+                digest=chained(NO_DIGEST if before is None else before.digest, plan.digest),
+                at_ms=run.clock(),
+            )
+            self.recorder.record(record)
+            self._last = record
+
+    def _before(self, number: int) -> BatchRecord | None:
+        """The record of the batch before: of a batch that is repeated it is not the last one."""
+        if self._last is None or self._last.batch < number:
+            return self._last
+        return next((record for record in reversed(self.run.records) if record.batch < number), None)
+
+    def _start(self) -> dict[str, Offsets]:
+        return {name: dict(reading.start) for name, reading in self.run.readings.items()}

@@ -1,0 +1,214 @@
+"""A topic as a streaming source of Spark: planned on the driver, read by tasks as Arrow batches.
+
+Offsets are ``{"input": name, partition: next offset, …}``: Spark keeps them by the order of its sources alone. One task
+reads one partition of the topic, so that its order is the frame's order within a task. A range that the log does not
+hold is an error, never skipped (cases B8, B9).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from anew.api.location import LogLocation
+from anew.core.errors import Failed
+from anew.core.jobs.inputs import JobInput, Offsets, RecordForm
+from anew.log.interface import Log, LogRead, TopicPartition
+from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
+from anew.log.through import read_through
+from anew.spark.failures import told_to_driver
+from anew.spark.jobs.decoding import InputTask, decoder, frame_schema
+from anew.spark.worker import begin_task, required_build
+
+_FORMAT = "anew-topic"
+INPUT = "input"
+_TASK, _START, _MAX_RECORDS, _BUILD = "task", "start", "max_records", "build"
+
+_LOGS: dict[LogLocation, Log] = {}
+"""Open logs of this worker: one for all of its tasks, because to connect takes longer than to read a small batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How an input is read.
+
+    Attributes:
+        task: The input, and where it is.
+        start: Partition → offset, of every partition; where a query without a checkpoint begins.
+        max_records: At most so many records in one batch, over all partitions.
+    """
+
+    task: InputTask
+    start: Offsets
+    max_records: int
+
+
+def read_topic(spark: SparkSession, reading: Reading) -> DataFrame:
+    """The input as a streaming frame, see `anew.spark.jobs.decoding.frame_schema`."""
+    spark.dataSource.register(TopicSource)
+    options = {
+        _TASK: _as_text(reading.task),
+        _START: json.dumps(reading.start),
+        _MAX_RECORDS: str(reading.max_records),
+        _BUILD: required_build() or "",
+    }
+    return spark.readStream.format(_FORMAT).options(**options).load()
+
+
+class TopicSource(DataSource):
+    """The source, as Spark asks for it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """See `DataSource.name`."""
+        return _FORMAT
+
+    def schema(self) -> StructType:
+        """The columns of the input's frame."""
+        return from_arrow_schema(frame_schema(_of_text(self.options[_TASK])))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Who plans batches and reads them."""
+        options = self.options
+        start = {int(partition): offset for partition, offset in json.loads(options[_START]).items()}
+        reading = Reading(_of_text(options[_TASK]), start, int(options[_MAX_RECORDS]))
+        return _Reader(reading, options.get(_BUILD) or None)
+
+
+@dataclass(frozen=True)
+class _Range(InputPartition):
+    partition: int
+    begin: int
+    end: int
+
+
+class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans in a process beside the driver; a copy of it reads in tasks."""
+
+    def __init__(self, reading: Reading, build: str | None) -> None:
+        self._reading, self._build = reading, build
+        self._last: dict[str, int] | None = None
+
+    # Spark's names.
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The start that the plan resolved."""
+        return self._named({str(partition): offset for partition, offset in sorted(self._reading.start.items())})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """At most so many records a batch."""
+        return ReadMaxRows(self._reading.max_records)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Everything that is there now, and then no more."""
+        self._last = self._ends({})
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The ends, for the progress of the query."""
+        return self._named(self._ends({}))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next batch ends: shared out by what each partition has, so that all come to their ends together."""
+        ends = self._ends(start) if self._last is None else self._last
+        if isinstance(limit, ReadAllAvailable) or not isinstance(limit, ReadMaxRows):
+            return self._named(ends)
+        left = {at: max(0, end - start[at]) for at, end in ends.items()}
+        total = sum(left.values())
+        if total <= limit.max_rows:
+            return self._named(ends)
+        return self._named({at: start[at] + -(-count * limit.max_rows // total) for at, count in left.items()})
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One for each partition of the topic that has something."""
+        ranges = ((int(at), start[at], end[at]) for at in sorted(end.keys() - {INPUT}, key=int))
+        return [_Range(at, begin, until) for at, begin, until in ranges if until > begin]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range. Runs on an executor."""
+        assert isinstance(partition, _Range)
+        begin_task(self._build)
+        task = self._reading.task
+        decode = decoder(task)
+        with told_to_driver():
+            for read in _through(_log_of(task.location), task.of, partition):
+                yield decode(read.records, partition.partition)
+
+    def _named(self, offsets: dict[str, int]) -> dict[str, Any]:
+        return {INPUT: self._reading.task.of.name, **offsets}
+
+    def _ends(self, start: Mapping[str, Any]) -> dict[str, int]:
+        """The end of each partition.
+
+        Raises:
+            Failed: ``input_expired``, ``input_lost``: the log does not hold what comes next.
+        """
+        task, log = self._reading.task, _log_of(self._reading.task.location)
+        ends = {}
+        for partition in range(task.of.partitions):
+            found = log.offsets(_place(task.of, partition))
+            at = start.get(str(partition), found.begin)
+            if not found.begin <= at <= found.end:
+                raise _not_held(task.of, partition, at, found.begin, found.end)
+            ends[str(partition)] = found.end
+        return ends
+
+
+def _not_held(of: JobInput, partition: int, at: int, begin: int, end: int) -> Failed:
+    expired = at < begin
+    return Failed(
+        "input_expired" if expired else "input_lost",
+        f"the input {of.name} does not hold what comes next in partition {partition}",
+        found=f"offsets [{begin}, {end})" + (f": {begin - at} records are gone" if expired else ""),
+        expected=f"offset {at}",
+        hint="begin a new generation where the log begins, or bring the records back: anew job rewind"
+        if expired
+        else "the log lost its end; look at the log before anything is begun again",
+    )
+
+
+def _through(log: Log, of: JobInput, part: _Range) -> Iterator[LogRead]:
+    place = _place(of, part.partition)
+    if of.form is RecordForm.AVRO:
+        return read_through(log, place, part.begin, part.end)
+    return read_through(log, place, part.begin, part.end, raw=True)
+
+
+def _place(of: JobInput, partition: int) -> TopicPartition:
+    return TopicPartition(of.topic, of.topic_uid, partition, of.key_schema_id)
+
+
+def _log_of(location: LogLocation) -> Log:
+    log = _LOGS.get(location)
+    if log is None:
+        log = _LOGS[location] = open_log(location, clock=no_clock, timeout_seconds=BUILD_TIMEOUT_SECONDS)
+    return log
+
+
+def _as_text(task: InputTask) -> str:
+    return json.dumps(
+        {
+            "location": task.location.model_dump(mode="json"),
+            "of": task.of.model_dump(mode="json"),
+            "value_fields": task.value_fields.hex(),
+        }
+    )
+
+
+def _of_text(text: str) -> InputTask:
+    parts = json.loads(text)
+    location, of = LogLocation.model_validate(parts["location"]), JobInput.model_validate(parts["of"])
+    return InputTask(location, of, bytes.fromhex(parts["value_fields"]))

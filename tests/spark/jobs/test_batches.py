@@ -1,0 +1,181 @@
+"""Batches of a generation on real Spark: every record once, whole or not at all, with an order that has no ties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anew.core.errors import AnewError, InvalidRequest, Refused
+from anew.core.jobs.batch import BatchRecord
+from anew.rebuild.jobs.running import checked_frame
+from anew.spark.session import SparkSession
+from tests.spark.jobs.jobs_world import JobsWorld
+
+_EVENTS = [(f"flight-{number}", number % 40) for number in range(500)]
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> Iterator[JobsWorld]:
+    """Events of 500 flights."""
+    made = JobsWorld(spark, tmp_path)
+    made.write(_EVENTS)
+    yield made
+    made.log.close()
+
+
+def _classes(world: JobsWorld) -> dict[str, object]:
+    """Key → class, as the merge would have it: the greatest (time, batch, sequence)."""
+    ordered = sorted(world.output(), key=lambda seen: (seen.written_ms, seen.batch, seen.sequence))
+    return {seen.key: None if seen.value is None else seen.value["class"] for seen in ordered}
+
+
+def _expected(severe: int = 15) -> dict[str, object]:
+    return {key: "severe" if delay >= severe else "fine" for key, delay in _EVENTS}
+
+
+@pytest.mark.case("rules:R20")
+def test_every_record_comes_out_once_with_its_identity(world: JobsWorld) -> None:
+    """A run to what is there now: each record once, in batches that the records name, and no two of one sequence."""
+    batches = world.batches(max_records=200)
+    world.begin(batches)
+    assert batches.wait(60)
+    assert _classes(world) == _expected()
+    output = world.output()
+    assert len(output) == len(_EVENTS) == len({(seen.batch, seen.sequence) for seen in output})
+    assert [record.batch for record in world.ledger.records] == [0, 1, 2]
+    assert sum(record.rows for record in world.ledger.records) == len(_EVENTS)
+    last = world.ledger.records[-1]
+    assert sum(last.end["events"].values()) == len(_EVENTS)
+    assert {range_.partition for record in world.ledger.records for t in record.outputs for range_ in t.ranges} == {
+        0,
+        1,
+        2,
+    }
+
+
+def test_deletes_and_times_travel(world: JobsWorld) -> None:
+    """A delete comes out as one; what comes out has the time of what went in."""
+    world.write([("flight-1", None)], at_ms=1_400_000_000_000)
+    batches = world.batches()
+    world.begin(batches)
+    batches.wait(60)
+    found = [seen for seen in world.output() if seen.key == "flight-1"]
+    assert {(seen.value is None, seen.written_ms == 1_400_000_000_000) for seen in found} == {
+        (False, False),
+        (True, True),
+    }
+
+
+def test_a_stop_writes_a_batch_whole_or_not_at_all(world: JobsWorld) -> None:
+    """Stopped from beside while batches run: what is recorded is in the output once, and the next run goes on."""
+    batches = world.batches(max_records=50)
+    seen: list[BatchRecord] = []
+    world.ledger.after = seen.append
+    world.begin(batches, until_now=False)
+    while len(seen) < 2:
+        assert not batches.wait(0.05)
+    batches.stop()
+    assert batches.wait(30)
+    assert len(world.output()) == sum(record.rows for record in world.ledger.records) < len(_EVENTS)
+    again = world.batches(epoch=2, max_records=50)
+    world.begin(again)
+    again.wait(60)
+    output = world.output()
+    assert len(output) == len(_EVENTS) == len({seen.key for seen in output})
+    assert _classes(world) == _expected()
+
+
+@pytest.mark.case("rules:R20")
+def test_a_batch_that_runs_again_takes_the_place_of_what_it_did(world: JobsWorld) -> None:
+    """A driver that dies between append and record: the batch has another epoch, which wins, and its record counts."""
+
+    def die(record: BatchRecord) -> None:
+        if record.batch == 1 and record.epoch == 1:
+            raise AnewError("died", "the driver dies")
+
+    world.ledger.after = die
+    first = world.batches(max_records=200)
+    world.begin(first)
+    with pytest.raises(AnewError):
+        first.wait(60)
+    # As if the catalog had never heard of it.
+    world.ledger.records.pop()
+    again = world.batches(epoch=2, max_records=200)
+    world.begin(again)
+    again.wait(60)
+    output = world.output()
+    assert len(output) > len(_EVENTS)
+    epochs = {seen.batch: {s.sequence >> 48 for s in output if s.batch == seen.batch} for seen in output}
+    assert epochs == {0: {1}, 1: {1, 2}, 2: {2}}
+    assert [(record.batch, record.epoch) for record in world.ledger.records] == [(0, 1), (1, 2), (2, 2)]
+    assert len({(seen.batch, seen.sequence) for seen in output}) == len(output)
+    assert _classes(world) == _expected()
+
+
+@pytest.mark.case("streams:N8")
+def test_a_driver_that_lost_its_lease_appends_nothing_more(world: JobsWorld) -> None:
+    """The batch after the one in which it was lost raises before anything is written."""
+    world.ledger.may = lambda batch: batch < 1
+    batches = world.batches(max_records=200)
+    world.begin(batches)
+    assert batches.wait(60)
+    assert [record.batch for record in world.ledger.records] == [0]
+    assert len(world.output()) == world.ledger.records[0].rows
+
+
+def test_a_checkpoint_that_somebody_edited_is_refused(world: JobsWorld) -> None:
+    """Other offsets in a planned batch, or a checkpoint that is gone: nothing is begun."""
+    batches = world.batches(max_records=200)
+    world.begin(batches)
+    batches.wait(60)
+    planned = world.folder / "checkpoint" / "offsets" / "1"
+    planned.write_bytes(planned.read_bytes().replace(b'"0":', b'"0": '))
+    with pytest.raises(Refused) as caught:
+        world.begin(world.batches(epoch=2))
+    assert caught.value.code == "checkpoint_edited"
+    (world.folder / "checkpoint").rename(world.folder / "away")
+    with pytest.raises(Refused) as caught:
+        world.begin(world.batches(epoch=2))
+    assert caught.value.code == "checkpoint_lost"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("events.groupBy('key').count()", "stateful_operator"),
+        ("events.select('key', 'value', 'offset').dropDuplicates(['key'])", "stateful_operator"),
+        ("events.select('value', 'timestamp')", "missing_column"),
+        ("events.select('key', 'value')", "no_written_at"),
+        ("events.withColumn('extra', F.lit(1))", "unknown_column"),
+        ("1 / 0", "function_failed"),
+        ("None", "not_a_frame"),
+        ("events.sparkSession.range(3)", "not_streaming"),
+    ],
+)
+def test_a_function_that_cannot_be_run_is_refused(world: JobsWorld, body: str, code: str) -> None:
+    """Before anything is begun, with a code of its own."""
+    source = f"from pyspark.sql import functions as F\n\n\ndef classify(events):\n    return {body}\n"
+    _, function = world.function(source)
+    with pytest.raises(InvalidRequest) as caught:
+        checked_frame(world.spark, function, {"events": world.reading()})
+    assert caught.value.code == code
+
+
+def test_what_does_not_fit_the_output_stops_the_job(world: JobsWorld) -> None:
+    """The error names the field, what was found and the key; nothing of the batch is recorded."""
+    source = """
+from pyspark.sql import functions as F
+
+
+def classify(events):
+    made = F.struct(F.when(F.col("value.delay") == 7, None).otherwise("fine").alias("class")).alias("value")
+    return events.select("key", made, "timestamp")
+"""
+    batches = world.batches(code=source)
+    world.begin(batches)
+    with pytest.raises(AnewError) as caught:
+        batches.wait(60)
+    assert caught.value.code == "output_misfit"
+    assert world.ledger.records == []
