@@ -241,9 +241,8 @@ def _times(column: Any, task: SinkTask) -> pa.Array[Any]:
         Failed: ``written_at_out_of_range``.
     """
     is_time = pa.types.is_timestamp(column.type)
-    times = (
-        column.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64()) if is_time else column.cast(pa.int64())
-    )
+    in_ms = column.cast(pa.timestamp("ms", tz="UTC"), safe=False) if is_time else column
+    times: pa.Array[Any] = in_ms.cast(pa.int64())
     latest_ms = task.clock() + task.skew_limit_ms
     numbers = times.fill_null(0).to_numpy(zero_copy_only=False)
     wrong = np.flatnonzero((numbers <= 0) | (numbers > latest_ms))

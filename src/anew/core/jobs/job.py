@@ -1,0 +1,368 @@
+"""A stream job: its generations, which of them is live, and the order in which they come and go.
+
+Every rewind is a new generation with its own checkpoint, its own state and its own output; nothing is moved in place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from anew.core.backoff import backoff_seconds
+from anew.core.errors import InvalidRequest, NotFound, Refused
+from anew.core.jobs.code import JobCode
+from anew.core.jobs.inputs import JobInput, Offsets
+from anew.core.plan import Value
+from anew.core.stamp import Origin, OriginKind
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 300.0
+LOOKS_TO_CATCH_UP = 3
+"""How many looks in a row a generation must be found at the ends; a look at a quiet input counts too."""
+
+
+class GenerationStatus(StrEnum):
+    """How a generation stands.
+
+    ``planned``: its output is being made. ``ready``: it may run. ``running``: it is to run; a driver is at work, or
+    will be. ``stopped``: somebody stopped it. ``failed``: it does not go on by itself. ``retired``: it will not run
+    again, and what it owns goes after a grace. ``reclaimed``: that has gone.
+    """
+
+    PLANNED = "planned"
+    READY = "ready"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    RETIRED = "retired"
+    RECLAIMED = "reclaimed"
+
+
+_OVER = frozenset({GenerationStatus.RETIRED, GenerationStatus.RECLAIMED})
+_MAY_RUN = frozenset({GenerationStatus.READY, GenerationStatus.STOPPED, GenerationStatus.FAILED})
+
+
+class Generation(Value):
+    """One run of a job's function through its inputs, from a start.
+
+    Attributes:
+        number: From 1; never given again.
+        since_ms: Since when it has its status.
+        inputs: As they were when it was planned.
+        start: Input → partition → the first offset that it reads; every partition is named (case B7).
+        rebuild: The id of its rebuild: the lease and the epoch of its driver are there.
+        feed: The id of the feed that it writes into.
+        version: The version of the store that follows it, of a parallel rewind; None: all versions apply its feed.
+        replaces: The generation whose output it takes the place of; None for the first.
+        master, conf, max_records: How Spark runs it.
+        failures: How many of its drivers in a row have ended before their first batch.
+        retry_at_ms: Before that time no driver is started.
+        looks: How many looks in a row it was found at the ends of its inputs, up to `LOOKS_TO_CATCH_UP`.
+        error: Why it failed, or why its last driver ended.
+    """
+
+    number: int
+    status: GenerationStatus
+    since_ms: int
+    created_at_ms: int
+    code: JobCode
+    inputs: tuple[JobInput, ...]
+    start: dict[str, Offsets]
+    rebuild: str
+    feed: str
+    version: int | None = None
+    replaces: int | None = None
+    master: str | None = None
+    conf: dict[str, str] = Field(default_factory=dict)
+    max_records: int = 100_000
+    failures: int = 0
+    retry_at_ms: int = 0
+    looks: int = 0
+    error: str | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it will never run again."""
+        return self.status in _OVER
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it was found at the ends often enough."""
+        return self.looks >= LOOKS_TO_CATCH_UP
+
+
+class JobOutput(Value):
+    """Where a job's output goes: the feed of a store."""
+
+    store: str
+    store_uid: str
+
+
+class Job(Value):
+    """A job.
+
+    Attributes:
+        uid: Of this job alone; a later one of the same name has another.
+        live: The generation whose output serves; None before the first.
+        next_generation: The number that the next one gets.
+    """
+
+    uid: str
+    name: str
+    fabric: str
+    output: JobOutput
+    generations: tuple[Generation, ...] = ()
+    live: int | None = None
+    next_generation: int = 1
+    created_at_ms: int
+    deleted_at_ms: int | None = None
+    revision: int = 0
+
+    def find(self, number: int) -> Generation | None:
+        """The generation of that number."""
+        return next((each for each in self.generations if each.number == number), None)
+
+    def generation(self, number: int) -> Generation:
+        """The generation of that number.
+
+        Raises:
+            NotFound: ``unknown_generation``.
+        """
+        found = self.find(number)
+        if found is None:
+            known = ", ".join(str(each.number) for each in self.generations) or "none yet"
+            raise NotFound(
+                "unknown_generation",
+                f"{self.name} has no such generation",
+                found=number,
+                expected=known,
+                hint=f"anew job show {self.name}",
+            )
+        return found
+
+    def origin_of(self, number: int) -> Origin:
+        """Under which origin a generation's records are stamped (rule R20)."""
+        return Origin(OriginKind.JOB, self.name, number)
+
+    @property
+    def in_work(self) -> Generation | None:
+        """The generation that is to take the place of the live one, if there is one."""
+        return next(
+            (each for each in self.generations if not each.over and each.replaces == self.live and self.live), None
+        )
+
+
+def check_job_name(name: str) -> None:
+    """Raise unless a job may be called so.
+
+    Raises:
+        InvalidRequest: ``bad_name``.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(
+            "bad_name", "this is no name for a job", found=name, expected="a letter, then a-z, 0-9, _; ≤ 64"
+        )
+
+
+def with_generation(job: Job, generation: Generation) -> Job:
+    """The job with a generation that was planned now.
+
+    Raises:
+        Refused: ``plan_outdated``: another one was planned meanwhile; ``rewind_running``: one is in work already.
+    """
+    if generation.number != job.next_generation or generation.replaces != job.live:
+        raise Refused(
+            "plan_outdated",
+            f"{job.name} has moved since the plan was made",
+            found=f"next generation {job.next_generation}, live {job.live}",
+            expected=f"next generation {generation.number}, live {generation.replaces}",
+            hint="make a new plan",
+        )
+    other = job.in_work or next((each for each in job.generations if job.live is None and not each.over), None)
+    if other is not None:
+        raise Refused(
+            "rewind_running",
+            f"generation {other.number} of {job.name} is to take the place of the live one already",
+            found=other.status.value,
+            expected="one rewind at a time",
+            hint=f"anew job cutover {job.name}, or drop it: anew job reclaim {job.name}@{other.number}",
+        )
+    return _with(job, generation, next_generation=job.next_generation + 1)
+
+
+def made_ready(job: Job, number: int, now_ms: int) -> Job:
+    """The output of a planned generation is there; of another one nothing changes."""
+    found = job.generation(number)
+    return _to(job, found, GenerationStatus.READY, now_ms) if found.status is GenerationStatus.PLANNED else job
+
+
+def to_run(job: Job, number: int, now_ms: int) -> Job:
+    """A generation is to run; one that runs already stays as it is.
+
+    Raises:
+        Refused: ``generation_over``, ``not_ready``.
+    """
+    found = job.generation(number)
+    if found.status is GenerationStatus.RUNNING:
+        return job
+    _check_not_over(job, found)
+    if found.status not in _MAY_RUN:
+        raise Refused(
+            "not_ready",
+            f"{job.name}@{number} cannot run yet",
+            found=found.status.value,
+            expected="a generation whose output is there",
+            hint=f"anew job show {job.name}; it takes a moment after it was planned",
+        )
+    return _to(job, found, GenerationStatus.RUNNING, now_ms, failures=0, retry_at_ms=0, error=None)
+
+
+def to_stop(job: Job, number: int, now_ms: int) -> Job:
+    """A generation is not to run; its driver ends after the batch that it is at.
+
+    Raises:
+        Refused: ``generation_over``.
+    """
+    found = job.generation(number)
+    _check_not_over(job, found)
+    if found.status is not GenerationStatus.RUNNING:
+        return job
+    return _to(job, found, GenerationStatus.STOPPED, now_ms, looks=0)
+
+
+def started(job: Job, number: int, now_ms: int, start_seconds: float) -> Job:
+    """A driver of a generation is started now; no other one before it had the time to begin."""
+    return _with(job, _changed(job.generation(number), retry_at_ms=now_ms + int(start_seconds * 1000)))
+
+
+def driver_ended(job: Job, number: int, error: str, now_ms: int, *, for_good: bool) -> Job:
+    """A driver of a running generation ended with an error: another one follows after a pause, unless for good."""
+    found = job.generation(number)
+    if found.status is not GenerationStatus.RUNNING:
+        return job
+    if for_good:
+        return _to(job, found, GenerationStatus.FAILED, now_ms, error=error, looks=0)
+    pause_ms = int(backoff_seconds(found.failures, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS) * 1000)
+    return _with(job, _changed(found, failures=found.failures + 1, retry_at_ms=now_ms + pause_ms, error=error, looks=0))
+
+
+def got_on(job: Job, number: int) -> Job:
+    """A driver recorded a batch: what failed before is over."""
+    found = job.generation(number)
+    return _with(job, _changed(found, failures=0, error=None)) if found.failures or found.error else job
+
+
+def looked_at(job: Job, number: int, *, at_ends: bool) -> Job:
+    """A look at a generation found it at the ends of its inputs, or not."""
+    found = job.generation(number)
+    looks = min(found.looks + 1, LOOKS_TO_CATCH_UP) if at_ends else 0
+    return job if looks == found.looks else _with(job, _changed(found, looks=looks))
+
+
+def at_ends(
+    position: Mapping[str, Offsets], live: Mapping[str, Offsets], ends: Mapping[str, Offsets], lag_limit: int
+) -> bool:
+    """Whether a generation has come to where the live one is, and near enough to the ends (case E3).
+
+    Args:
+        position: Input → partition → next offset, of the generation.
+        live: The same of the live generation, taken before ``position``; empty where there is none.
+        ends: The ends of the inputs, of every partition.
+        lag_limit: How many records may be left, over all partitions.
+    """
+    reached = all(
+        position.get(name, {}).get(partition, -1) >= offset
+        for name, of in live.items()
+        for partition, offset in of.items()
+    )
+    listed = all(partition in position.get(name, {}) for name, of in ends.items() for partition in of)
+    left = sum(
+        max(0, end - position.get(name, {}).get(partition, 0))
+        for name, of in ends.items()
+        for partition, end in of.items()
+    )
+    return reached and listed and left <= lag_limit
+
+
+def cut_over(job: Job, number: int, *, force: bool) -> Job:
+    """The job whose live generation is another one; the one before goes on running.
+
+    Raises:
+        Refused: ``generation_over``, ``not_caught_up``, ``nothing_to_cut_over``.
+    """
+    found = job.generation(number)
+    _check_not_over(job, found)
+    if number == job.live or (found.replaces != job.live and not _replaced_by_live(job, found)):
+        raise Refused(
+            "nothing_to_cut_over",
+            f"{job.name}@{number} does not take the place of the live generation",
+            found=f"live {job.live}",
+            expected=f"live {found.replaces}",
+            hint=f"anew job show {job.name}",
+        )
+    if not found.caught_up and not force:
+        raise Refused(
+            "not_caught_up",
+            f"{job.name}@{number} has not caught up with its inputs",
+            found=f"at the ends in {found.looks} of the last looks",
+            expected=f"{LOOKS_TO_CATCH_UP} in a row",
+            hint=f"anew job watch {job.name}; with --force what only the live one has read is missing at first",
+        )
+    return job.model_copy(update={"live": number})
+
+
+def retired(job: Job, number: int, now_ms: int) -> Job:
+    """A generation that is not live will not run again.
+
+    Raises:
+        Refused: ``generation_live``.
+    """
+    found = job.generation(number)
+    if number == job.live:
+        raise Refused(
+            "generation_live",
+            f"{job.name}@{number} serves",
+            found="live",
+            expected="a generation that another one took the place of, or that never served",
+            hint=f"anew job cutover {job.name}, or anew job delete {job.name}",
+        )
+    return job if found.over else _to(job, found, GenerationStatus.RETIRED, now_ms, looks=0)
+
+
+def reclaimed(job: Job, number: int, now_ms: int) -> Job:
+    """What a retired generation owned has gone."""
+    return _to(job, job.generation(number), GenerationStatus.RECLAIMED, now_ms)
+
+
+def _replaced_by_live(job: Job, found: Generation) -> bool:
+    live = None if job.live is None else job.find(job.live)
+    return live is not None and live.replaces == found.number
+
+
+def _check_not_over(job: Job, found: Generation) -> None:
+    if found.over:
+        raise Refused(
+            "generation_over",
+            f"{job.name}@{found.number} will not run again",
+            found=found.status.value,
+            expected="a generation that is not retired",
+            hint=f"anew job rewind {job.name} makes another one",
+        )
+
+
+def _to(job: Job, found: Generation, status: GenerationStatus, now_ms: int, **changes: Any) -> Job:
+    return _with(job, _changed(found, status=status, since_ms=now_ms, **changes))
+
+
+def _changed(found: Generation, **changes: Any) -> Generation:
+    return Generation.model_validate({**found.model_dump(), **changes})
+
+
+def _with(job: Job, generation: Generation, **changes: Any) -> Job:
+    others = (each for each in job.generations if each.number != generation.number)
+    generations = tuple(sorted((*others, generation), key=lambda each: each.number))
+    return job.model_copy(update={"generations": generations, **changes})

@@ -1,0 +1,66 @@
+"""The plan of a generation: what it reads from where, with which code, into what."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from anew.core.jobs.code import JobCode
+from anew.core.jobs.inputs import JobInput, Offsets
+from anew.core.plan import Estimate, PlanValue, Value
+
+REWIND: Literal["rewind"] = "rewind"
+
+
+class JobFence(Value):
+    """What must still be so when the plan is run; otherwise it is refused (exit 3)."""
+
+    job_uid: str
+    live: int | None
+
+
+class JobPlan(PlanValue):
+    """The plan of a generation of a job.
+
+    Attributes:
+        generation: The number that it gets.
+        start: Input → partition → the first offset that it reads, of every partition.
+        state: What the function remembers to begin with.
+        base: What the output holds to begin with: ``empty`` is right from the first record ever alone.
+        replaces: The generation whose place it takes; None for the first.
+        unreachable: What history is gone that the start asks for, a line each.
+        why: Why it is as it is, a line each.
+    """
+
+    kind: Literal["rewind"] = REWIND
+    job: str
+    generation: int
+    code: JobCode
+    inputs: tuple[JobInput, ...]
+    start: dict[str, Offsets]
+    state: Literal["empty"] = "empty"
+    base: Literal["empty"] = "empty"
+    store: str
+    replaces: int | None = None
+    master: str | None = None
+    conf: dict[str, str] = Field(default_factory=dict)
+    max_records: int = 100_000
+    unreachable: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    estimate: Estimate
+    fence: JobFence
+
+    @property
+    def subject_name(self) -> str:
+        """The job's."""
+        return self.job
+
+    @property
+    def defers(self) -> bool:
+        """A generation serves when somebody cuts over to it, but for the first."""
+        return self.replaces is not None
+
+    def summary(self) -> tuple[str, ...]:
+        """What is begun from where, then why."""
+        return (f"generation {self.generation} of {self.job}, into {self.store}", *self.why, *self.unreachable)
