@@ -17,6 +17,8 @@ from anew.catalog.forget import Forget
 from anew.catalog.interface import TimedKey
 from anew.core.admission import Rejection
 from anew.core.errors import OutcomeUnknown, Unreachable
+from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.job import Job
 from anew.core.rebuild import Rebuild
 from anew.core.stores.store import Store, Version
 from anew.core.tables.config import SegmentConfig
@@ -261,6 +263,30 @@ class FarCatalog:
     def stores_page(self, after: str, limit: int) -> list[Store]:
         """See `Catalog.stores_page`."""
         return self._read(lambda: self._catalog.stores_page(after, limit))
+
+    def job(self, name: str) -> Job | None:
+        """See `JobsCatalog.job`."""
+        return self._read(lambda: self._catalog.job(name))
+
+    def job_by_uid(self, uid: str) -> Job | None:
+        """See `JobsCatalog.job_by_uid`."""
+        return self._read(lambda: self._catalog.job_by_uid(uid))
+
+    def jobs(self) -> list[Job]:
+        """See `JobsCatalog.jobs`."""
+        return self._read(self._catalog.jobs)
+
+    def deleted_jobs(self) -> list[Job]:
+        """See `JobsCatalog.deleted_jobs`."""
+        return self._read(self._catalog.deleted_jobs)
+
+    def jobs_page(self, after: str, limit: int) -> list[Job]:
+        """See `JobsCatalog.jobs_page`."""
+        return self._read(lambda: self._catalog.jobs_page(after, limit))
+
+    def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
+        """See `JobsCatalog.batches`."""
+        return self._read(lambda: self._catalog.batches(job_uid, generation, limit))
 
     def deleted_stores(self) -> list[Store]:
         """See `Catalog.deleted_stores`."""

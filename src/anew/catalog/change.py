@@ -8,6 +8,8 @@ from typing import Any
 
 from anew.catalog.forget import DropStore, DropTable, Forget
 from anew.core.admission import Rejection
+from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.job import Job
 from anew.core.rebuild import Rebuild
 from anew.core.stores.store import Store, Version
 from anew.core.tables.config import SegmentConfig
@@ -203,6 +205,32 @@ class PutDone:
     done: Done
 
 
+@dataclass(frozen=True, slots=True)
+class PutJob:
+    """Insert a job (``fence`` None) or replace it, if its revision is still ``fence``."""
+
+    job: Job
+    fence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutBatch:
+    """Record a batch of a generation behind the last one, or in its place (`anew.core.jobs.batch.check_next`)."""
+
+    job_uid: str
+    generation: int
+    record: BatchRecord
+
+
+@dataclass(frozen=True, slots=True)
+class DropBatches:
+    """Forget the records of batches below a number."""
+
+    job_uid: str
+    generation: int
+    below: int
+
+
 Put = (
     Forget
     | DropStore
@@ -226,6 +254,9 @@ Put = (
     | PutSegment
     | DropSegment
     | PutDone
+    | PutJob
+    | PutBatch
+    | DropBatches
 )
 
 

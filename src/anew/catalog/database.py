@@ -11,17 +11,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from anew.catalog import deadletterrows, forgetrows, pagerows, rebuildrows, segmentrows, storerows
+from anew.catalog import deadletterrows, forgetrows, jobrows, pagerows, rebuildrows, segmentrows, storerows
 from anew.catalog.change import (
     Change,
     CheckEmpty,
+    DropBatches,
     DropReclaim,
     Event,
     KnownRequest,
     NodeRecord,
     Operation,
+    PutBatch,
     PutDeadLetters,
     PutFlag,
+    PutJob,
     PutPastVersions,
     PutRebuild,
     PutReclaim,
@@ -39,6 +42,7 @@ from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
 from anew.catalog.forget import FORGETS, DropStore, DropTable, Forget
 from anew.catalog.interface import TimedKey
+from anew.catalog.jobrows import DatabaseJobs
 from anew.catalog.tables import (
     COUNTERS,
     DEAD_LETTERS,
@@ -73,7 +77,7 @@ _OPERATION = (
 )
 
 
-class DatabaseCatalog:
+class DatabaseCatalog(DatabaseJobs):
     """`anew.catalog.interface.Catalog` on SQLAlchemy."""
 
     def __init__(self, url: str, timeout_seconds: float = 10.0) -> None:
@@ -382,6 +386,8 @@ def _apply(connection: sa.Connection, put: object, at_ms: int) -> None:
             _check_empty(connection)
         case RaiseCounter():
             _raise_counter(connection, put)
+        case PutJob() | PutBatch() | DropBatches():
+            jobrows.apply(connection, put)
         case DropStore() | DropTable():
             forgetrows.apply(connection, put)
         case _ if isinstance(put, FORGETS):

@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 from anew.catalog.change import Change, Event, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
 from anew.catalog.forget import Forget
 from anew.core.admission import Rejection
+from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.job import Job
 from anew.core.rebuild import Rebuild
 from anew.core.stores.store import Store, Version
 from anew.core.tables.config import SegmentConfig
@@ -23,7 +25,29 @@ class TimedKey(NamedTuple):
     id: str
 
 
-class Catalog(Protocol):
+class JobsCatalog(Protocol):
+    """The part of the catalog that is about stream jobs."""
+
+    def job(self, name: str) -> Job | None:
+        """The live job of that name."""
+
+    def job_by_uid(self, uid: str) -> Job | None:
+        """The job of that identity, deleted or not."""
+
+    def jobs(self) -> list[Job]:
+        """All live jobs by name."""
+
+    def deleted_jobs(self) -> list[Job]:
+        """Jobs that were deleted, by name."""
+
+    def jobs_page(self, after: str, limit: int) -> list[Job]:
+        """Some of the live jobs, the next ones by name, see `Catalog.stores_page`."""
+
+    def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
+        """The records of the last batches of a generation, in their order, at most so many."""
+
+
+class Catalog(JobsCatalog, Protocol):
     """The metadata database. Safe to call from several threads and processes; every method may block on I/O.
 
     Errors common to all: `Unreachable` code ``catalog_unreachable`` when the database does not answer in time (nothing
@@ -42,7 +66,7 @@ class Catalog(Protocol):
 
         Raises:
             Refused: ``revision_conflict``: somebody else was faster; load, decide and try again.
-            Refused: ``store_exists``: a store of that name is there already.
+            Refused: ``store_exists``: a store of that name is there already; so ``table_exists``, ``job_exists``.
             Refused: ``catalog_not_empty``: what `CheckEmpty` asks for is not so.
             InvalidRequest: ``request_id_reused``: the request id is known with another body.
         """

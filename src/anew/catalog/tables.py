@@ -128,6 +128,26 @@ TABLES = sa.Table(
     sa.Column("document", sa.Text, nullable=False),
 )
 
+JOBS = sa.Table(
+    "jobs",
+    METADATA,
+    sa.Column("uid", sa.String(64), primary_key=True),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("live_name", sa.String(64), nullable=True, unique=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("document", sa.Text, nullable=False),
+)
+
+BATCHES = sa.Table(
+    "batches",
+    METADATA,
+    sa.Column("job_uid", sa.String(64), primary_key=True),
+    sa.Column("generation", sa.Integer, primary_key=True),
+    sa.Column("batch", sa.BigInteger, primary_key=True),
+    sa.Column("document", sa.Text, nullable=False),
+)
+"""What the batches of a generation did; the last ones alone are kept."""
+
 TABLE_CONFIGS = sa.Table(
     "table_configs",
     METADATA,

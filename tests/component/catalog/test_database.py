@@ -19,6 +19,7 @@ from anew.core.errors import Failed, Unreachable
 from anew.testing.builders import a_store
 from anew.testing.catalog_contract import CatalogContract, a_change
 from anew.testing.forget_contract import ForgetContract
+from anew.testing.jobs_catalog_contract import JobsCatalogContract
 from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
@@ -42,6 +43,10 @@ class TestForgettingOfDatabaseCatalog(_OnSqlite, ForgetContract):
 
 class TestPagesOfDatabaseCatalog(_OnSqlite, PagesContract):
     """`PagesContract` over an SQLite file."""
+
+
+class TestJobsOfDatabaseCatalog(_OnSqlite, JobsCatalogContract):
+    """`JobsCatalogContract` over an SQLite file."""
 
 
 class TestTablesOfDatabaseCatalog(_OnSqlite, TablesCatalogContract):

@@ -22,6 +22,7 @@ from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused,
 from anew.testing.builders import a_store
 from anew.testing.catalog_contract import CatalogContract, a_change
 from anew.testing.forget_contract import ForgetContract
+from anew.testing.jobs_catalog_contract import JobsCatalogContract
 from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
@@ -54,6 +55,10 @@ class TestForgettingOfDatabaseCatalogOnPostgresql(_OnPostgresql, ForgetContract)
 
 class TestPagesOfDatabaseCatalogOnPostgresql(_OnPostgresql, PagesContract):
     """`PagesContract` over a database of a real server."""
+
+
+class TestJobsOfDatabaseCatalogOnPostgresql(_OnPostgresql, JobsCatalogContract):
+    """`JobsCatalogContract` over a database of a real server."""
 
 
 class TestTablesOfDatabaseCatalogOnPostgresql(_OnPostgresql, TablesCatalogContract):

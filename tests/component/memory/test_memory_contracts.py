@@ -12,6 +12,7 @@ from anew.log.interface import Log, TopicPartition
 from anew.testing.catalog_contract import CatalogContract
 from anew.testing.clock import ManualClock
 from anew.testing.forget_contract import ForgetContract
+from anew.testing.jobs_catalog_contract import JobsCatalogContract
 from anew.testing.log_contract import SKEW_LIMIT_MS, ClockedLogContract
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
@@ -71,6 +72,10 @@ class TestForgettingOfMemoryCatalog(_InMemory, ForgetContract):
 
 class TestPagesOfMemoryCatalog(_InMemory, PagesContract):
     """Lists of the catalog in memory, in pages."""
+
+
+class TestJobsOfMemoryCatalog(_InMemory, JobsCatalogContract):
+    """`JobsCatalogContract` in memory."""
 
 
 class TestTablesOfMemoryCatalog(_InMemory, TablesCatalogContract):

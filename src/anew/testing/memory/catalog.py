@@ -11,6 +11,7 @@ from itertools import groupby, islice
 
 from anew.catalog.change import (
     Change,
+    DropBatches,
     DropReclaim,
     DropSegment,
     Event,
@@ -18,10 +19,12 @@ from anew.catalog.change import (
     NodeRecord,
     Operation,
     Put,
+    PutBatch,
     PutConfig,
     PutDeadLetters,
     PutDone,
     PutFlag,
+    PutJob,
     PutPastVersions,
     PutRebuild,
     PutReclaim,
@@ -53,6 +56,8 @@ from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment, stale_segment
 from anew.core.tables.table import Table
 from anew.segments.record import SegmentList
+from anew.testing.memory import catalogjobs
+from anew.testing.memory.catalogjobs import MemoryJobs
 from anew.testing.memory.catalogtables import Tables
 from anew.testing.memory.forgetting import drop_store, drop_table, keys, remove, unnamed
 
@@ -75,12 +80,13 @@ class Database:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-class MemoryCatalog:
+class MemoryCatalog(MemoryJobs):
     """`anew.catalog.interface.Catalog` in memory."""
 
     def __init__(self, database: Database) -> None:
         """A handle on the database."""
         self._database = database
+        self._tables = lambda: database.tables
 
     def revision(self) -> int:
         """See `Catalog.revision`."""
@@ -381,6 +387,8 @@ def _apply(tables: Tables, put: Put) -> None:
             tables.flags.pop(name, None)
             if value is not None:
                 tables.flags[name] = value
+        case PutJob() | PutBatch() | DropBatches():
+            catalogjobs.apply(tables, put)
         case _:
             _apply_to_tables(tables, put)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from anew.catalog.change import KnownRequest, Reclaim
+from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.job import Job
 from anew.core.rebuild import Rebuild
 from anew.core.stores.store import Store, Version
 from anew.core.tables.config import SegmentConfig
@@ -33,6 +35,8 @@ class Tables:
     segments: dict[tuple[str, str], Segment] = field(default_factory=dict)
     slots: dict[tuple[str, int], int] = field(default_factory=dict)
     done: dict[tuple[str, str], Done] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    batches: dict[tuple[str, int, int], BatchRecord] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """Tables that can be changed without changing these."""

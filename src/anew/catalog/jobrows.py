@@ -1,0 +1,105 @@
+"""Jobs and the records of their batches as rows: for `anew.catalog.database`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from anew.catalog.change import DropBatches, PutBatch, PutJob
+from anew.catalog.conflicts import check_swapped
+from anew.catalog.engine import Database
+from anew.catalog.tables import BATCHES, JOBS
+from anew.core.errors import Refused
+from anew.core.jobs.batch import BatchRecord, check_next
+from anew.core.jobs.job import Job
+
+
+class DatabaseJobs:
+    """The part of `anew.catalog.database.DatabaseCatalog` that is about jobs; see `anew.catalog.interface`."""
+
+    _database: Database
+
+    def job(self, name: str) -> Job | None:
+        """See `JobsCatalog.job`."""
+        return next(iter(self._jobs(JOBS.c.live_name == name)), None)
+
+    def job_by_uid(self, uid: str) -> Job | None:
+        """See `JobsCatalog.job_by_uid`."""
+        return next(iter(self._jobs(JOBS.c.uid == uid)), None)
+
+    def jobs(self) -> list[Job]:
+        """See `JobsCatalog.jobs`."""
+        return self._jobs(JOBS.c.live_name.is_not(None))
+
+    def deleted_jobs(self) -> list[Job]:
+        """See `JobsCatalog.deleted_jobs`."""
+        return self._jobs(JOBS.c.live_name.is_(None))
+
+    def jobs_page(self, after: str, limit: int) -> list[Job]:
+        """See `JobsCatalog.jobs_page`."""
+        query = sa.select(JOBS.c.document).where(JOBS.c.live_name > after).order_by(JOBS.c.live_name).limit(limit)
+        return self._database.read(lambda connection: _parsed(connection, query))
+
+    def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
+        """See `JobsCatalog.batches`."""
+        return self._database.read(lambda connection: _last(connection, job_uid, generation, limit))
+
+    def _jobs(self, condition: sa.ColumnElement[bool]) -> list[Job]:
+        found = self._database.read(lambda connection: _parsed(connection, sa.select(JOBS.c.document).where(condition)))
+        return sorted(found, key=lambda job: job.name)
+
+
+def apply(connection: sa.Connection, put: PutJob | PutBatch | DropBatches) -> None:
+    """Carry out one part of a change.
+
+    Raises:
+        Refused: ``revision_conflict``, ``job_exists``; what `check_next` raises.
+    """
+    match put:
+        case PutJob():
+            _put_job(connection, put)
+        case PutBatch(job_uid=uid, generation=generation, record=record):
+            last = _last(connection, uid, generation, 1)
+            if check_next(last[0] if last else None, record):
+                at = (BATCHES.c.job_uid == uid) & (BATCHES.c.generation == generation)
+                connection.execute(sa.delete(BATCHES).where(at, BATCHES.c.batch == record.batch))
+                row = {"batch": record.batch, "document": record.model_dump_json()}
+                connection.execute(sa.insert(BATCHES).values(job_uid=uid, generation=generation, **row))
+        case DropBatches(job_uid=uid, generation=generation, below=below):
+            at = (BATCHES.c.job_uid == uid) & (BATCHES.c.generation == generation)
+            connection.execute(sa.delete(BATCHES).where(at, BATCHES.c.batch < below))
+
+
+def _put_job(connection: sa.Connection, put: PutJob) -> None:
+    job = put.job
+    if put.fence is None:
+        taken = sa.select(JOBS.c.uid).where(JOBS.c.live_name == job.name)
+        if connection.execute(taken).first() is not None:
+            raise Refused("job_exists", f"there is a job {job.name} already", found=job.name)
+        row = _row(job.model_copy(update={"revision": 1}))
+        connection.execute(sa.insert(JOBS).values(uid=job.uid, **row))
+        return
+    row = _row(job.model_copy(update={"revision": put.fence + 1}))
+    update = sa.update(JOBS).where(JOBS.c.uid == job.uid, JOBS.c.revision == put.fence)
+    check_swapped(connection.execute(update.values(**row)).rowcount, f"the job {job.name}", put.fence)
+
+
+def _row(job: Job) -> dict[str, Any]:
+    return {
+        "name": job.name,
+        "live_name": None if job.deleted_at_ms is not None else job.name,
+        "revision": job.revision,
+        "document": job.model_dump_json(),
+    }
+
+
+def _parsed(connection: sa.Connection, query: sa.Select[Any]) -> list[Job]:
+    return [Job.model_validate_json(document) for document in connection.execute(query).scalars()]
+
+
+def _last(connection: sa.Connection, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
+    row = BATCHES.c
+    query = sa.select(row.document).where(row.job_uid == job_uid, row.generation == generation)
+    documents = connection.execute(query.order_by(row.batch.desc()).limit(limit)).scalars()
+    return [BatchRecord.model_validate_json(document) for document in documents][::-1]

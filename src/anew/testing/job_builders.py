@@ -1,0 +1,69 @@
+"""Jobs for tests: one generation that reads one topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anew.core.jobs.batch import NO_DIGEST, BatchRecord, chained
+from anew.core.jobs.code import JobCode
+from anew.core.jobs.inputs import JobInput
+from anew.core.jobs.job import Generation, GenerationStatus, Job, JobOutput
+from anew.testing.clock import NOON_MS
+
+
+def a_code(**changes: Any) -> JobCode:
+    """A function."""
+    values = {"module": "jobs", "function": "classify", "archive": "aa", "path": "jobs/aa.zip", "python": "3.11"}
+    return JobCode(**{**values, "pyspark": "4.2.0", **changes})
+
+
+def an_input(**changes: Any) -> JobInput:
+    """A topic of two partitions."""
+    values: dict[str, Any] = {"name": "events", "fabric": "dc-0", "topic": "events", "topic_uid": "u", "partitions": 2}
+    return JobInput(**{**values, **changes})
+
+
+def a_generation(number: int, replaces: int | None = None, **changes: Any) -> Generation:
+    """A generation that was planned."""
+    values: dict[str, Any] = {
+        "number": number,
+        "status": GenerationStatus.PLANNED,
+        "since_ms": NOON_MS,
+        "created_at_ms": NOON_MS,
+        "code": a_code(),
+        "inputs": (an_input(),),
+        "start": {"events": {0: 0, 1: 0}},
+        "rebuild": f"rebuild-{number}",
+        "feed": f"dc-0/delays_j{number}#1",
+        "replaces": replaces,
+    }
+    return Generation(**{**values, **changes})
+
+
+def a_job(*generations: Generation, **changes: Any) -> Job:
+    """A job that writes into a store."""
+    values: dict[str, Any] = {
+        "uid": "uid-job",
+        "name": "delay_class",
+        "fabric": "dc-0",
+        "output": JobOutput(store="delays", store_uid="uid-delays"),
+        "generations": generations,
+        "next_generation": len(generations) + 1,
+        "created_at_ms": NOON_MS,
+    }
+    return Job(**{**values, **changes})
+
+
+def a_batch(number: int, epoch: int = 1, **changes: Any) -> BatchRecord:
+    """A batch of ten records of one partition."""
+    values: dict[str, Any] = {
+        "batch": number,
+        "epoch": epoch,
+        "start": {"events": {0: number * 10, 1: 0}},
+        "end": {"events": {0: number * 10 + 10, 1: 0}},
+        "rows": 10,
+        "planned": f"planned-{number}",
+        "digest": chained(NO_DIGEST, f"planned-{number}"),
+        "at_ms": NOON_MS,
+    }
+    return BatchRecord(**{**values, **changes})

@@ -1,0 +1,76 @@
+"""Jobs in a catalog in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anew.catalog.change import DropBatches, PutBatch, PutJob
+from anew.core.errors import Refused
+from anew.core.jobs.batch import BatchRecord, check_next
+from anew.core.jobs.job import Job
+from anew.testing.memory.catalogtables import Tables
+
+
+class MemoryJobs:
+    """The part of `anew.testing.memory.catalog.MemoryCatalog` that is about jobs."""
+
+    _tables: Callable[[], Tables]
+
+    def job(self, name: str) -> Job | None:
+        """See `JobsCatalog.job`."""
+        return next((job for job in self.jobs() if job.name == name), None)
+
+    def job_by_uid(self, uid: str) -> Job | None:
+        """See `JobsCatalog.job_by_uid`."""
+        return self._tables().jobs.get(uid)
+
+    def jobs(self) -> list[Job]:
+        """See `JobsCatalog.jobs`."""
+        return self._sorted_jobs(deleted=False)
+
+    def deleted_jobs(self) -> list[Job]:
+        """See `JobsCatalog.deleted_jobs`."""
+        return self._sorted_jobs(deleted=True)
+
+    def jobs_page(self, after: str, limit: int) -> list[Job]:
+        """See `JobsCatalog.jobs_page`."""
+        return [job for job in self.jobs() if job.name > after][:limit]
+
+    def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
+        """See `JobsCatalog.batches`."""
+        return _of(self._tables(), job_uid, generation)[-limit:]
+
+    def _sorted_jobs(self, *, deleted: bool) -> list[Job]:
+        found = self._tables().jobs.values()
+        return sorted((job for job in found if (job.deleted_at_ms is not None) is deleted), key=lambda job: job.name)
+
+
+def apply(tables: Tables, put: PutJob | PutBatch | DropBatches) -> None:
+    """Carry out one part of a change.
+
+    Raises:
+        Refused: ``revision_conflict``, ``job_exists``; what `check_next` raises.
+    """
+    match put:
+        case PutJob(job=job, fence=fence):
+            present = tables.jobs.get(job.uid)
+            if fence is None and any(j.name == job.name and j.deleted_at_ms is None for j in tables.jobs.values()):
+                raise Refused("job_exists", f"there is a job {job.name} already", found=job.name)
+            found = None if present is None else present.revision
+            if found != fence:
+                what = f"the job {job.name} was changed by somebody else meanwhile"
+                raise Refused("revision_conflict", what, found=found, expected=fence)
+            tables.jobs[job.uid] = job.model_copy(update={"revision": 1 if fence is None else fence + 1})
+        case PutBatch(job_uid=uid, generation=generation, record=record):
+            last = _of(tables, uid, generation)
+            if check_next(last[-1] if last else None, record):
+                tables.batches[uid, generation, record.batch] = record
+        case DropBatches(job_uid=uid, generation=generation, below=below):
+            for record in _of(tables, uid, generation):
+                if record.batch < below:
+                    del tables.batches[uid, generation, record.batch]
+
+
+def _of(tables: Tables, job_uid: str, generation: int) -> list[BatchRecord]:
+    found = [(at, r) for at, r in tables.batches.items() if at[:2] == (job_uid, generation)]
+    return [record for _, record in sorted(found, key=lambda each: each[0])]
