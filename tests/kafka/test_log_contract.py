@@ -13,11 +13,13 @@ from anew.log.interface import Log, TopicPartition
 from anew.log.kafka.kafka_log import KafkaLog
 from anew.runtime.clock import now_ms
 from anew.testing.builders import a_feed, append_records
+from anew.testing.facts_contract import FactsContract
 from anew.testing.log_contract import SKEW_LIMIT_MS, TOPIC, LogContract
+from anew.testing.raw_contract import RawContract
 from anew.testing.telling_contract import check_appends_are_told_of
 
 
-class TestKafkaLog(LogContract):
+class TestKafkaLog(RawContract, FactsContract, LogContract):
     """`LogContract` over a broker that all tests share."""
 
     @pytest.fixture(autouse=True)

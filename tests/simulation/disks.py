@@ -26,7 +26,17 @@ from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
 from anew.core.tables.table import Table
 from anew.deepstore.interface import DeepStore, StoredFile
-from anew.log.interface import Appended, Log, LogRead, Offsets, SetAside, TopicPartition, TopicSpec
+from anew.log.interface import (
+    Appended,
+    Log,
+    LogRead,
+    Offsets,
+    Retention,
+    SetAside,
+    TopicFacts,
+    TopicPartition,
+    TopicSpec,
+)
 from anew.testing.memory.catalog import MemoryCatalog
 from tests.simulation.network import THE_LOG, Called, Network
 from tests.simulation.world import ProcessDied
@@ -73,11 +83,27 @@ class FarLog:
         """See `Log.topic`."""
         return self._network.outside(_LOG_READ, lambda: self._log.topic(name))
 
+    def facts(self, name: str, uid: str) -> TopicFacts:
+        """See `Log.facts`."""
+        return self._network.outside(_LOG_READ, lambda: self._log.facts(name, uid))
+
+    def apply_retention(self, at: TopicPartition, retention: Retention) -> int:
+        """See `Log.apply_retention`."""
+        return self._act(lambda: self._log.apply_retention(at, retention))
+
     def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
         """See `Log.append`."""
         appended = self._network.outside(_LOG_ACT, lambda: self._log.append(at, records))
         self._watch.acknowledged(at, appended, records)
         return appended
+
+    def append_raw(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        """See `Log.append_raw`."""
+        return self._network.outside(_LOG_ACT, lambda: self._log.append_raw(at, records))
+
+    def read_raw(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
+        """See `Log.read_raw`."""
+        return self._network.outside(_LOG_READ, lambda: self._log.read_raw(at, offset, max_records, end))
 
     def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
         """See `Log.read`."""

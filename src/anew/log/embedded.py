@@ -20,12 +20,25 @@ import pyarrow as pa
 from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.log.aside import copy_aside
 from anew.log.group_commit import GroupCommit, Outcome
-from anew.log.interface import Appended, LogRead, Offsets, SetAside, TopicPartition, TopicSpec
-from anew.log.packing import NO_RECORDS, Appending, appending
+from anew.log.interface import (
+    KEEP_FOR_EVER,
+    Appended,
+    LogRead,
+    Offsets,
+    PartitionFacts,
+    Retention,
+    SetAside,
+    TopicFacts,
+    TopicPartition,
+    TopicSpec,
+    partitions_of,
+)
+from anew.log.packing import NO_RECORDS, Appending, appending, raw_appending
 from anew.log.partition_file import APPENDS_KEPT, Meta, Opening, PartitionFile, make_partition_file
-from anew.log.refusals import beyond_the_end, closed, out_of_range
+from anew.log.refusals import beyond_the_end, closed, lost, out_of_range
 from anew.log.stillness import Stillness
 from anew.log.topics import TopicDirectories
+from anew.log.wire import judged, raw_of
 
 _TIMEOUT_SECONDS = 10.0
 _MOST_OPEN_PER_THREAD = 64
@@ -82,8 +95,8 @@ class EmbeddedLog:
 
     def set_open(self, spec: TopicSpec, *, is_open: bool, epoch: int) -> None:
         """See `Log.set_open`. Each partition says so in its own meta row, which every append's transaction reads."""
-        for partition in range(spec.partitions):
-            file = self._reader(TopicPartition(spec.name, spec.uid, partition))
+        for at in partitions_of(spec):
+            file = self._reader(at)
             with file.writing() as meta:
                 if epoch > meta.open_epoch:
                     file.set_open(is_open=is_open, epoch=epoch)
@@ -96,9 +109,37 @@ class EmbeddedLog:
         """See `Log.topic`."""
         return self._topics.spec(name)
 
+    def facts(self, name: str, uid: str) -> TopicFacts:
+        """See `Log.facts`."""
+        spec = self._topics.spec(name)
+        if spec is None or spec.uid != uid:
+            raise lost(name, uid, "no such topic" if spec is None else f"uid {spec.uid}")
+        partitions = tuple(self._partition_facts(at) for at in partitions_of(spec))
+        return TopicFacts(uid, spec.retention, compacted=False, partitions=partitions)
+
+    def apply_retention(self, at: TopicPartition, retention: Retention) -> int:
+        """See `Log.apply_retention`. Appends have turns in between."""
+        if retention == KEEP_FOR_EVER:
+            return self.offsets(at).begin
+        file = self._reader(at)
+        with file.reading() as meta:
+            if file.kept_from(retention, self._clock()) <= meta.begin:
+                return meta.begin
+        with file.writing() as meta:
+            begin = max(meta.begin, min(file.kept_from(retention, self._clock()), meta.next_offset))
+            if begin > meta.begin:
+                file.move_begin(begin)
+        return begin
+
     def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
         """See `Log.append`. The file itself knows the ids of its last appends, also of other processes' ones."""
-        batch = appending(records)
+        return self._append(at, appending(records))
+
+    def append_raw(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        """See `Log.append_raw`."""
+        return self._append(at, raw_appending(records))
+
+    def _append(self, at: TopicPartition, batch: Appending) -> Appended:
         appended = self._writer(at).group.append(batch)
         if batch.append_id is not None:
             self._in_doubt.pop(batch.append_id, None)
@@ -106,6 +147,16 @@ class EmbeddedLog:
 
     def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
         """See `Log.read`."""
+        read = self._read(at, offset, max_records, end)
+        return LogRead(judged(read.records, at.key_schema_id), read.next_offset)
+
+    def read_raw(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
+        """See `Log.read_raw`."""
+        read = self._read(at, offset, max_records, end)
+        return LogRead(raw_of(read.records, at.key_schema_id), read.next_offset)
+
+    def _read(self, at: TopicPartition, offset: int, max_records: int, end: int | None) -> LogRead:
+        """Records as they are kept, raw ones marked."""
         if max_records < 1:
             raise InvalidRequest("bad_max_records", "a read takes at least one record", found=max_records, expected=1)
         still = self._stillness(at)
@@ -190,6 +241,12 @@ class EmbeddedLog:
                 file.close()
             self._all_open.clear()
             self._writers.clear()
+
+    def _partition_facts(self, at: TopicPartition) -> PartitionFacts:
+        file = self._reader(at)
+        with file.reading() as meta:
+            oldest_ms = file.appended_ms(meta.begin) if meta.begin < meta.next_offset else None
+            return PartitionFacts(meta.begin, meta.next_offset, oldest_ms)
 
     def _writer(self, at: TopicPartition) -> _Writer:
         with self._lock:

@@ -56,6 +56,20 @@ _APPENDED: list[Any] = [LOG_RECORDS.field(name) for name in ("written_ms", "orig
 APPEND_RECORDS = pa.schema(_APPENDED)
 """What an append takes."""
 
+_RAW: list[Any] = [
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp_ms", pa.int64(), nullable=False),
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+]
+RAW_RECORDS = pa.schema(_RAW)
+"""What a raw read gives: the record's time, and the bytes of its key and value as they are, with wire headers where
+there are any. The time is the append time, but in a foreign topic of Kafka that keeps its writers' times."""
+_RAW_APPENDED: list[Any] = [*_RAW[2:], pa.field("timestamp_ms", pa.int64())]
+RAW_APPEND = pa.schema(_RAW_APPENDED)
+"""What a raw append takes. A time counts in a foreign topic of Kafka that keeps its writers' times, and only there:
+records of all other topics have their append time (rule R6)."""
+
 
 _APPEND_ID = b"anew.append_id"
 
@@ -77,6 +91,23 @@ def append_id_of(records: pa.RecordBatch) -> bytes | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """How much of each partition a topic keeps.
+
+    Attributes:
+        time_ms: Records are kept for this long after their append; None: for ever.
+        partition_bytes: The newest records of a partition are kept, up to about this size; None: without a limit.
+    """
+
+    time_ms: int | None = None
+    partition_bytes: int | None = None
+
+
+KEEP_FOR_EVER = Retention()
+"""Nothing is forgotten but what `Log.truncate_below` names."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicSpec:
     """A topic, or one to be.
 
@@ -84,12 +115,44 @@ class TopicSpec:
         uid: Chosen by the caller before the act, so that a repeated create is recognised; once the topic exists, what
             `Log.create_topic` returned.
         max_record_bytes: How large a record it must take; a log without such a limit does not look at it.
+        retention: What a topic is made with; `Log.facts` tells what holds now.
     """
 
     name: str
     uid: str
     partitions: int
     max_record_bytes: int = field(default=1 << 20, compare=False)
+    retention: Retention = field(default=KEEP_FOR_EVER, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """One partition at a moment: [begin, end) is readable.
+
+    Attributes:
+        oldest_ms: The append time of the oldest record; None when the partition is empty.
+    """
+
+    begin: int
+    end: int
+    oldest_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """A topic as its log knows it now.
+
+    Attributes:
+        uid: The topic's identity, as `Log.create_topic` returned it.
+        retention: What is kept of each partition.
+        compacted: Whether the log drops records that have a newer one with the same key.
+        partitions: One entry for each partition, in their order.
+    """
+
+    uid: str
+    retention: Retention
+    compacted: bool
+    partitions: tuple[PartitionFacts, ...]
 
 
 def record_bytes(value_bytes: int) -> int:
@@ -114,6 +177,11 @@ class TopicPartition:
 def topic_partition(feed: Feed, partition: int) -> TopicPartition:
     """One partition of a feed's topic."""
     return TopicPartition(feed.topic, feed.topic_uid, partition, feed.key_schema_id)
+
+
+def partitions_of(spec: TopicSpec) -> tuple[TopicPartition, ...]:
+    """All partitions of a topic, in their order."""
+    return tuple(TopicPartition(spec.name, spec.uid, partition) for partition in range(spec.partitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +213,8 @@ class LogRead:
     """Records of one partition, in offset order.
 
     Attributes:
-        records: Columns `LOG_RECORDS`; may be empty although ``next_offset`` advanced (records that nobody may see).
+        records: Columns `LOG_RECORDS`, of a raw read `RAW_RECORDS`; may be empty although ``next_offset`` advanced
+            (records that nobody may see).
         next_offset: Where to go on; complete means that this, not the last record, reached the end (rule R7).
     """
 
@@ -196,6 +265,19 @@ class Log(Protocol):
     def topic(self, name: str) -> TopicSpec | None:
         """The topic that exists under this name now, or None."""
 
+    def facts(self, name: str, uid: str) -> TopicFacts:
+        """Retention, compaction, and what each partition holds; it asks for all partitions, so not in a hot path."""
+
+    def apply_retention(self, at: TopicPartition, retention: Retention) -> int:
+        """Forget what a retention keeps no longer: whole prefixes of the partition, and never its newest record.
+
+        The owner of upkeep calls it again and again: one call forgets a bounded number of records. In a log whose own
+        service applies its topics' retention nothing happens.
+
+        Returns:
+            The partition's begin afterwards, which only grows. A reader below it gets ``offset_out_of_range``.
+        """
+
     def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
         """Append all of ``records`` (columns `APPEND_RECORDS`) or none, durably before it returns.
 
@@ -226,6 +308,20 @@ class Log(Protocol):
         Raises:
             Failed: Code ``offset_out_of_range``: ``offset`` is below begin (truncated) or beyond the end (the log
                 lost its tail); found and expected say which.
+        """
+
+    def append_raw(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        """Append all of ``records`` (columns `RAW_APPEND`) or none: as `append`, also what it says of ids and errors.
+
+        Keys and values are kept as they are, nothing is put before them. The topic may hold records of both kinds.
+        """
+
+    def read_raw(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
+        """As `read`, with the bytes of all records as they are, columns `RAW_RECORDS`; nothing is judged.
+
+        A record that was appended with schemas has the wire form (`anew.log.wire`), its key that of
+        ``at.key_schema_id``. In turn `read` gives a raw record as what its bytes say: a record with schemas where key
+        and value are in wire form, else one with a `Flaw`.
         """
 
     def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:

@@ -18,7 +18,8 @@ import xxhash
 
 from anew.core.arrow import in_portions
 from anew.core.errors import InvalidRequest
-from anew.log.interface import APPEND_RECORDS, LOG_RECORDS, append_id_of
+from anew.log.interface import APPEND_RECORDS, LOG_RECORDS, RAW_APPEND, append_id_of
+from anew.log.wire import kept_raw
 
 NO_RECORDS = pa.RecordBatch.from_pylist([], schema=LOG_RECORDS)
 PACKED_RECORDS = 4_096
@@ -116,6 +117,27 @@ def appending(records: pa.RecordBatch) -> Appending:
     return Appending(records.num_rows, packed, times, append_id_of(records))
 
 
+def raw_appending(records: pa.RecordBatch) -> Appending:
+    """A batch of raw records as it is appended: marked as `RAW`, without write times.
+
+    Raises:
+        InvalidRequest: As `no_times_of`.
+    """
+    times, kept = no_times_of(records), kept_raw(records)
+    packed = tuple(_packed(portion) for portion in in_portions(kept, PACKED_RECORDS, PACKED_BYTES))
+    return Appending(records.num_rows, packed, times, append_id_of(records))
+
+
+def no_times_of(records: pa.RecordBatch) -> Times:
+    """The write times of raw records, which are none.
+
+    Raises:
+        InvalidRequest: ``bad_records``: other columns than `RAW_APPEND`.
+    """
+    _check_columns(records, RAW_APPEND)
+    return Times(pa.nulls(records.num_rows, pa.int64()), None, None)
+
+
 def times_of(records: pa.RecordBatch) -> Times:
     """The write times of a batch that may be appended, if its times are right.
 
@@ -129,7 +151,7 @@ def times_of(records: pa.RecordBatch) -> Times:
 
 
 def unpacked(rows: Sequence[Row]) -> pa.RecordBatch:
-    """The records of consecutive rows, columns `LOG_RECORDS`.
+    """The records of consecutive rows, columns `LOG_RECORDS`; raw ones are marked (`anew.log.wire.RAW`).
 
     Raises:
         ValueError: The rows do not follow one another, or what they hold does not add up.
@@ -221,15 +243,19 @@ def _binary(packed_lengths: bytes, values: bytes) -> pa.Array[Any]:
     return pa.Array.from_buffers(pa.binary(), len(lengths), buffers, nulls)
 
 
-def _check(records: pa.RecordBatch) -> None:
+def _check_columns(records: pa.RecordBatch, expected: pa.Schema) -> None:
     schema = records.schema
-    if schema.names != APPEND_RECORDS.names or schema.types != APPEND_RECORDS.types:
+    if schema.names != expected.names or schema.types != expected.types:
         raise InvalidRequest(
             "bad_records",
             "these are not records to append",
             found=", ".join(f"{field.name}: {field.type}" for field in schema),
-            expected=", ".join(f"{field.name}: {field.type}" for field in APPEND_RECORDS),
+            expected=", ".join(f"{field.name}: {field.type}" for field in expected),
         )
+
+
+def _check(records: pa.RecordBatch) -> None:
+    _check_columns(records, APPEND_RECORDS)
     for name in ("origin", "key", "schema_id"):
         if records.column(name).null_count:
             raise InvalidRequest("bad_records", f"the column {name} has nulls", found="null", expected="none")

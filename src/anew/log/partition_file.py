@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed, OutcomeUnknown
-from anew.log.interface import Appended
+from anew.log.interface import Appended, Retention
 from anew.log.packing import Packed, Row, row_checksum, unpacked
 from anew.log.sqlite_errors import from_sqlite, translated
 
@@ -63,10 +63,17 @@ _APPENDED = """
 SELECT {checksum}, first_offset, record_count, appended_ms, written_ms, origin_lengths, origins, key_lengths, keys,
 schema_ids, value_lengths, value_bytes FROM batches WHERE first_offset <= ? ORDER BY first_offset DESC LIMIT 1
 """
+_SINCE = "SELECT first_offset FROM batches WHERE appended_ms >= ? ORDER BY first_offset LIMIT 1"
+_SIZES = """
+SELECT first_offset, length(written_ms) + length(origins) + length(keys) + length(value_bytes) + 16 * record_count
+FROM batches ORDER BY first_offset DESC
+"""
+_ROWS = "SELECT first_offset FROM batches ORDER BY first_offset LIMIT 1 OFFSET ?"
 _INSERT = "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _META = "SELECT {checksum}, begin_offset, next_offset, last_ms, is_open, open_epoch FROM meta"
 _SET_META = "UPDATE meta SET checksum = ?, begin_offset = ?, next_offset = ?, last_ms = ?, is_open = ?, open_epoch = ?"
 _WAL_LIMIT_BYTES = 64 << 20
+FORGOTTEN_ROWS = 10_000
 _READ_BYTES = 64 << 20
 """A read ends after the row with which it has taken so much."""
 
@@ -317,6 +324,44 @@ class PartitionFile:
         gone = "DELETE FROM batches WHERE first_offset < ? AND first_offset + record_count <= ?"
         self._connection.execute(gone, (begin, begin))
         self._set_meta(begin=begin)
+
+    def kept_from(self, retention: Retention, now_ms: int) -> int:
+        """Where begin is to be under a retention: before a row, and the newest row is kept; part of a transaction.
+
+        What is dropped at once is `FORGOTTEN_ROWS` at most, because appends wait for the transaction. A row goes by the
+        append time of its records, which is one for all, and by what they and their columns take.
+        """
+        execute = self._connection.execute
+        (newest,) = execute("SELECT max(first_offset) FROM batches").fetchone()
+        if newest is None:
+            return 0
+        begin = 0
+        if retention.time_ms is not None:
+            since = execute(_SINCE, (now_ms - retention.time_ms,)).fetchone()
+            begin = newest if since is None else since[0]
+        if retention.partition_bytes is not None and self._used_bytes() > retention.partition_bytes:
+            begin = max(begin, self._newest_within(retention.partition_bytes, newest))
+        most = execute(_ROWS, (FORGOTTEN_ROWS,)).fetchone()
+        return int(begin if most is None else min(begin, most[0]))
+
+    def _newest_within(self, most_bytes: int, newest: int) -> int:
+        """Where the newest rows begin that take so many bytes together; one is taken whatever its size."""
+        within, left = newest, most_bytes
+        with closing(self._connection.execute(_SIZES)) as sizes:
+            for first_offset, size_bytes in sizes:
+                left -= size_bytes
+                if left < 0:
+                    return int(within)
+                within = first_offset
+        return 0
+
+    def _used_bytes(self) -> int:
+        """What the file's pages hold, without those that wait to be used again: more than its rows' columns take."""
+        size, count, free = (
+            int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        return size * (count - free)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -9,6 +9,7 @@ from anew.log.interface import TopicPartition, TopicSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _MOST_PARTITIONS = 100_000
+_MOST_KEPT = (1 << 63) - 1
 
 
 def check_name(name: str) -> None:
@@ -42,6 +43,23 @@ def check_spec(spec: TopicSpec) -> None:
             found=spec.partitions,
             expected=f"1 to {_MOST_PARTITIONS}",
         )
+    check_retention(spec)
+
+
+def check_retention(spec: TopicSpec) -> None:
+    """Raise unless a topic may be kept like that.
+
+    Raises:
+        InvalidRequest: ``bad_topic``.
+    """
+    for limit in (spec.retention.time_ms, spec.retention.partition_bytes):
+        if limit is not None and not 1 <= limit <= _MOST_KEPT:
+            raise InvalidRequest(
+                "bad_topic",
+                f"the topic {spec.name} cannot have such a retention",
+                found=limit,
+                expected=f"1 to {_MOST_KEPT} ms and bytes, or none",
+            )
 
 
 def exists(wanted: TopicSpec, uid: str, partitions: int) -> Refused:

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from anew.core.errors import Failed, InvalidRequest, Unreachable
-from anew.log.interface import TopicPartition, TopicSpec
+from anew.log.interface import Retention, TopicPartition, TopicSpec
 from anew.log.refusals import check_name, check_spec, exists, lost, unknown_partition
 from anew.log.sqlite_errors import translated
 
@@ -74,7 +74,9 @@ class TopicDirectories:
             except (FileNotFoundError, NotADirectoryError):
                 return None
         try:
-            return TopicSpec(**json.loads(text))
+            told = json.loads(text)
+            retention = Retention(told.pop("retention_ms", None), told.pop("retention_bytes", None))
+            return TopicSpec(**told, retention=retention)
         except (ValueError, TypeError) as error:
             raise Failed(
                 "log_corrupt", f"the description of the topic {name} is damaged", found=f"{path}: {error}"
@@ -118,8 +120,11 @@ class TopicDirectories:
         making.mkdir()
         for partition in range(spec.partitions):
             make_partition(making / _file_name(spec.uid, partition), spec.uid, partition)
-        text = json.dumps({"name": spec.name, "uid": spec.uid, "partitions": spec.partitions})
-        (making / "topic.json").write_text(text, encoding="utf-8")
+        told: dict[str, str | int] = {"name": spec.name, "uid": spec.uid, "partitions": spec.partitions}
+        kept = {"retention_ms": spec.retention.time_ms, "retention_bytes": spec.retention.partition_bytes}
+        # A topic that is kept for ever is described as it was before there was retention.
+        told |= {name: value for name, value in kept.items() if value is not None}
+        (making / "topic.json").write_text(json.dumps(told), encoding="utf-8")
         for path in making.iterdir():
             _sync(path)
         _sync(making)

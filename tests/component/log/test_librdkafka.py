@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from anew.core.errors import Failed
-from anew.log.interface import APPEND_RECORDS
+from anew.log.interface import APPEND_RECORDS, RAW_APPEND
 from anew.log.kafka import native
 from anew.log.kafka.native import APPEND_HEADER, Client
 
@@ -145,6 +145,53 @@ def test_what_confluent_kafka_sends_is_what_is_read(broker: Broker) -> None:
         for row in range(3)
     ]
     assert (cursor.position, cursor.at_end) == (3, True)
+    cursor.stop()
+    client.close()
+
+
+RAW_PAIRS = ((None, b"{}"), (b"", b""), (b"key \x00", None), (None, b"\xff" * 3_000))
+RAW_TIMES = (1_700_000_000_123, None, 1_600_000_000_000, 1)
+
+
+def test_raw_records_are_what_confluent_kafka_reads(broker: Broker) -> None:
+    """Key and value byte for byte, also none and empty ones, the time that was given, and the append's id alone."""
+    columns: dict[str, list[Any]] = {
+        "key": [key for key, _ in RAW_PAIRS],
+        "value": [value for _, value in RAW_PAIRS],
+        "timestamp_ms": [*RAW_TIMES],
+    }
+    raw = pa.RecordBatch.from_pydict(columns, schema=RAW_APPEND)
+    client = Client({**broker.settings, "message.timeout.ms": "10000"}, is_producer=True)
+    sent = client.append(TOPIC, PARTITION, raw, key_schema_id=1, append_id=APPEND_ID, timeout_ms=SECONDS * 1_000)
+    client.close()
+    assert (sent.landed, sent.error) == (4, 0), native.words_of(sent.error)
+    consumer = confluent_kafka.Consumer({**broker.settings, "group.id": "none"})
+    consumer.assign([confluent_kafka.TopicPartition(TOPIC, PARTITION, 0)])
+    for row, (key, value) in enumerate(RAW_PAIRS):
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        assert message.error() is None
+        assert (message.key(), message.value()) == (key, value)
+        assert RAW_TIMES[row] in (None, message.timestamp()[1])
+        assert (message.headers() or []) == ([(APPEND_HEADER, APPEND_ID)] if row == 3 else [])
+    consumer.close()
+
+
+def test_what_confluent_kafka_sends_is_read_raw(broker: Broker) -> None:
+    """Offset, time, key and value as they are, whatever they are."""
+    for row, (key, value) in enumerate(RAW_PAIRS):
+        broker.producer.produce(TOPIC, value, key, PARTITION, timestamp=1_000 + row, headers=headers_of(0))
+    assert broker.producer.flush(SECONDS) == 0
+    client = Client({**broker.settings, "enable.partition.eof": "true"}, is_producer=False)
+    cursor = client.start(TOPIC, PARTITION, 0, None)
+    taken: list[dict[str, Any]] = []
+    deadline = time.monotonic() + SECONDS
+    while not cursor.at_end and time.monotonic() < deadline:
+        got = cursor.take(3, 1_000)
+        assert got.error == 0, native.words_of(got.error)
+        taken += got.records.to_pylist()
+    expected = [(row, 1_000 + row, key, value) for row, (key, value) in enumerate(RAW_PAIRS)]
+    assert [(each["offset"], each["timestamp_ms"], each["key"], each["value"]) for each in taken] == expected
     cursor.stop()
     client.close()
 

@@ -11,6 +11,7 @@ from anew.catalog.interface import Catalog
 from anew.log.interface import Log, TopicPartition
 from anew.testing.catalog_contract import CatalogContract
 from anew.testing.clock import ManualClock
+from anew.testing.facts_contract import RetentionContract
 from anew.testing.forget_contract import ForgetContract
 from anew.testing.jobs_catalog_contract import JobsCatalogContract
 from anew.testing.log_contract import SKEW_LIMIT_MS, ClockedLogContract
@@ -19,12 +20,13 @@ from anew.testing.memory.log import MemoryLog, Topics
 from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
 from anew.testing.range_contract import RangeContract
+from anew.testing.raw_contract import RawRepeatContract
 from anew.testing.repeat_contract import RepeatedAppendContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
 from anew.testing.telling_contract import check_appends_are_told_of
 
 
-class TestMemoryLog(RepeatedAppendContract, ClockedLogContract):
+class TestMemoryLog(RepeatedAppendContract, RawRepeatContract, RetentionContract, ClockedLogContract):
     """The log in memory."""
 
     @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from anew.log.kafka.failures import LOST, SILENT, TOO_LARGE, final, unreachable
 from anew.log.kafka.native import Client, Sent, words_of
 from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
-from anew.log.packing import Times, rows_too_late, times_of
+from anew.log.packing import Times, rows_too_late
 from anew.log.refusals import closed
 
 _PAUSE_SECONDS = 0.05
@@ -92,9 +92,9 @@ class Appender:
         self._doubts: dict[bytes, Doubt] = {}
         self._lookup = Lookup(connection, topics)
 
-    def append(self, at: TopicPartition, records: pa.RecordBatch, key_schema_id: int) -> Appended:
-        """See `Log.append`."""
-        times, append_id = times_of(records), append_id_of(records)
+    def append(self, at: TopicPartition, records: pa.RecordBatch, times: Times) -> Appended:
+        """See `Log.append` and `Log.append_raw`; ``times`` are the records' write times."""
+        append_id = append_id_of(records)
         doubt = None if append_id is None else self._doubts.get(append_id)
         if append_id is not None and doubt is not None:
             found = self._settle(at, records, append_id, doubt)
@@ -110,7 +110,7 @@ class Appender:
         while True:
             # Records for a topic that is gone shall not end up in one that has its name now.
             self._topics.check(at)
-            sending = self._send(at, records, key_schema_id, append_id)
+            sending = self._send(at, records, at.key_schema_id, append_id)
             sent = sending.sent
             if sent.landed == records.num_rows:
                 self._confirm(at)
@@ -233,10 +233,10 @@ class Appender:
                 key = records.column("key")[sizes.index(size)].as_py()
                 raise InvalidRequest(
                     "record_too_large",
-                    f"the record with the key {key!r} (its Avro body) is larger than {at.topic} takes",
+                    f"the record with the key {key!r} (without its wire header) is larger than {at.topic} takes",
                     found=f"{size} bytes",
                     expected=f"at most {largest} bytes (the topic's max.message.bytes)",
-                    hint="raise the store's max_value_bytes; if somebody lowered the topic's limit, set that right",
+                    hint="raise max_value_bytes if a store's; if somebody lowered the topic's limit, set that right",
                 )
         refused = final(error, words_of(error), f"write to {at.topic}")
         if refused is not None:
@@ -364,7 +364,7 @@ class Appender:
 
 def sizes_of(records: pa.RecordBatch) -> list[int]:
     """About how large each record is."""
-    names = ("origin", "key", "value")
+    names = [name for name in ("origin", "key", "value") if name in records.schema.names]
     return [
         sum(len(value) for value in row if value is not None)
         for row in zip(*(records.column(name).to_pylist() for name in names), strict=True)

@@ -17,8 +17,9 @@ from anew.core.errors import PartlyDone
 from anew.log.interface import Appended, TopicPartition
 from anew.log.kafka.connection import QUIET, Connection
 from anew.log.kafka.failures import unreachable
-from anew.log.kafka.native import APPEND_HEADER, WIRE_HEADER_BYTES, Client, Sent
+from anew.log.kafka.native import APPEND_HEADER, Client, Sent
 from anew.log.kafka.topics import Topics
+from anew.log.wire import HEADER_BYTES, has_raw_columns
 
 AGAIN = "repeat the append under its id: where it landed, it is found"
 _PAUSE_SECONDS = 0.05
@@ -73,7 +74,8 @@ class Lookup:
         """
         # Also behind transactions of others that are still open, which a reader of committed records does not see.
         told = {"isolation.level": "read_uncommitted", "auto.offset.reset": "error", "group.id": "anew"}
-        keys: list[Any] = records.column("key").to_pylist()
+        keys: list[Any] = [key or b"" for key in records.column("key").to_pylist()]
+        header_bytes = 0 if has_raw_columns(records) else HEADER_BYTES
         deadline = time.monotonic() + self._connection.timeout_seconds
         consumer = Consumer({**self._connection.settings(told), "enable.partition.eof": "true"}, logger=QUIET)
         recent: deque[tuple[int, bytes, int]] = deque(maxlen=len(keys))
@@ -89,7 +91,7 @@ class Lookup:
                         if end is None or offset > end:
                             return None
                         continue
-                    key = bytes(message.key() or b"")[WIRE_HEADER_BYTES:]
+                    key = bytes(message.key() or b"")[header_bytes:]
                     recent.append((offset, key, message.timestamp()[1]))
                     if (APPEND_HEADER, append_id) in (message.headers() or []):
                         self._topics.check(at)

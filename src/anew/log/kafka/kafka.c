@@ -54,6 +54,7 @@ typedef struct {
         Kafka *handle;
         int i;
         int32_t i32;
+        int64_t i64;
         void *ptr;
         struct { const void *ptr; size_t size; } mem;
         struct { const char *name; const void *value; ssize_t size; } header;
@@ -62,7 +63,7 @@ typedef struct {
 } Argument;
 
 enum { PRODUCER, CONSUMER };
-enum { OF_TOPIC = 2, OF_PARTITION, OF_VALUE, OF_KEY, OF_OPAQUE, OF_FLAGS, OF_HEADER = 9 };
+enum { OF_TOPIC = 2, OF_PARTITION, OF_VALUE, OF_KEY, OF_OPAQUE, OF_FLAGS, OF_TIME, OF_HEADER };
 enum { COPY = 2, BLOCK = 4 };
 enum { EVENT_DELIVERY = 1, EVENT_ERROR = 8 };
 enum { NOT_PERSISTED, POSSIBLY_PERSISTED, PERSISTED };
@@ -378,32 +379,37 @@ typedef struct {
     const char *append_id; /* goes with the last record; NULL: these are probes, which nobody reads */
     int64_t append_id_size;
     int32_t key_schema_id;
+    int32_t is_raw; /* keys and values go as they are; write times are Kafka's timestamps; no origins, no schema ids */
+    const uint8_t *keyed; /* of raw records, 0: there is no key */
 } Records;
 
 static int send_record(Client *client, Kafka *topic, int32_t partition, const Records *records, size_t row,
                        unsigned char *key, unsigned char *value, Delivery *delivery) {
     char written[24];
     Argument arguments[10];
-    size_t count = 0;
+    size_t count = 0, skipped = records->is_raw ? HEADER_BYTES : 0;
     put_header(key, records->key_schema_id);
     memcpy(key + HEADER_BYTES, data_at(&records->keys, row), size_at(&records->keys, row));
     arguments[count++] = (Argument){OF_TOPIC, {.handle = topic}};
     arguments[count++] = (Argument){OF_PARTITION, {.i32 = partition}};
     arguments[count++] = (Argument){OF_FLAGS, {.i = COPY | BLOCK}};
     arguments[count++] = (Argument){OF_OPAQUE, {.ptr = delivery}};
-    arguments[count++] = (Argument){OF_KEY, {.mem = {key, HEADER_BYTES + size_at(&records->keys, row)}}};
+    if (!records->is_raw || records->keyed[row])
+        arguments[count++] = (Argument){OF_KEY, {.mem = {key + skipped, HEADER_BYTES - skipped + size_at(&records->keys, row)}}};
     if (records->alive[row]) {
-        put_header(value, records->schema_ids[row]);
+        put_header(value, records->is_raw ? 0 : records->schema_ids[row]);
         memcpy(value + HEADER_BYTES, data_at(&records->values, row), size_at(&records->values, row));
-        arguments[count++] = (Argument){OF_VALUE, {.mem = {value, HEADER_BYTES + size_at(&records->values, row)}}};
+        arguments[count++] = (Argument){OF_VALUE, {.mem = {value + skipped, HEADER_BYTES - skipped + size_at(&records->values, row)}}};
     }
     if (records->append_id == NULL) {
         arguments[count++] = (Argument){OF_HEADER, {.header = {PROBE, "", 0}}};
     } else {
-        ssize_t origin_size = (ssize_t)size_at(&records->origins, row);
+        ssize_t origin_size = records->is_raw ? 0 : (ssize_t)size_at(&records->origins, row);
         if (origin_size)
             arguments[count++] = (Argument){OF_HEADER, {.header = {ORIGIN, data_at(&records->origins, row), origin_size}}};
-        if (records->written_ms[row] != records->not_given) {
+        if (records->is_raw && records->written_ms[row] != records->not_given) {
+            arguments[count++] = (Argument){OF_TIME, {.i64 = records->written_ms[row]}};
+        } else if (records->written_ms[row] != records->not_given) {
             int size = snprintf(written, sizeof written, "%lld", (long long)records->written_ms[row]);
             arguments[count++] = (Argument){OF_HEADER, {.header = {WRITTEN_AT, written, size}}};
         }
@@ -568,9 +574,24 @@ static Headers headers_of(const Message *message, int64_t not_given) {
     return found;
 }
 
-static int put_message(Bytes *columns, const Message *message, int32_t key_schema_id, int64_t not_given) {
+/* A record as it is; the key's absence takes the place of flaws. */
+static int put_raw(Bytes *columns, const Message *message) {
+    int32_t schema_id = 0;
+    uint8_t alive = message->payload != NULL, flaw = message->key == NULL ? NO_KEY : SOUND;
+    int64_t timestamp_ms = rd_kafka_message_timestamp(message, NULL);
+    return put(&columns[OFFSETS], &message->offset, sizeof message->offset)
+        || put(&columns[APPENDED], &timestamp_ms, sizeof timestamp_ms)
+        || put_binary(&columns[KEY_ENDS], &columns[KEYS], message->key, message->key_len)
+        || put(&columns[SCHEMAS], &schema_id, sizeof schema_id)
+        || put_binary(&columns[VALUE_ENDS], &columns[VALUES], message->payload, message->len)
+        || put(&columns[ALIVE], &alive, sizeof alive)
+        || put(&columns[FLAWS], &flaw, sizeof flaw);
+}
+
+static int put_message(Bytes *columns, const Message *message, int32_t key_schema_id, int is_raw, int64_t not_given) {
     Headers headers = headers_of(message, not_given);
     if (headers.is_probe) return 0;
+    if (is_raw) return put_raw(columns, message);
     uint8_t flaw = SOUND;
     const char *key = message->key, *value = message->payload;
     size_t key_size = message->key_len, value_size = message->len;
@@ -606,11 +627,14 @@ static int is_end(const Cursor *cursor, int64_t offset) {
 
 /* The next records as columns, once there is one, or the end is known, or the time is over.
  *
+ * Raw records have neither write times, origins nor schema ids, and in the place of flaws whether each lacks its key.
+ *
  * Returns offsets, append times, write times, origin ends, origins, key ends, keys, schema ids, value ends, values,
  * whether each is alive, flaws; and as an array of numbers: the offset to go on at, whether that is the partition's
  * end now, and the code of the error that ended the reading after these records, or 0.
  */
-Object *kafka_take(Cursor *cursor, int64_t position, int32_t key_schema_id, int64_t not_given, int64_t most, int timeout_ms) {
+Object *kafka_take(Cursor *cursor, int64_t position, int32_t key_schema_id, int is_raw, int64_t not_given, int64_t most,
+                   int timeout_ms) {
     Bytes columns[COLUMNS] = {0};
     int64_t told[3] = {position, 0, 0};
     int32_t none = 0;
@@ -640,7 +664,7 @@ Object *kafka_take(Cursor *cursor, int64_t position, int32_t key_schema_id, int6
             } else if (message->err) {
                 told[2] = message->err;
             } else if (message->offset >= told[0]) {
-                failed = put_message(columns, message, key_schema_id, not_given);
+                failed = put_message(columns, message, key_schema_id, is_raw, not_given);
                 told[0] = message->offset + 1;
                 told[1] = 0;
             }

@@ -7,13 +7,24 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from anew.log.interface import Appended, LogRead, Offsets, SetAside, TopicPartition, TopicSpec
+from anew.log.interface import (
+    Appended,
+    LogRead,
+    Offsets,
+    Retention,
+    SetAside,
+    TopicFacts,
+    TopicPartition,
+    TopicSpec,
+    partitions_of,
+)
 from anew.log.kafka.appending import Appender
 from anew.log.kafka.aside import Aside
 from anew.log.kafka.connection import Connection
 from anew.log.kafka.ranges import Ranges
-from anew.log.kafka.reading import Reader
+from anew.log.kafka.reading import Reader, Reading
 from anew.log.kafka.topics import Topics
+from anew.log.packing import no_times_of, times_of
 
 _NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
@@ -79,14 +90,36 @@ class KafkaLog:
         with self._connection.operation():
             return self._topics.spec(name)
 
+    def facts(self, name: str, uid: str) -> TopicFacts:
+        """See `Log.facts`. Read from the brokers, as they have it now."""
+        with self._connection.operation():
+            kept = self._topics.kept(name)
+            spec = TopicSpec(name, uid, self._topics.check(TopicPartition(name, uid, 0)).partitions)
+            partitions = self._ranges.facts(partitions_of(spec))
+            self._topics.check(TopicPartition(name, uid, 0))
+        return TopicFacts(uid, kept.retention, kept.compacted, partitions)
+
+    def apply_retention(self, at: TopicPartition, retention: Retention) -> int:
+        """See `Log.apply_retention`. The brokers apply what the topic's settings say."""
+        return self.offsets(at).begin
+
     def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
         """See `Log.append`."""
-        return self._appender.append(at, records, at.key_schema_id)
+        return self._appender.append(at, records, times_of(records))
+
+    def append_raw(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        """See `Log.append_raw`."""
+        return self._appender.append(at, records, no_times_of(records))
 
     def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
         """See `Log.read`."""
         with self._connection.operation():
-            return self._reader.read(at, offset, max_records, end)
+            return self._reader.read(Reading(at, at.key_schema_id), offset, max_records, end)
+
+    def read_raw(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
+        """See `Log.read_raw`."""
+        with self._connection.operation():
+            return self._reader.read(Reading(at, None), offset, max_records, end)
 
     def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
         """See `Log.fetch_ahead`."""

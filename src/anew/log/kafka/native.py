@@ -16,15 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anew.core.compiled import check_version, load_compiled
-from anew.log.interface import LOG_RECORDS
+from anew.log.interface import LOG_RECORDS, RAW_RECORDS
 from anew.log.packing import NO_RECORDS
+from anew.log.wire import NO_RAW_RECORDS, has_raw_columns
 
 NOT_GIVEN = int(np.iinfo(np.int64).min)
 """Stands for a write time that the writer left out."""
 
 
-WIRE_HEADER_BYTES = 5
-"""A magic byte and a schema id before each key and value."""
 APPEND_HEADER = "anew-append"
 """The header of an append's last record that holds the append's id."""
 _LEAST, _BELOW = (2, 16, 0), (3, 0, 0)
@@ -58,7 +57,7 @@ class Taken(NamedTuple):
     """What a cursor gave.
 
     Attributes:
-        records: Columns `LOG_RECORDS`.
+        records: Columns `LOG_RECORDS`, or `RAW_RECORDS`.
         next_offset: Where to go on: behind the last record, also of those that nobody may see.
         at_end: Whether that was the end of the partition.
         error: The code of the error that ended the reading after these records, 0 for none.
@@ -87,6 +86,8 @@ class _Records(ctypes.Structure):
         ("append_id", ctypes.c_char_p),
         ("append_id_size", ctypes.c_int64),
         ("key_schema_id", ctypes.c_int32),
+        ("is_raw", ctypes.c_int32),
+        ("keyed", ctypes.c_void_p),
     )
 
 
@@ -113,42 +114,52 @@ class Client:
         append_id: bytes | None,
         timeout_ms: int,
     ) -> Sent:
-        """Send records (columns ``anew.log.interface.APPEND_RECORDS``) and wait until it is known what became of them.
+        """Send records (columns `APPEND_RECORDS` or `RAW_APPEND`) and wait until it is known what became of them.
 
         Args:
             topic: Its name.
             partition: Its number.
             records: They become one batch of Kafka's where they are few enough.
-            key_schema_id: What the keys' wire headers say.
+            key_schema_id: What the keys' wire headers say; raw records have none.
             append_id: Goes into a header of the last record; None: these are probes, which no reader sees.
             timeout_ms: Longer than librdkafka's ``message.timeout.ms``; what is not known by then counts as unknown.
 
         Raises:
             KafkaError: The topic's name cannot be one.
         """
-        values = records.column("value")
-        alive = values.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
-        written = records.column("written_ms").fill_null(pa.scalar(NOT_GIVEN, pa.int64())).to_numpy()
-        schema_ids = np.ascontiguousarray(records.column("schema_id").to_numpy())
+        is_raw = has_raw_columns(records)
+        keys, values = records.column("key"), records.column("value")
+        alive, keyed = _present(values), _present(keys)
+        times = records.column("timestamp_ms" if is_raw else "written_ms")
+        written = np.ascontiguousarray(times.fill_null(pa.scalar(NOT_GIVEN, pa.int64())).to_numpy())
+        schema_ids = np.empty(0, np.int32) if is_raw else np.ascontiguousarray(records.column("schema_id").to_numpy())
         given = _Records(
             records.num_rows,
             NOT_GIVEN,
-            np.ascontiguousarray(written).ctypes.data,
-            _binary(records.column("origin")),
-            _binary(records.column("key")),
+            written.ctypes.data,
+            _Binary() if is_raw else _binary(records.column("origin")),
+            _binary(keys),
             _binary(values),
             schema_ids.ctypes.data,
             alive.ctypes.data,
             append_id,
             0 if append_id is None else len(append_id),
             key_schema_id,
+            is_raw,
+            keyed.ctypes.data,
         )
         found = (ctypes.c_int64 * len(Sent._fields))()
         self._native.kafka_append(self._handle, topic.encode(), partition, ctypes.byref(given), timeout_ms, found)
         return Sent(*found)
 
-    def start(self, topic: str, partition: int, offset: int, key_schema_id: int) -> Cursor:
+    def start(self, topic: str, partition: int, offset: int, key_schema_id: int | None) -> Cursor:
         """Begin to read a partition at an offset. One client reads each partition at one place at a time.
+
+        Args:
+            topic: Its name.
+            partition: Its number.
+            offset: Where to begin.
+            key_schema_id: What keys' wire headers must say; None: records are read raw.
 
         Raises:
             KafkaError: The partition is being read, or no topic can have this name.
@@ -175,20 +186,21 @@ class Cursor:
         at_end: Whether that was the partition's end when it was reached.
     """
 
-    def __init__(self, native: Any, handle: int, offset: int, key_schema_id: int) -> None:
+    def __init__(self, native: Any, handle: int, offset: int, key_schema_id: int | None) -> None:
         self._native, self._handle, self._key_schema_id = native, handle, key_schema_id
         self.position = offset
         self.at_end = False
 
     def take(self, most: int, wait_ms: int) -> Taken:
         """The next records, at once if there are any, else when some come, the end is found or the time is over."""
+        key_schema_id, is_raw = self._key_schema_id, self._key_schema_id is None
         *columns, told = self._native.kafka_take(
-            self._handle, self.position, self._key_schema_id, NOT_GIVEN, most, wait_ms
+            self._handle, self.position, key_schema_id or 0, is_raw, NOT_GIVEN, most, wait_ms
         )
         position, at_end, error = np.frombuffer(told, np.int64).tolist()
         self.at_end = bool(at_end) if position != self.position or at_end else self.at_end
         self.position = position
-        return Taken(_records(columns), position, self.at_end, error)
+        return Taken(_raw_records(columns) if is_raw else _records(columns), position, self.at_end, error)
 
     def stop(self) -> None:
         """Read no more."""
@@ -228,6 +240,23 @@ def _records(columns: list[bytes]) -> pa.RecordBatch:
         pa.array(np.frombuffer(flaws, np.int8)),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=LOG_RECORDS)
+
+
+def _raw_records(columns: list[bytes]) -> pa.RecordBatch:
+    offsets, timestamps, _, _, _, key_ends, keys, _, value_ends, values, alive, keyless = columns
+    if not offsets:
+        return NO_RAW_RECORDS
+    arrays: list[Any] = [
+        pa.array(np.frombuffer(offsets, np.int64)),
+        pa.array(np.frombuffer(timestamps, np.int64)),
+        _array(key_ends, keys, np.frombuffer(keyless, np.int8) == 0),
+        _array(value_ends, values, np.frombuffer(alive, np.bool_)),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=RAW_RECORDS)
+
+
+def _present(column: pa.Array[Any]) -> npt.NDArray[np.uint8]:
+    return column.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
 
 
 def _array(ends: bytes, content: bytes, valid: npt.NDArray[np.bool_] | None) -> pa.Array[Any]:
@@ -272,7 +301,7 @@ def _native() -> ctypes.PyDLL:
         "start": (pointer, [pointer, text, short, long]),
         "stop": (None, [pointer]),
         "waiting": (None, [pointer, long, pointer]),
-        "take": (thing, [pointer, long, short, long, long, number]),
+        "take": (thing, [pointer, long, short, number, long, long, number]),
     }
     for name, (result, arguments) in signatures.items():
         function: Callable[..., Any] = getattr(native, f"kafka_{name}")

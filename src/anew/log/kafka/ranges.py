@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, IsolationLevel, KafkaError, KafkaException
-from confluent_kafka.admin import DeletedRecords, OffsetSpec
+from confluent_kafka.admin import DeletedRecords, ListOffsetsResultInfo, OffsetSpec
 
 from anew.core.errors import Failed, Refused
-from anew.log.interface import Offsets, TopicPartition
+from anew.log.interface import Offsets, PartitionFacts, TopicPartition
 from anew.log.kafka.connection import Connection
 from anew.log.kafka.failures import LOST, OUT_OF_RANGE
 from anew.log.kafka.topics import Topics
@@ -45,31 +45,33 @@ class Ranges:
         """See `Log.offsets`; the end is the last stable offset (rule R7)."""
         return self._of_topic(at, lambda: self._offsets(at))
 
+    def facts(self, ats: Sequence[TopicPartition]) -> tuple[PartitionFacts, ...]:
+        """Begin, end and oldest time of partitions; the caller looks afterwards whether the topic is still the same.
+
+        Raises:
+            Unreachable: ``log_unreachable``.
+            Failed: ``topic_lost``.
+        """
+        # Of the first record since 1970 a broker says the time as well; at the edges it says offsets alone.
+        asked = OffsetSpec.for_timestamp(0)
+        oldest = self._listed(ats, asked, "see the oldest records of partitions")
+        found = []
+        for at in ats:
+            offsets = self._offsets(at)
+            told = oldest.get(at)
+            is_there = told is not None and offsets.begin < offsets.end
+            found.append(PartitionFacts(offsets.begin, offsets.end, int(told.timestamp) if told and is_there else None))
+        return tuple(found)
+
     def ends(self, ats: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The ends of many partitions (rule R7), by one request to each broker; those that cannot be told are left out.
 
         Raises:
             Unreachable: ``log_unreachable``.
         """
-        asked = {confluent_kafka.TopicPartition(at.topic, at.partition): at for at in ats}
-
-        def see(seconds: float) -> dict[TopicPartition, int]:
-            latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # Confluent left its types out
-            futures = self._connection.admin.list_offsets(
-                dict.fromkeys(asked, latest),
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=seconds,
-            )
-            found = {}
-            for which, future in futures.items():
-                with suppress(KafkaException):
-                    end = int(future.result(seconds + 1).offset)
-                    # Of a broker that did not answer librdkafka tells a negative offset, and no error.
-                    if end >= 0:
-                        found[asked[which]] = end
-            return found
-
-        found = self._connection.ask("see the ends of partitions", see)
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # Confluent left its types out
+        listed = self._listed(ats, latest, "see the ends of partitions")
+        found = {at: int(info.offset) for at, info in listed.items()}
         # Each topic was the one that was asked for afterwards, and ids never come again.
         present = self._topics.present({at.topic: at.uid for at in found})
         return {at: end for at, end in found.items() if at.topic in present}
@@ -100,6 +102,29 @@ class Ranges:
             return deleted
 
         self._ask(at, "delete records of", delete)
+
+    def _listed(
+        self, ats: Collection[TopicPartition], where: OffsetSpec, what: str
+    ) -> dict[TopicPartition, ListOffsetsResultInfo]:
+        """What brokers say of a place in many partitions, without those of which none says anything."""
+        asked = {confluent_kafka.TopicPartition(at.topic, at.partition): at for at in ats}
+
+        def see(seconds: float) -> dict[TopicPartition, ListOffsetsResultInfo]:
+            futures = self._connection.admin.list_offsets(
+                dict.fromkeys(asked, where),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=seconds,
+            )
+            found = {}
+            for which, future in futures.items():
+                with suppress(KafkaException):
+                    info = future.result(seconds + 1)
+                    # Of a broker that did not answer librdkafka tells a negative offset, and no error.
+                    if info.offset >= 0:
+                        found[asked[which]] = info
+            return found
+
+        return self._connection.ask(what, see)
 
     def _offsets(self, at: TopicPartition) -> Offsets:
         # One after the other. Asked for both at once (`Consumer.get_watermark_offsets`) librdkafka takes the end for

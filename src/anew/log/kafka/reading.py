@@ -15,6 +15,9 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from anew.core.arrow import concat
 from anew.core.errors import InvalidRequest, Unreachable
@@ -26,6 +29,7 @@ from anew.log.kafka.ranges import Ranges
 from anew.log.kafka.topics import Topics
 from anew.log.packing import NO_RECORDS
 from anew.log.refusals import out_of_range
+from anew.log.wire import NO_RAW_RECORDS
 
 _MOST_CONNECTIONS = 4
 _FIRST_WAIT_MS, _WAIT_MS = 5, 100
@@ -54,6 +58,17 @@ _SETTINGS: dict[str, str | int | bool] = {
 }
 
 
+class Reading(NamedTuple):
+    """A partition, and how its records are read.
+
+    Attributes:
+        key_schema_id: What wire headers of keys must say; None: records are read raw.
+    """
+
+    at: TopicPartition
+    key_schema_id: int | None
+
+
 @dataclass(slots=True, eq=False)
 class _Fetching:
     """A connection that fetches partitions, each at one place.
@@ -80,6 +95,7 @@ class _Place:
     """
 
     at: TopicPartition
+    is_raw: bool
     fetching: _Fetching
     cursor: Cursor
     offset: int
@@ -88,6 +104,11 @@ class _Place:
     fetched_at: float = 0.0
     used_at: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def nothing(self) -> pa.RecordBatch:
+        """No records, as they are read here."""
+        return NO_RAW_RECORDS if self.is_raw else NO_RECORDS
 
 
 class Reader:
@@ -100,13 +121,13 @@ class Reader:
         self._places: dict[TopicPartition, list[_Place]] = {}
         self._confirmed: dict[tuple[str, str], float] = {}
 
-    def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None) -> LogRead:
-        """See `Log.read`."""
+    def read(self, reading: Reading, offset: int, max_records: int, end: int | None) -> LogRead:
+        """See `Log.read` and `Log.read_raw`."""
         if max_records < 1:
             raise InvalidRequest("bad_max_records", "a read takes at least one record", found=max_records, expected=1)
         deadline = self._connection.deadline()
         while True:
-            place = self._place_of(at, offset)
+            place = self._place_of(reading, offset)
             with place.lock:
                 if place.offset != offset or not self._keeps(place):
                     continue  # another thread went on from here, or let it go
@@ -136,7 +157,7 @@ class Reader:
                     continue
                 with suppress(KafkaError):
                     # Not proved: nobody has said yet that the offset is one that the partition has.
-                    self._begin(at, offset, now, proved_at=-math.inf)
+                    self._begin(Reading(at, at.key_schema_id), offset, now, proved_at=-math.inf)
 
     def touched(self, topics: Collection[str]) -> set[str]:
         """Of which topics something was fetched that nobody has read; also those of which nothing is fetched yet."""
@@ -173,7 +194,7 @@ class Reader:
                 break
             now = time.monotonic()
             if place.cursor.at_end and not is_further and now - place.proved_at < _PROOF_SECONDS:
-                return LogRead(NO_RECORDS, place.offset)
+                return LogRead(place.nothing, place.offset)
             if now > deadline:
                 raise self._silent(place)
             self._prove(place)
@@ -200,7 +221,7 @@ class Reader:
             place.fetched = fetched._replace(records=rest)
         else:
             place.offset = fetched.next_offset
-            place.fetched = Taken(NO_RECORDS, place.offset, fetched.at_end, fetched.error) if fetched.error else None
+            place.fetched = Taken(place.nothing, place.offset, fetched.at_end, fetched.error) if fetched.error else None
         return LogRead(records, place.offset)
 
     def _fetch(self, place: _Place, taken: Taken) -> None:
@@ -305,15 +326,15 @@ class Reader:
         words = f"no record at offset {place.offset} of partition {place.at.partition} of {place.at.topic}"
         return unreachable(address, f"{words}; {said}" if said else words, seconds)
 
-    def _place_of(self, at: TopicPartition, offset: int) -> _Place:
+    def _place_of(self, reading: Reading, offset: int) -> _Place:
         """Where that offset comes next, or a place that begins there.
 
         Raises:
             Failed: ``topic_lost``, ``offset_out_of_range``.
         """
-        now = time.monotonic()
+        at, is_raw, now = reading.at, reading.key_schema_id is None, time.monotonic()
         with self._lock:
-            found = next((p for p in self._places.get(at, ()) if p.offset == offset), None)
+            found = next((p for p in self._places.get(at, ()) if p.offset == offset and p.is_raw == is_raw), None)
             if found is not None:
                 found.used_at = now
                 return found
@@ -322,23 +343,24 @@ class Reader:
             raise out_of_range(at, offset, offsets.begin, offsets.end)
         self._make_room(at, now)
         with self._lock:
-            place = self._begin(at, offset, now, proved_at=now)
+            place = self._begin(reading, offset, now, proved_at=now)
             place.cursor.at_end = offset == offsets.end
         return place
 
-    def _begin(self, at: TopicPartition, offset: int, now: float, proved_at: float) -> _Place:
+    def _begin(self, reading: Reading, offset: int, now: float, proved_at: float) -> _Place:
         """A new place, under the lock.
 
         Raises:
             KafkaError: No topic can have this name.
         """
+        at = reading.at
         taken = [place.fetching for place in self._of_name(at)]
         fetching = next((f for f in self._fetching if not f.is_over and f not in taken), None)
         if fetching is None:
             fetching = _Fetching(Client(self._connection.settings(_SETTINGS), is_producer=False), now)
             self._fetching.append(fetching)
-        cursor = fetching.client.start(at.topic, at.partition, offset, at.key_schema_id)
-        place = _Place(at, fetching, cursor, offset, proved_at, used_at=now)
+        cursor = fetching.client.start(at.topic, at.partition, offset, reading.key_schema_id)
+        place = _Place(at, reading.key_schema_id is None, fetching, cursor, offset, proved_at, used_at=now)
         self._places.setdefault(at, []).append(place)
         return place
 

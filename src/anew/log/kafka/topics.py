@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 )
 
 from anew.core.errors import Failed, Refused
-from anew.log.interface import TopicPartition, TopicSpec
+from anew.log.interface import KEEP_FOR_EVER, Retention, TopicPartition, TopicSpec
 from anew.log.kafka.connection import Connection
 from anew.log.kafka.failures import LOST
 from anew.log.refusals import check_name, check_spec, exists, lost, unknown_partition
@@ -38,16 +38,22 @@ _SETTLE_SECONDS = 0.02
 _HEARD_SECONDS = 1.0
 """Each broker hears of a topic a moment after it was made: one look is not enough to say that there is none."""
 _TAG, _EPOCH, _LARGEST = "delete.retention.ms", "min.compaction.lag.ms", "max.message.bytes"
+_KEPT_MS, _KEPT_BYTES = "retention.ms", "retention.bytes"
 _CLOSED_BYTES = 1
 _LEAST_LARGEST_BYTES = 2 << 20
 """Producers put many records into one message set, whatever the largest of them may be."""
 _SETTINGS = {
     "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
     "message.timestamp.type": "LogAppendTime",
     "unclean.leader.election.enable": "false",
 }
+
+
+class Kept(NamedTuple):
+    """What brokers keep of a topic, by its settings."""
+
+    retention: Retention
+    compacted: bool
 
 
 class Described(NamedTuple):
@@ -70,7 +76,12 @@ class Topics:
             spec.name,
             num_partitions=spec.partitions,
             replication_factor=-1,  # the brokers' own default
-            config={**_SETTINGS, _TAG: str(_tag(spec.uid)), _EPOCH: "0", _LARGEST: str(_largest_bytes(spec))},
+            config={
+                **_settings(spec.retention),
+                _TAG: str(_tag(spec.uid)),
+                _EPOCH: "0",
+                _LARGEST: str(_largest_bytes(spec)),
+            },
         )
 
         def create(seconds: float) -> None:
@@ -86,7 +97,7 @@ class Topics:
         found = self._await(spec.name)
         if found.partitions != spec.partitions or not self._is_of(spec.name, found, spec.uid):
             raise exists(spec, found.uid, found.partitions)
-        self._check_settings(spec.name)
+        self._check_settings(spec)
         return replace(spec, uid=found.uid)
 
     def delete(self, name: str, uid: str) -> None:
@@ -151,7 +162,23 @@ class Topics:
 
         return self._connection.ask("describe topics", describe)
 
-    def check(self, at: TopicPartition) -> None:
+    def kept(self, name: str) -> Kept:
+        """What brokers keep of a topic, as its settings say.
+
+        Raises:
+            Failed: ``topic_lost``.
+        """
+        found = self._configured(name)
+        time_ms, size_bytes = int(found[_KEPT_MS]), int(found[_KEPT_BYTES])
+        policy = found["cleanup.policy"].split(",")
+        # Without `delete` among its policies nothing goes for its age or for size.
+        forgets = "delete" in policy
+        retention = Retention(
+            time_ms if forgets and time_ms >= 0 else None, size_bytes if forgets and size_bytes >= 0 else None
+        )
+        return Kept(retention, "compact" in policy)
+
+    def check(self, at: TopicPartition) -> Described:
         """Raise unless the topic is, at this moment, the one that was asked for.
 
         Raises:
@@ -165,6 +192,7 @@ class Topics:
             threading.Event().wait(_SETTLE_SECONDS)
         if not 0 <= at.partition < found.partitions:
             raise unknown_partition(at, found.partitions)
+        return found
 
     def largest_bytes(self, name: str) -> int | None:
         """How large a message set the topic takes; None when it is closed."""
@@ -222,15 +250,18 @@ class Topics:
             threading.Event().wait(_SETTLE_SECONDS)
         return {key: str(entry.value) for key, entry in found.items()}
 
-    def _check_settings(self, name: str) -> None:
-        found = self._configured(name)
-        wrong = {key: found.get(key) for key, value in _SETTINGS.items() if found.get(key) != value}
+    def _check_settings(self, spec: TopicSpec) -> None:
+        found, expected = self._configured(spec.name), dict(_SETTINGS)
+        if spec.retention == KEEP_FOR_EVER:
+            # Whose topic has another retention says so himself, and an operator may change it; here nothing may go.
+            expected = _settings(spec.retention)
+        wrong = {key: found.get(key) for key, value in expected.items() if found.get(key) != value}
         if wrong:
             raise Failed(
                 "topic_settings",
-                f"the topic {name} has settings under which records may be lost or misplaced",
+                f"the topic {spec.name} has settings under which records may be lost or misplaced",
                 found=", ".join(f"{key} = {value}" for key, value in wrong.items()),
-                expected=", ".join(f"{key} = {_SETTINGS[key]}" for key in wrong),
+                expected=", ".join(f"{key} = {expected[key]}" for key in wrong),
                 hint="set them right: kafka-configs.sh --alter",
             )
 
@@ -254,6 +285,12 @@ class Topics:
             threading.Event().wait(_SETTLE_SECONDS)
 
 
+def _settings(retention: Retention) -> dict[str, str]:
+    """What a topic with that retention is made with."""
+    kept = {_KEPT_MS: retention.time_ms, _KEPT_BYTES: retention.partition_bytes}
+    return {**_SETTINGS, **{name: str(-1 if value is None else value) for name, value in kept.items()}}
+
+
 def _largest_bytes(spec: TopicSpec) -> int:
     return max(_LEAST_LARGEST_BYTES, spec.max_record_bytes)
 
@@ -265,11 +302,12 @@ def _tag(uid: str) -> int:
 
 
 def _refused(spec: TopicSpec, error: KafkaException) -> Refused:
+    wanted = ", ".join(f"{name}={value}" for name, value in _settings(spec.retention).items())
     return Refused(
         "topic_refused",
         f"Kafka does not make the topic {spec.name}",
         found=error.args[0].str(),
-        expected=f"{spec.partitions} partitions, with {', '.join(f'{k}={v}' for k, v in _SETTINGS.items())}",
+        expected=f"{spec.partitions} partitions, with {wanted}",
         hint="look at the brokers' limits and policies",
     )
 

@@ -20,18 +20,23 @@ from anew.log.interface import (
     Flaw,
     LogRead,
     Offsets,
+    PartitionFacts,
+    Retention,
     SetAside,
+    TopicFacts,
     TopicPartition,
     TopicSpec,
     append_id_of,
 )
-from anew.log.packing import NO_RECORDS, times_of
+from anew.log.packing import NO_RECORDS, Times, no_times_of, times_of
+from anew.log.refusals import check_retention
+from anew.log.wire import judged, kept_raw, raw_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
 
 Row = tuple[int, int | None, bytes, bytes, int, bytes | None]
 """A record without its offset, which is its index: `anew.log.interface.LOG_RECORDS` from the second column on, without
-flaws, of which there are none."""
+flaws. A raw record has `anew.log.wire.RAW` as its schema's id, and may have no key."""
 
 
 @dataclass(slots=True)
@@ -51,13 +56,18 @@ class Partition:
 
 @dataclass(slots=True)
 class Topic:
-    """A topic with its partitions, and whether it takes appends."""
+    """A topic with its partitions, and whether it takes appends.
+
+    Attributes:
+        is_compacted: What its facts say, as of a topic that somebody else made; nothing is dropped for it.
+    """
 
     spec: TopicSpec
     partitions: list[Partition]
     is_open: bool = True
     open_epoch: int = 0
     append_count: int = 0
+    is_compacted: bool = False
 
 
 @dataclass(slots=True)
@@ -98,6 +108,7 @@ class MemoryLog:
         """See `Log.create_topic`."""
         if not _NAME.fullmatch(spec.name):
             raise InvalidRequest("bad_topic_name", "a topic cannot have this name", found=spec.name)
+        check_retention(spec)
         with self._topics.lock:
             present = self._topics.present.get(spec.name)
             if present is not None and present.spec != spec:
@@ -126,12 +137,47 @@ class MemoryLog:
         present = self._topics.present.get(name)
         return None if present is None else present.spec
 
-    def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
-        """See `Log.append`."""
-        times = times_of(records)
+    def facts(self, name: str, uid: str) -> TopicFacts:
+        """See `Log.facts`."""
+        with self._topics.lock:
+            topic = self._topic(name, uid)
+            partitions = tuple(
+                PartitionFacts(p.begin, len(p.rows), p.rows[p.begin][0] if p.begin < len(p.rows) else None)
+                for p in topic.partitions
+            )
+            return TopicFacts(uid, topic.spec.retention, topic.is_compacted, partitions)
+
+    def apply_retention(self, at: TopicPartition, retention: Retention) -> int:
+        """See `Log.apply_retention`."""
         with self._topics.lock:
             partition = self._partition(at)
-            append_id = append_id_of(records)
+            begin, newest = partition.begin, len(partition.rows) - 1
+            if retention.time_ms is not None:
+                since_ms = self._clock() - retention.time_ms
+                while begin < newest and partition.rows[begin][0] < since_ms:
+                    begin += 1
+            if retention.partition_bytes is not None:
+                left, within = retention.partition_bytes, newest
+                for offset in range(newest, begin - 1, -1):
+                    left -= _size_bytes(partition.rows[offset])
+                    if left < 0:
+                        break
+                    within = offset
+                begin = max(begin, within)
+            partition.begin = begin
+            return begin
+
+    def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        """See `Log.append`."""
+        return self._append(at, records, times_of(records), append_id_of(records))
+
+    def append_raw(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
+        """See `Log.append_raw`."""
+        return self._append(at, kept_raw(records), no_times_of(records), append_id_of(records))
+
+    def _append(self, at: TopicPartition, records: pa.RecordBatch, times: Times, append_id: bytes | None) -> Appended:
+        with self._topics.lock:
+            partition = self._partition(at)
             if append_id in partition.appends:
                 return partition.appends[append_id]
             if not self._topic(at.topic, at.uid).is_open:
@@ -154,6 +200,15 @@ class MemoryLog:
 
     def read(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
         """See `Log.read`."""
+        read = self._read(at, offset, max_records, end)
+        return LogRead(judged(read.records, at.key_schema_id), read.next_offset)
+
+    def read_raw(self, at: TopicPartition, offset: int, max_records: int, end: int | None = None) -> LogRead:
+        """See `Log.read_raw`."""
+        read = self._read(at, offset, max_records, end)
+        return LogRead(raw_of(read.records, at.key_schema_id), read.next_offset)
+
+    def _read(self, at: TopicPartition, offset: int, max_records: int, end: int | None) -> LogRead:
         with self._topics.lock:
             partition = self._partition(at)
             if not partition.begin <= offset <= len(partition.rows):
@@ -239,6 +294,10 @@ class MemoryLog:
         if not 0 <= at.partition < len(topic.partitions):
             raise InvalidRequest("unknown_partition", f"{at.topic} has no such partition", found=at.partition)
         return topic.partitions[at.partition]
+
+
+def _size_bytes(row: Row) -> int:
+    return 24 + sum(len(value) for value in row if isinstance(value, bytes))
 
 
 def _batch(first_offset: int, rows: list[Row]) -> pa.RecordBatch:
