@@ -26,7 +26,8 @@ from anew.spark.stores.frames import Kind, as_scanned
 from anew.spark.stores.mergewrite import MergeTask, _Merge
 from anew.spark.stores.outputs import BaseTarget
 from anew.spark.stores.shuffle import Destination, packed
-from anew.testing.builders import FABRIC, ORIGIN, a_config
+from anew.spark.stores.sources import Sources
+from anew.testing.builders import ORIGIN, a_config, a_feed
 from bench.machine import peak_rss_bytes
 from bench.measuring import Bench, Claim, Measured, Repeats, timed
 from bench.synthetic import SEED, VALUE_BYTES, random_bytes
@@ -96,7 +97,7 @@ def _worker(deep_store: str) -> None:
     """The process that is measured."""
     plain = compressor("none")
     config = a_config(partitions=1).frozen
-    task = MergeTask(BaseTarget(deep_store, "v2"), config, plain, plain, {1: f"{FABRIC}/flights_rt#1"})
+    task = MergeTask(BaseTarget(deep_store, "v2"), config, plain, plain, Sources.of([a_feed()]))
     reports = []
     source: Any = sys.stdin.buffer
     with pa.ipc.open_stream(source) as batches:

@@ -311,8 +311,9 @@ def _off_by_one_seen() -> AbstractContextManager[Any]:
 )
 def _skip_unknown() -> AbstractContextManager[Any]:
     def known(self: Any, holding: Any, below: int | None) -> Any:
-        rows = of(self, holding, below)
-        return rows.filter(np.isin(rows.column("schema_id").to_numpy(), [0, *holding.store.schemas]))
+        kept = of(self, holding, below)
+        are_known = np.isin(kept.rows.column("schema_id").to_numpy(), [0, *holding.store.schemas])
+        return gathering.Kept(kept.rows.filter(are_known), kept.offsets[are_known])
 
     of = gathering.SharedRows.of
     return both(

@@ -24,7 +24,8 @@ from anew.spark.stores.logsource import scan_split
 from anew.spark.stores.mergewrite import MergeTask, _Merge
 from anew.spark.stores.outputs import BaseTarget
 from anew.spark.stores.shuffle import Destination, packed
-from anew.testing.builders import FABRIC, ORIGIN, a_config, a_feed
+from anew.spark.stores.sources import Sources
+from anew.testing.builders import ORIGIN, a_config, a_feed
 
 _BATCH_ROWS = 10_000
 _VALUE = b"v" * 100
@@ -60,7 +61,7 @@ def test_a_hot_key_costs_no_memory(tmp_path: Path) -> None:
     plain, peak_bytes = compressor("none"), []
     for count in (100_000, 1_000_000):
         config = a_config(partitions=1).frozen
-        task = MergeTask(BaseTarget(str(tmp_path), f"d{count}"), config, plain, plain, {1: f"{FABRIC}/flights_rt#1"})
+        task = MergeTask(BaseTarget(str(tmp_path), f"d{count}"), config, plain, plain, Sources.of([a_feed()]))
         before, peaks = pa.total_allocated_bytes(), list[int]()
         report = _Merge(task, 0, "t0").run(_updates(count, peaks))
         assert (report.ledger.read.count, report.ledger.superseded.count) == (count, count - 1)

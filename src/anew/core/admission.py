@@ -1,9 +1,13 @@
 """What a reader of a feed lets in: one pure decision per record, the same on every replica and in every scan.
 
-A record is passed over when it lies below the version's start (rule R1) and rejected, as a dead letter, when its given
-time is out of range (rule R6) or it lies in a partition where nobody would look for it (rule R8). All that decides is
-in the record and in the feed, so that everybody decides alike (rule R21); a value schema that nobody knows is decided
-once, in the catalog, and the feed says so.
+A record is passed over when it lies below the version's start (rule R1). It is a dead letter when its given time is out
+of range (rule R6) or it lies in a partition where nobody would look for it (rule R8). In the feed of a job's generation
+it also is one when it has no identity of that generation (rule R20) or no given time. All that decides is in the record
+and in the feed, so that every reader decides alike (rule R21). A value schema that is not known is decided once, in the
+catalog, and the feed says so.
+
+Where a record lies in the log is no part of its row: a generation's row has batch and sequence where others have feed
+partition and offset (rule R20). So rows go with their offsets in the log beside them.
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anew.core.feed import Feed, FeedPartition, Settled
+from anew.core.feed import Feed, FeedKind, FeedPartition, Settled
 from anew.core.hashing import key_hashes, row_hashes
+from anew.core.identity import Identities, split_identities
 from anew.core.partition import XxHash64Partitioner
 from anew.core.rows import ROWS
 
@@ -25,6 +30,8 @@ TIME_OUT_OF_RANGE = "written_at is not in (0, append time + skew limit]"
 WRONG_PARTITION = "the key belongs to another partition of the feed"
 NO_SCHEMA = "the value names no schema"
 UNKNOWN_SCHEMA = "the value names a schema that the store did not have when that was decided"
+NO_IDENTITY = "it has no identity of the generation of the job whose feed this is"
+NO_TIME = "it has no written_at, which records of a job always have"
 FLAWS = {
     1: "it has no key",
     2: "its key has no wire header",
@@ -33,12 +40,14 @@ FLAWS = {
     5: "its header anew-written-at is no number of milliseconds",
 }
 """What `anew.log.interface.Flaw` says of a record."""
-_TIME, _PLACE, _SCHEMA, _UNKNOWN, _FLAW = 1, 2, 3, 4, 10
+_TIME, _PLACE, _SCHEMA, _UNKNOWN, _UNTIMED, _UNIDENTIFIED, _FLAW = 1, 2, 3, 4, 5, 6, 10
 _TEXTS = {
     _TIME: TIME_OUT_OF_RANGE,
     _PLACE: WRONG_PARTITION,
     _SCHEMA: NO_SCHEMA,
     _UNKNOWN: UNKNOWN_SCHEMA,
+    _UNTIMED: NO_TIME,
+    _UNIDENTIFIED: NO_IDENTITY,
     **{_FLAW + flaw: text for flaw, text in FLAWS.items()},
 }
 _UNRANKED = np.iinfo(np.int64).max
@@ -63,12 +72,15 @@ class Admitted:
     """What is left of a read.
 
     Attributes:
-        rows: Columns `anew.core.rows.ROWS`, in offset order, values uncompressed; hashes are 0 unless asked for.
+        rows: Columns `anew.core.rows.ROWS`, in the log's order, values uncompressed; hashes are 0 unless asked for.
+        offsets: Where each row lies in the log, ascending, int64 of shape (rows,). Of a generation's feed the column
+            ``offset`` says something else.
         key_hashes: ``key_hash`` of each row's key, uint64 of shape (rows,).
         rejected: The records that nobody applies.
     """
 
     rows: pa.RecordBatch
+    offsets: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     key_hashes: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
     rejected: tuple[Rejection, ...]
 
@@ -81,10 +93,13 @@ def admit(feed: Feed, partition: int, start: int, records: pa.RecordBatch, schem
     """
     records = records.slice(int(np.searchsorted(records.column("offset").to_numpy(), start)))
     hashes = key_hashes(records.column("key"))
-    reasons = _reasons(feed, partition, records, hashes)
+    carried: Any = records.column("origin")
+    identities = split_identities(carried) if feed.kind is FeedKind.GENERATION else None
+    reasons = _reasons(feed, partition, records, hashes, identities)
     if feed.settled:
         reasons[_decided_against(feed.settled_in(partition), records, schemas) & (reasons == 0)] = _UNKNOWN
     bad = reasons.astype(np.bool_)
+    rejected: tuple[Rejection, ...] = ()
     if bad.any():
         offsets = records.column("offset").to_numpy()
         at = FeedPartition(feed.id, partition)
@@ -93,16 +108,18 @@ def admit(feed: Feed, partition: int, start: int, records: pa.RecordBatch, schem
         )
         good = (~bad).nonzero()[0]
         records, hashes = records.take(good), hashes[good]
-    else:
-        rejected = ()
-    return Admitted(_rows(feed, partition, records), hashes, rejected)
+        if identities is not None:
+            identities = Identities(identities.origin, identities.batch[good], identities.sequence[good])
+    rows = _rows(feed, partition, records) if identities is None else _rows_of_job(feed, records, identities)
+    return Admitted(rows, records.column("offset").to_numpy(), hashes, rejected)
 
 
-def first_undecided(rows: pa.RecordBatch, schemas: Collection[int]) -> tuple[int, int] | None:
-    """Offset and schema id of the first admitted row whose schema is not known; None when all are (rule R21).
+def first_undecided(admitted: Admitted, schemas: Collection[int]) -> tuple[int, int] | None:
+    """Log offset and schema id of the first admitted row whose schema is not known; None when all are (rule R21).
 
     Whoever meets one decides nothing: it is known soon, or decided in the catalog, for everybody.
     """
+    rows = admitted.rows
     named = rows.column("schema_id").to_numpy()
     unknown = rows.column("value").is_valid().to_numpy(zero_copy_only=False)
     # One by one: a store has few schemas, and to prepare a search among them takes longer.
@@ -111,7 +128,7 @@ def first_undecided(rows: pa.RecordBatch, schemas: Collection[int]) -> tuple[int
     if not unknown.any():
         return None
     first = int(unknown.argmax())
-    return int(rows.column("offset").to_numpy()[first]), int(named[first])
+    return int(admitted.offsets[first]), int(named[first])
 
 
 def with_hashes(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -121,7 +138,11 @@ def with_hashes(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _reasons(
-    feed: Feed, partition: int, records: pa.RecordBatch, hashes: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
+    feed: Feed,
+    partition: int,
+    records: pa.RecordBatch,
+    hashes: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+    identities: Identities | None,
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
     reasons = np.zeros(records.num_rows, dtype=np.int8)
     if feed.partitioner == "xxhash64":
@@ -134,6 +155,9 @@ def _reasons(
         times = written.fill_null(1).to_numpy(zero_copy_only=False)
         latest = records.column("appended_ms").to_numpy() + feed.skew_limit_ms
         reasons[given & ((times <= 0) | (times > latest))] = _TIME
+    if identities is not None:
+        reasons[written.is_null().to_numpy(zero_copy_only=False)] = _UNTIMED
+        reasons[~_of_generation(feed, identities)] = _UNIDENTIFIED
     flaws = records.column("flaw").to_numpy()
     if flaws.any():
         reasons = np.where(flaws > 0, flaws + _FLAW, reasons).astype(np.int8)
@@ -165,7 +189,27 @@ def _origins(feed: Feed, origins: pa.Array[Any]) -> pa.Array[Any]:
     return named
 
 
+def _of_generation(feed: Feed, identities: Identities) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Which records have an identity of the generation whose feed it is, shape (rows,)."""
+    same: Any = pc.equal(identities.origin, pa.scalar(feed.origin_bytes, pa.binary()))
+    own: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = same.to_numpy(zero_copy_only=False)
+    return own & (identities.batch >= 0)
+
+
 def _rows(feed: Feed, partition: int, records: pa.RecordBatch) -> pa.RecordBatch:
+    places: Any = np.full(records.num_rows, partition, dtype=np.int32)
+    return _stamped(feed, records, _origins(feed, records.column("origin")), places, records.column("offset"))
+
+
+def _rows_of_job(feed: Feed, records: pa.RecordBatch, identities: Identities) -> pa.RecordBatch:
+    """Rows of a generation, whose stamps have batch and sequence (rule R20); all are of the feed's origin."""
+    origins: Any = pa.repeat(pa.scalar(feed.origin_bytes, pa.binary()), records.num_rows)
+    return _stamped(feed, records, origins, identities.batch, pa.array(identities.sequence))
+
+
+def _stamped(
+    feed: Feed, records: pa.RecordBatch, origins: pa.Array[Any], places: Any, offsets: pa.Array[Any]
+) -> pa.RecordBatch:
     count = records.num_rows
     written = records.column("written_ms")
     columns = {
@@ -173,11 +217,11 @@ def _rows(feed: Feed, partition: int, records: pa.RecordBatch) -> pa.RecordBatch
         "value": records.column("value"),
         "schema_id": pc.if_else(records.column("value").is_null(), _NO_SCHEMA_ID, records.column("schema_id")),
         "time": pc.coalesce(written, records.column("appended_ms")),
-        "origin": _origins(feed, records.column("origin")),
+        "origin": origins,
         "append_timed": written.is_null(),
         "incarnation": pa.array(np.full(count, feed.incarnation, dtype=np.int32)),
-        "feed_partition": pa.array(np.full(count, partition, dtype=np.int32)),
-        "offset": records.column("offset"),
+        "feed_partition": pa.array(places),
+        "offset": offsets,
         "hash": pa.array(np.zeros(count, dtype=np.int64)),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in ROWS.names], schema=ROWS)

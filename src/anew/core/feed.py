@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
 _BEYOND = 2**63
 
@@ -43,7 +43,10 @@ class Settled(BaseModel):
 
 
 class FeedKind(StrEnum):
-    """Who writes into a feed: ``rt``: writers of a store; ``generation``: one generation of a stream job."""
+    """Who writes into a feed: ``rt``: writers of a store; ``generation``: one generation of a stream job.
+
+    What a generation's records are stamped with is in `anew.core.identity`.
+    """
 
     RT = "rt"
     GENERATION = "generation"
@@ -91,6 +94,13 @@ class Feed(BaseModel):
     moving: bool = False
     settled: tuple[Settled, ...] = ()
     partitions_in_log: int | None = None
+
+    @model_validator(mode="after")
+    def _placed_by_key(self) -> Feed:
+        """A job's rows are accounted for by the partition that their key says (rule R19)."""
+        if self.kind is FeedKind.GENERATION and self.partitioner != "xxhash64":
+            raise ValueError(f"the records of a job are placed by xxhash64, not by {self.partitioner}")
+        return self
 
     @property
     def id(self) -> str:

@@ -6,13 +6,13 @@ A generation's record carries in the log, where others carry their origin, ``Ori
     u32                           batch, below 2**31
     u64                           sequence, below 2**63: epoch (15 bits) | task attempt (22 bits) | row (26 bits)
 
-Numbers are big-endian. An origin without an identity ends eight bytes behind its first NUL, as no name holds one: so the
-two are told apart by their lengths.
+Numbers are big-endian. No name holds a NUL, so the first NUL ends the name: an origin without an identity ends eight
+bytes behind it, one with an identity twenty.
 
-Two records of one (generation, batch) never have one sequence. The epoch is that of the lease under which the batch ran:
-a batch that is repeated runs under a greater one. The task attempt is Spark's ``taskAttemptId`` modulo 2**22, which no
-two attempts of a batch share, also when a stage runs again; ``attemptNumber`` begins again then. The row counts what
-the attempt has appended. So records with equal stamps are one record, and never hold different values.
+Two records of one (generation, batch) never share a sequence. The epoch is that of the lease under which the batch ran:
+a repeated batch runs under a greater one. The task attempt is Spark's ``taskAttemptId`` modulo 2**22, which no two
+attempts of a batch share, also when a stage runs again (``attemptNumber`` starts again then). The row counts the
+records that the attempt has appended. So two records with equal stamps are the same record, with the same value.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _GENERATION_BYTES = 8
 _IDENTITY = struct.Struct(">IQ")
 _NONE = -1
 _NUL: Any = b"\x00"
+_JOB_KIND: Any = bytes([OriginKind.JOB])
 
 Ints = npt.NDArray[np.int64]
 
@@ -115,15 +116,19 @@ def identified_origins(origin: Origin, batch: int, numbers: Ints) -> pa.BinaryAr
     return _of_one_length(rows.tobytes(), numbers.size, row_type.itemsize)
 
 
-def split_identities(origins: pa.Array[Any]) -> Identities:
+def split_identities(origins: pa.BinaryArray) -> Identities:
     """Records' origins and identities out of what they carry as origins, shape (n,), none null."""
     count = len(origins)
     batches, found = np.full(count, _NONE, dtype=np.int32), np.full(count, _NONE, dtype=np.int64)
     own = _with_identity(origins)
     if not own.any():
-        return Identities(_binary(origins), batches, found)
+        return Identities(origins, batches, found)
     data, ends = _laid_out(origins)
-    tails = data[ends[1:][own][:, None] + np.arange(-IDENTITY_BYTES, 0)]
+    length = int(ends[1])
+    if own.all() and data.size == count * length and (np.diff(ends) == length).all():
+        tails = data.reshape(count, length)[:, -IDENTITY_BYTES:]
+    else:
+        tails = data[ends[1:][own][:, None] + np.arange(-IDENTITY_BYTES, 0)]
     raw_batches = np.ascontiguousarray(tails[:, :4]).view(">u4").ravel()
     raw_sequences = np.ascontiguousarray(tails[:, 4:]).view(">u8").ravel()
     # Their highest bits are never set: with one they are no identities.
@@ -146,20 +151,20 @@ def split_identity(encoded: bytes) -> tuple[Origin, int, int]:
     return Origin.decode(encoded[:-IDENTITY_BYTES]), int(found.batch[0]), int(found.sequence[0])
 
 
-def _with_identity(origins: pa.Array[Any]) -> npt.NDArray[np.bool_]:
+def _with_identity(origins: pa.BinaryArray) -> npt.NDArray[np.bool_]:
     """Which are as long as a job's origin with an identity is, shape (n,)."""
     lengths = binary_lengths(origins)
     candidates = lengths > IDENTITY_BYTES + _GENERATION_BYTES + 1
     if not candidates.any():
         return candidates
-    nul: Any = pc.find_substring(origins, _NUL)
-    ends = np.asarray(nul.to_numpy(zero_copy_only=False)) + 1 + _GENERATION_BYTES
-    is_job: Any = pc.starts_with(origins, bytes([OriginKind.JOB]))  # type: ignore[arg-type]  # binary arrays take bytes
-    own: npt.NDArray[np.bool_] = candidates & (ends + IDENTITY_BYTES == lengths)
-    return own & is_job.to_numpy(zero_copy_only=False)
+    binary: Any = origins
+    nuls = pc.find_substring(binary, _NUL).to_numpy(zero_copy_only=False)
+    is_job = pc.starts_with(binary, _JOB_KIND).to_numpy(zero_copy_only=False)
+    own: npt.NDArray[np.bool_] = is_job & (nuls + 1 + _GENERATION_BYTES + IDENTITY_BYTES == lengths)
+    return own
 
 
-def _laid_out(origins: pa.Array[Any]) -> tuple[npt.NDArray[np.uint8], Ints]:
+def _laid_out(origins: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], Ints]:
     """The bytes of all values end to end, and where each begins and the last ends, shape (n + 1,)."""
     buffers: list[Any] = origins.buffers()
     ends = np.frombuffer(buffers[1], np.int32)[origins.offset : origins.offset + len(origins) + 1]
@@ -189,9 +194,4 @@ def _from_buffers(offsets: npt.NDArray[np.int32], data: bytes) -> pa.BinaryArray
     buffers: list[Any] = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
     made: Any = pa.Array.from_buffers(pa.binary(), offsets.size - 1, buffers)
     result: pa.BinaryArray = made
-    return result
-
-
-def _binary(origins: pa.Array[Any]) -> pa.BinaryArray:
-    result: Any = origins
     return result

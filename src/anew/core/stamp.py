@@ -23,7 +23,8 @@ class Origin:
     """Who wrote: a push, one generation of a stream job, or a fabric.
 
     ``encoded`` is an order-preserving key: comparing two encodings byte by byte compares the origins, with
-    batch < job (by name, then numeric generation) < fabric (by name). It is part of the cell format.
+    batch < job (by name, then numeric generation) < fabric (by name). It is part of the cell format. The records of a
+    job's generation carry more in the log: see `anew.core.identity`.
     """
 
     kind: OriginKind
@@ -56,7 +57,7 @@ class Origin:
             return BATCH
         if encoded[:1] == b"\x02":
             return cls(OriginKind.FABRIC, encoded[1:].decode())
-        if encoded[:1] == b"\x01" and len(encoded) >= 10 and encoded[-9] == 0:
+        if encoded[:1] == b"\x01" and 0 < encoded.find(b"\x00") == len(encoded) - 9:
             return cls(OriginKind.JOB, encoded[1:-9].decode(), struct.unpack(">Q", encoded[-8:])[0])
         raise ValueError(f"not an origin: {encoded!r}")
 

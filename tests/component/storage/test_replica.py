@@ -11,9 +11,8 @@ from anew.core.errors import Failed
 from anew.core.feed import FeedPartition, PositionMap
 from anew.storage.applying import Floors
 from anew.storage.memory import NodeMemory
-from anew.storage.portions import Portion
 from anew.storage.replica import Base, Replica
-from tests.component.storage.test_replica_merge import Record, rows_of
+from tests.component.storage.test_replica_merge import Record, portion_of, rows_of
 
 AT = FeedPartition("f1", 0)
 BASE = Base("manifest-1", 0, 0, PositionMap({AT: 5}), b"dictionary")
@@ -22,7 +21,7 @@ BASE = Base("manifest-1", 0, 0, PositionMap({AT: 5}), b"dictionary")
 def applied(replica: Replica, values: dict[bytes, bytes | None], first: int) -> int:
     """Write values as feed records from an offset; the next offset."""
     cells = [(k, Record(k, 1, 0, 9, True, v).cell(first + i)) for i, (k, v) in enumerate(values.items())]
-    replica.apply([Portion(AT, rows_of(cells), first + len(cells))])
+    replica.apply([portion_of(AT, rows_of(cells), first + len(cells))])
     return first + len(cells)
 
 

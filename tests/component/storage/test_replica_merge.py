@@ -132,6 +132,11 @@ def test_any_cut_of_a_history_gives_the_definition(
         replica.discard()
 
 
+def portion_of(at: FeedPartition, rows: pa.RecordBatch, next_offset: int) -> Portion:
+    """A portion of rows whose stamps say where they lie in the log."""
+    return Portion(at, rows, rows.column("offset").to_numpy(), next_offset)
+
+
 def _apply_in_batches(
     replica: Replica, placed: list[tuple[FeedPartition, bytes, Cell]], split: dict[FeedPartition, int], cuts: Any
 ) -> None:
@@ -147,12 +152,12 @@ def _apply_in_batches(
                 reached[at] = cuts.draw(st.integers(split[at], reached[at]))
             upto = cuts.draw(st.integers(reached[at] + 1, ends[at]))
             records = [(k, c) for other, k, c in placed if other == at and reached[at] <= c.stamp.offset < upto]
-            portions.append(Portion(at, rows_of(records), upto))
+            portions.append(portion_of(at, rows_of(records), upto))
             reached[at] = upto
         if cuts.draw(st.booleans()):
             _die_between_writes(replica, concat([portion.rows for portion in portions]), cuts)
         replica.apply(portions)
-        assert {at: replica.offset(at) for at, _, _ in portions} == {at: upto for at, _, upto in portions}
+        assert {at: replica.offset(at) for at, *_ in portions} == {at: upto for at, *_, upto in portions}
 
 
 def _die_between_writes(replica: Replica, rows: pa.RecordBatch, cuts: Any) -> None:
@@ -173,7 +178,7 @@ def test_a_time_owed_to_the_held_cell_counts_inside_a_batch(tmp_path: Path, memo
     given_time = Record(b"a", 1, 0, 10, False, b"given")
     cells = [stepping[0].cell(0), stepping[1].cell(1), given_time.cell(2)]
     replica = fresh(tmp_path, memory, Floors(), {b"a": cells[0]})
-    replica.apply([Portion(at, rows_of([(b"a", cells[1]), (b"a", cells[2])]), 3)])
+    replica.apply([portion_of(at, rows_of([(b"a", cells[1]), (b"a", cells[2])]), 3)])
     assert replica.cell(b"a") == merge_all(cells)
     assert replica.cell(b"a") == Cell(Stamp(20, cells[0].stamp.origin, True, 1, 0, 1), b"new", 1)
     replica.discard()
@@ -191,7 +196,7 @@ def test_late_records_without_a_cell_are_turned_away(tmp_path: Path, memory: Nod
     ]
     mixed = [(b"", Record(b"", 1, 0, 7, False, b"y").cell(3)), (b"", Record(b"", 1, 0, 60, False, b"z").cell(4))]
     rejected = list[tuple[FeedPartition, int]]()
-    replica.apply([Portion(at, rows_of([*late, *mixed]), 5)], rejected.extend)
+    replica.apply([portion_of(at, rows_of([*late, *mixed]), 5)], rejected.extend)
     assert rejected == [(at, 2)]
     assert [replica.get(key) and replica.get(key).body for key in KEYS] == [b"z", b"merged", None]  # type: ignore[union-attr]  # just checked
     replica.discard()

@@ -8,7 +8,10 @@ import pyarrow as pa
 import pytest
 
 from anew.core.admission import (
+    FLAWS,
+    NO_IDENTITY,
     NO_SCHEMA,
+    NO_TIME,
     TIME_OUT_OF_RANGE,
     UNKNOWN_SCHEMA,
     WRONG_PARTITION,
@@ -17,10 +20,12 @@ from anew.core.admission import (
     first_undecided,
     with_hashes,
 )
-from anew.core.feed import Feed
+from anew.core.feed import Feed, FeedKind
 from anew.core.hashing import key_hash, row_hashes
+from anew.core.identity import identified_origins, sequences
 from anew.core.partition import XxHash64Partitioner
 from anew.core.rows import ROWS
+from anew.core.stamp import Origin, OriginKind
 from anew.log.interface import LOG_RECORDS
 from anew.testing.builders import ORIGIN, a_feed
 
@@ -29,6 +34,8 @@ _APPENDED_MS = 1_000_000
 _SKEW_MS = _FEED.skew_limit_ms
 
 _SCHEMAS = (1, 7)
+_JOB = Origin(OriginKind.JOB, "clicks", 3)
+_JOB_FEED = _FEED.model_copy(update={"kind": FeedKind.GENERATION, "origin": _JOB.encoded.hex(), "topic": "clicks_g3"})
 
 
 def _records(**columns: list[Any]) -> pa.RecordBatch:
@@ -48,6 +55,58 @@ def _records(**columns: list[Any]) -> pa.RecordBatch:
 
 def _admit(records: pa.RecordBatch, start: int = 0, feed: Feed = _FEED) -> Admitted:
     return admit(feed, 0, start, records, _SCHEMAS)
+
+
+def _of_job(origin: Origin, batch: int, epoch: int = 0, count: int = 1) -> list[Any]:
+    """What records of one task attempt carry as their origins."""
+    return identified_origins(origin, batch, sequences(epoch, 5, 0, count)).to_pylist()
+
+
+@pytest.mark.case("rules:R20")
+def test_a_job_s_rows_are_stamped_with_batch_and_sequence() -> None:
+    """In a generation's feed the stamp says batch and sequence, and the log's offsets go beside the rows."""
+    origins = [*_of_job(_JOB, 8, count=2), *_of_job(_JOB, 8, epoch=1)]
+    records = _records(offset=[4, 6, 9], origin=origins, written_ms=[3, 2, 1])
+    admitted = admit(_JOB_FEED, 0, 5, records, _SCHEMAS)
+    assert admitted.rejected == ()
+    assert admitted.offsets.tolist() == [6, 9]
+    rows = admitted.rows.to_pylist()
+    assert [(row["origin"], row["feed_partition"], row["incarnation"], row["time"]) for row in rows] == [
+        (_JOB.encoded, 8, 3, 2),
+        (_JOB.encoded, 8, 3, 1),
+    ]
+    assert admitted.rows.column("offset").to_pylist() == [*sequences(0, 5, 1, 1), *sequences(1, 5, 0, 1)]
+    assert not any(row["append_timed"] for row in rows)
+    assert admitted.rows.schema == ROWS
+
+
+@pytest.mark.case("rules:R20", "rules:R21")
+def test_what_is_not_of_the_generation_is_a_dead_letter() -> None:
+    """In a generation's feed a record counts only with an identity of that generation and a given time."""
+    other, sooner = Origin(OriginKind.JOB, "click", 3), Origin(OriginKind.JOB, "clicks", 2)
+    good = _of_job(_JOB, 8)
+    origins = [b"", ORIGIN, _JOB.encoded, *_of_job(other, 8), *_of_job(sooner, 8), *good, *good, *good, *good]
+    written: list[int | None] = [1, 1, 1, 1, 1, None, 0, 1, 1]
+    keys = [b"key-%d" % n for n in range(9)]
+    records = _records(origin=origins, written_ms=written, flaw=[0] * 8 + [2], key=keys)
+    admitted = admit(_JOB_FEED, 0, 0, records, _SCHEMAS)
+    reasons = {rejection.offset: rejection.reason for rejection in admitted.rejected}
+    assert reasons == {
+        **dict.fromkeys(range(5), NO_IDENTITY),
+        5: NO_TIME,
+        6: TIME_OUT_OF_RANGE,
+        8: FLAWS[2],
+    }
+    assert admitted.offsets.tolist() == [7]
+    for at in range(records.num_rows):
+        alone = admit(_JOB_FEED, 0, 0, records.slice(at, 1), _SCHEMAS).rejected
+        assert [(one.offset, one.reason) for one in alone] == [(at, reasons[at]) for _ in range(at in reasons)]
+
+
+def test_an_undecided_value_of_a_job_is_named_by_its_place_in_the_log() -> None:
+    """Whoever waits for a schema waits at an offset of the log, which the stamp of a job's row does not say."""
+    records = _records(offset=[40, 42], origin=_of_job(_JOB, 8, count=2), written_ms=[1, 1], schema_id=[1, 9])
+    assert first_undecided(admit(_JOB_FEED, 0, 0, records, _SCHEMAS), _SCHEMAS) == (42, 9)
 
 
 @pytest.mark.case("rules:R1")
@@ -151,10 +210,10 @@ def test_schemas_are_later_by_their_order_and_not_by_their_ids() -> None:
 @pytest.mark.case("rules:R21")
 def test_the_first_undecided_record_is_named() -> None:
     """Who does not know a schema waits there; a tombstone names none."""
-    rows = _admit(_records(schema_id=[1, 9, 7, 8], value=[b"v", None, b"v", b"v"])).rows
-    assert first_undecided(rows, (1, 7)) == (3, 8)
-    assert first_undecided(rows, (1,)) == (2, 7)
-    assert first_undecided(rows, (1, 7, 8)) is None
+    admitted = _admit(_records(schema_id=[1, 9, 7, 8], value=[b"v", None, b"v", b"v"]))
+    assert first_undecided(admitted, (1, 7)) == (3, 8)
+    assert first_undecided(admitted, (1,)) == (2, 7)
+    assert first_undecided(admitted, (1, 7, 8)) is None
 
 
 def test_decisions_are_as_few_as_the_schemas() -> None:

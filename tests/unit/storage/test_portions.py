@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -18,7 +19,10 @@ FEED = "f1"
 
 
 def portion(partition: int, first: int, count: int, value_bytes: int = 1, gap: int = 3) -> Portion:
-    """Records at every second offset from one on; the position afterwards lies a gap behind the last."""
+    """Records at every second offset of the log; the position afterwards lies a gap behind the last.
+
+    Their stamps say nothing of that: they are as those of a job's records, batch and sequence.
+    """
     columns: dict[str, list[Any]] = {
         "key": [b"k"] * count,
         "value": [b"v" * value_bytes] * count,
@@ -28,11 +32,12 @@ def portion(partition: int, first: int, count: int, value_bytes: int = 1, gap: i
         "append_timed": [False] * count,
         "incarnation": [1] * count,
         "feed_partition": [partition] * count,
-        "offset": [first + 2 * number for number in range(count)],
+        "offset": [10_000 - number for number in range(count)],
         "hash": [0] * count,
     }
     rows = pa.RecordBatch.from_pydict({name: columns[name] for name in ROWS.names}, schema=ROWS)
-    return Portion(FeedPartition(FEED, partition), rows, first + 2 * count + gap)
+    offsets = np.array([first + 2 * number for number in range(count)])
+    return Portion(FeedPartition(FEED, partition), rows, offsets, first + 2 * count + gap)
 
 
 def test_what_fits_is_one_batch() -> None:
@@ -40,7 +45,7 @@ def test_what_fits_is_one_batch() -> None:
     given_portions = [portion(0, 10, 2), portion(3, 0, 1), portion(1, 5, 4)]
     (batch,) = batches(given_portions)
     assert batch.rows.num_rows == 7
-    assert batch.moved == {at: after for at, _, after in given_portions}
+    assert batch.moved == {one.at: one.next_offset for one in given_portions}
     assert [batch.place(row) for row in (0, 1, 2, 3, 6)] == [
         (FeedPartition(FEED, 0), 10),
         (FeedPartition(FEED, 0), 12),
@@ -80,14 +85,14 @@ def test_positions_move_with_what_they_are_about(counts: list[int], most: int) -
     reached: dict[FeedPartition, int] = {}
     for batch in found:
         there = [batch.place(row) for row in range(batch.rows.num_rows)]
-        assert [offset for _, offset in there] == batch.rows.column("offset").to_pylist()
+        assert [offset for _, offset in there] == batch.offsets.tolist()
         assert [at.partition for at, _ in there] == batch.rows.column("feed_partition").to_pylist()
         for at, offset in there:
             written.setdefault(at, []).append(offset)
         assert set(batch.moved) == {at for at, _ in there}
         reached |= batch.moved
-        for at, rows, after in given_portions:
-            offsets = rows.column("offset").to_pylist()
+        for at, _, offsets_in_log, after in given_portions:
+            offsets = offsets_in_log.tolist()
             begun = written.get(at, [])
             if begun == offsets:
                 assert reached[at] == after
@@ -96,4 +101,4 @@ def test_positions_move_with_what_they_are_about(counts: list[int], most: int) -
                 assert reached[at] == begun[-1] + 1
             else:
                 assert at not in reached
-    assert reached == {at: after for at, _, after in given_portions}
+    assert reached == {one.at: one.next_offset for one in given_portions}

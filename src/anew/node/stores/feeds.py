@@ -331,7 +331,8 @@ class FeedApplier:
         else:
             holding.waiting.pop(at, None)
             holding.undecided.pop(at, None)
-        return Portion(at, rows.of(holding, reached if reached < next_offset else None), reached)
+        kept = rows.of(holding, reached if reached < next_offset else None)
+        return Portion(at, kept.rows, kept.offsets, reached)
 
     def _apply(self, gathered: Iterable[tuple[Holding, list[Portion]]]) -> None:
         """Let each replica apply what was read for it."""

@@ -18,7 +18,7 @@ from anew.core.arrow import take
 from anew.core.partition import Partitioner, Partitions, XxHash64Partitioner, units_of
 from anew.log.interface import LogRead
 from anew.node.stores.holding import Holding, ReplicaKey
-from anew.storage.portions import BATCH_BYTES, BATCH_RECORDS, Portion
+from anew.storage.portions import BATCH_BYTES, BATCH_RECORDS, Offsets, Portion
 
 
 class Gathered:
@@ -67,31 +67,41 @@ class SharedRows:
         """As `anew.core.admission.first_undecided`, with the schemas that a replica's store has."""
         schemas = tuple(holding.store.schemas)
         if schemas not in self._undecided:
-            self._undecided[schemas] = first_undecided(self._admitted.rows, schemas)
+            self._undecided[schemas] = first_undecided(self._admitted, schemas)
         return self._undecided[schemas]
 
-    def of(self, holding: Holding, below: int | None) -> pa.RecordBatch:
-        """The rows that a replica keeps, in offset order; those below an offset alone where one is given."""
+    def of(self, holding: Holding, below: int | None) -> Kept:
+        """The rows that a replica keeps, in the log's order; those below a log offset alone where one is given."""
         partitioner, factor = holding.partitioner, holding.version.config.amplification_factor
         if (partitioner, factor) not in self._placed:
             self._placed[partitioner, factor] = _place(self._admitted, partitioner, factor)
-        rows = self._placed[partitioner, factor].of(holding.key.partition * factor + holding.key.sub_partition)
-        if below is None:
-            return rows
-        return rows.slice(0, int(np.searchsorted(rows.column("offset").to_numpy(), below)))
+        kept = self._placed[partitioner, factor].of(holding.key.partition * factor + holding.key.sub_partition)
+        return kept if below is None else kept.slice(0, int(np.searchsorted(kept.offsets, below)))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Rows, and where each lies in the log; they are not copied."""
+
+    rows: pa.RecordBatch
+    offsets: Offsets
+
+    def slice(self, first: int, after: int) -> Kept:
+        """Those from the first on and before another."""
+        return Kept(self.rows.slice(first, after - first), self.offsets[first:after])
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Rows in the order of the units that keep them, and in offset order within each; the units, shape (rows,)."""
+    """Rows in the order of the units that keep them, and in the log's order within each; the units, shape (rows,)."""
 
-    rows: pa.RecordBatch
+    kept: Kept
     units: Partitions
 
-    def of(self, unit: int) -> pa.RecordBatch:
-        """The rows of one unit; they are not copied."""
+    def of(self, unit: int) -> Kept:
+        """The rows of one unit."""
         first, after = np.searchsorted(self.units, (unit, unit + 1)).tolist()
-        return self.rows.slice(first, after - first)
+        return self.kept.slice(first, after)
 
 
 def _place(admitted: Admitted, partitioner: Partitioner, factor: int) -> _Placed:
@@ -104,6 +114,6 @@ def _place(admitted: Admitted, partitioner: Partitioner, factor: int) -> _Placed
     units = units_of(partitions, keys, factor)
     if (units == units[:1]).all():
         # Mostly a feed partition is of one replica alone: then nothing needs to be copied.
-        return _Placed(admitted.rows, units)
+        return _Placed(Kept(admitted.rows, admitted.offsets), units)
     order = np.argsort(units, kind="stable")
-    return _Placed(take(admitted.rows, order), units[order])
+    return _Placed(Kept(take(admitted.rows, order), admitted.offsets[order]), units[order])

@@ -30,8 +30,8 @@ from anew.api.stores.node_wire import (
 from anew.codec.avro import decode_datum
 from anew.codec.plain import to_plain
 from anew.core.errors import AnewError, Failed, InvalidRequest, NotFound
-from anew.core.feed import FeedPartition
-from anew.core.stamp import Origin
+from anew.core.feed import Feed, FeedKind, FeedPartition, PositionMap
+from anew.core.stamp import Origin, OriginKind, Stamp
 from anew.node.exchange import Answer, Headers, Request, error_answer, json_answer, parse_number
 from anew.node.stores.serving import NotHere, Picture, ServedStore, ServedVersion, parsed_schema
 from anew.storage.replica import Live
@@ -159,17 +159,19 @@ class Reads:
         if cell is None:
             return json_answer(404, store.headers, shown)
         stamp = cell.stamp
+        origin = Origin.decode(stamp.origin)
         feeds = [f for f in store.desired.feeds if (f.incarnation, f.origin_bytes) == (stamp.incarnation, stamp.origin)]
-        start = None if not feeds else version.desired.start.get(FeedPartition(feeds[0].id, stamp.partition), 0)
+        is_job = origin.kind is OriginKind.JOB
+        partition_name, offset_name = ("batch", "sequence") if is_job else ("feed_partition", "offset")
         shown |= {
             "schema_id": cell.schema_id,
             "written_at": stamp.time_ms,
             "append_timed": stamp.append_timed,
-            "origin": str(Origin.decode(stamp.origin)),
+            "origin": str(origin),
             "incarnation": stamp.incarnation,
-            "feed_partition": stamp.partition,
-            "offset": stamp.offset,
-            "source": "base" if start is None or stamp.offset < start else "feed",
+            partition_name: stamp.partition,
+            offset_name: stamp.offset,
+            "source": _source_of(feeds[0], version.desired.start, stamp) if feeds else "base",
             "feed": feeds[0].id if feeds else None,
         }
         return json_answer(200, store.headers, shown)
@@ -190,6 +192,14 @@ def decode_key(encoded: str) -> bytes:
     raise InvalidRequest(
         "bad_key", "the key is not in base64url", found=encoded, expected="the key's Avro body in base64url"
     )
+
+
+def _source_of(feed: Feed, start: PositionMap, stamp: Stamp) -> str:
+    """Whether a version has a record of a feed's in its base or applied it from the feed."""
+    if feed.kind is FeedKind.RT:
+        return "base" if stamp.offset < start.get(FeedPartition(feed.id, stamp.partition), 0) else "feed"
+    # A job's stamp has no offset (rule R20): it tells only where nothing of the feed was folded into the base.
+    return "base or feed" if any(start.get(at, 0) for at in feed.feed_partitions()) else "feed"
 
 
 def _plain(store: ServedStore, version: ServedVersion, live: Live | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from anew.core.feed import PositionMap
 from anew.node.faults import fault_of, is_damage
 from anew.node.loader import Submits
 from anew.node.stores.holding import Hold, Holding, ReplicaKey
-from anew.node.stores.verifyjob import Entries, EntriesJob, Exported, ExportJob, FingerprintJob, Scanned
+from anew.node.stores.verifyjob import Entries, EntriesJob, Exported, ExportJob, Fed, FingerprintJob, Scanned
 from anew.segments.layout import store_path
 from anew.storage.replica import Replica
 
@@ -267,10 +267,11 @@ class Verifications:
             message = "a replica is exported below the directory of its store"
             raise InvalidRequest("bad_path", message, found=wanted.path, expected=f"{below}…")
         start = part.holding.version.start
-        fed = [(feed.incarnation, at.partition, start.get(at, 0)) for feed, at in part.holding.feed_partitions()]
-        compression, starts = part.holding.version.config.compression, tuple(fed) if wanted.base_only else ()
+        fed = [Fed.of(feed, at.partition, start) for feed, at in part.holding.feed_partitions()]
+        compression = part.holding.version.config.compression
+        left_out = tuple(fed) if wanted.base_only else ()
         exporting = self.loader.submit(
-            ExportJob(str(part.directory), compression, self.deep_store, wanted.path, starts)
+            ExportJob(str(part.directory), compression, self.deep_store, wanted.path, left_out)
         )
         job.beside_scans(exporting)
         return exporting

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from anew.codec.compression import Compressor, compressor
 from anew.core.arrow import bytes_list, take
-from anew.core.feed import PositionMap
+from anew.core.feed import Feed, FeedKind, FeedPartition, PositionMap
 from anew.core.fingerprint import Fingerprint, FingerprintSum, in_buckets
 from anew.deepstore.open import open_deep_store
 from anew.segments.basefile import BaseFileWriter
@@ -109,6 +109,41 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
+class Fed:
+    """What a version applied of one feed partition after its start, as far as stamps tell.
+
+    Attributes:
+        incarnation: The feed's.
+        partition: Of which partition; None: of all.
+        start: From which offset on; None: nothing, as far as can be told.
+    """
+
+    incarnation: int
+    partition: int | None
+    start: int | None
+
+    @classmethod
+    def of(cls, feed: Feed, partition: int, start: PositionMap) -> Fed:
+        """What a version that starts there applied of a feed partition.
+
+        A job's stamps have no offsets (rule R20). Where the version applies its feed from the first record on, all rows
+        of its are the feed's. Otherwise they count as the base's: those that are not make another file than the base's.
+        """
+        if feed.kind is FeedKind.RT:
+            return cls(feed.incarnation, partition, start.get(FeedPartition(feed.id, partition), 0))
+        is_folded = any(start.get(at, 0) for at in feed.feed_partitions())
+        return cls(feed.incarnation, None, None if is_folded else 0)
+
+    def among(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Which rows it is, shape (n,)."""
+        if self.start is None:
+            return np.zeros(rows.num_rows, dtype=np.bool_)
+        own: npt.NDArray[np.bool_] = rows.column("incarnation").to_numpy() == self.incarnation
+        own = own & (rows.column("offset").to_numpy() >= self.start)
+        return own if self.partition is None else own & (rows.column("feed_partition").to_numpy() == self.partition)
+
+
+@dataclass(frozen=True, slots=True)
 class ExportJob:
     """Write a checkpoint as a base file.
 
@@ -117,14 +152,14 @@ class ExportJob:
         compression: The codec of the version's values.
         deep_store: The root to write to.
         path: Where the file goes.
-        starts: What the version's feeds brought is left out: (incarnation, feed partition, from which offset on).
+        left_out: What the version's feeds brought.
     """
 
     directory: str
     compression: str
     deep_store: str
     path: str
-    starts: tuple[tuple[int, int, int], ...] = ()
+    left_out: tuple[Fed, ...] = ()
 
     @property
     def name(self) -> str:
@@ -153,10 +188,9 @@ class ExportJob:
 
     def _of_base(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """Which rows no feed brought after the version's start, shape (n,)."""
-        incarnations, partitions = rows.column("incarnation").to_numpy(), rows.column("feed_partition").to_numpy()
-        offsets, fed = rows.column("offset").to_numpy(), np.zeros(rows.num_rows, dtype=np.bool_)
-        for incarnation, partition, start in self.starts:
-            fed |= (incarnations == incarnation) & (partitions == partition) & (offsets >= start)
+        fed = np.zeros(rows.num_rows, dtype=np.bool_)
+        for one in self.left_out:
+            fed |= one.among(rows)
         return (~fed).nonzero()[0]
 
 

@@ -27,6 +27,7 @@ from anew.spark.stores.outputs import BaseTarget
 from anew.spark.stores.pushscan import encode_blocks
 from anew.spark.stores.scan import plan_scan, runs_of_scan, scan_blocks
 from anew.spark.stores.shuffle import Destination, delivered
+from anew.spark.stores.sources import Sources
 
 _EXPANSION = 4
 """How many bytes of rows a byte of a push's files may become."""
@@ -81,7 +82,7 @@ def build_repush(
         config=plan.target.config,
         source=codecs.source,
         codec=codecs.target,
-        feeds={feed.incarnation: feed.id for feed in feeds.feeds},
+        feeds=Sources.of(feeds.feeds),
         floors=repush_floors(plan),
         base=_base_groups(plan, place, source) if plan.path == "copartitioned" else None,
     )
@@ -118,7 +119,7 @@ def build_push(spark: SparkSession, plan: Plan, place: Place, codecs: Codecs, ta
         config=plan.target.config,
         source=None,
         codec=codecs.target,
-        feeds={},
+        feeds=Sources.of(()),
         floors=DropFloors(ttl_floor_ms=plan.target.ttl_floor_ms),
         refuse_duplicates=True,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from anew.api.location import LogLocation
-from anew.core.admission import admit, first_undecided, with_hashes
+from anew.core.admission import Admitted, admit, first_undecided, with_hashes
 from anew.core.arrow import concat
 from anew.core.combining import combine
 from anew.core.errors import Failed
@@ -80,7 +80,7 @@ def scan_split(log: Log, feeds: Feeds, split: LogSplit, start: int) -> Iterator[
     feed, records, fingerprint, skipped = feeds.feed(split.feed), 0, 0, 0
     for read in read_through(log, topic_partition(feed, split.partition), split.begin, split.end):
         admitted = admit(feed, split.partition, start, read.records, feeds.schemas)
-        _check_decided(split, admitted.rows, feeds.schemas)
+        _check_decided(split, admitted, feeds.schemas)
         rows = with_hashes(admitted.rows)
         skipped += len(admitted.rejected)
         records += rows.num_rows
@@ -92,9 +92,9 @@ def scan_split(log: Log, feeds: Feeds, split: LogSplit, start: int) -> Iterator[
     )
 
 
-def _check_decided(split: LogSplit, rows: pa.RecordBatch, schemas: Collection[int]) -> None:
+def _check_decided(split: LogSplit, admitted: Admitted, schemas: Collection[int]) -> None:
     """Raise where nobody has decided yet whether a value counts (rule R21)."""
-    undecided = first_undecided(rows, schemas)
+    undecided = first_undecided(admitted, schemas)
     if undecided is not None:
         offset, schema_id = undecided
         raise Failed(

@@ -42,10 +42,10 @@ from anew.spark.stores.frames import HELD, SCANNED, Kind, as_scanned, is_report,
 from anew.spark.stores.logsource import LogScan, scan_splits
 from anew.spark.stores.outputs import BaseTarget, MadePart, Outputs
 from anew.spark.stores.shuffle import received
+from anew.spark.stores.sources import Sources
 from anew.spark.worker import begin_task, required_build, spill_file
 
 REPORT_SCHEMA = "report string"
-_BASE, _BATCH = "base", "batch"
 _EXAMPLES = 5
 
 
@@ -88,7 +88,7 @@ class MergeTask:
         config: The target's frozen configuration.
         source: The codec of base rows; None for a push.
         codec: The codec of what is written.
-        feeds: Incarnation → feed id, for the account by source.
+        feeds: For the account by source.
         floors: What winners are judged by.
         base: The base's files where tasks read them themselves; None on the general path.
         feed: The feed records where tasks read them themselves; None where they are shuffled.
@@ -99,7 +99,7 @@ class MergeTask:
     config: Frozen
     source: Compressor | None
     codec: Compressor
-    feeds: dict[int, str]
+    feeds: Sources
     floors: DropFloors = field(default_factory=DropFloors)
     base: BaseGroups | None = None
     feed: FeedGroups | None = None
@@ -262,32 +262,24 @@ class _Merge:
     def _accounted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Some rows, counted by source, with the columns that the merge wants."""
         kinds = rows.column("kind").to_numpy()
-        self._count_sources(rows, kinds)
+        self._count_sources(rows)
         return self._with_held(rows, kinds)
 
     def _with_held(self, rows: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.RecordBatch:
         return with_held(rows, kinds) if self.task.floors.rejected_below_ms else rows
 
-    def _count_sources(self, rows: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> None:
+    def _count_sources(self, rows: pa.RecordBatch) -> None:
         hashes = rows.column("hash").to_numpy().view(np.uint64)
-        incarnations = rows.column("incarnation").to_numpy()
-        partitions = rows.column("feed_partition").to_numpy()
-        codes = np.where(kinds == int(Kind.BASE), -1, incarnations.astype(np.int64) << 32 | partitions)
+        codes = self.task.feeds.codes(rows)
         if codes.size and (codes == codes[0]).all():
-            self._count(self._source_name(int(codes[0])), Entry(count=codes.size, hash=total(hashes)))
+            self._count(self.task.feeds.name(int(codes[0])), Entry(count=codes.size, hash=total(hashes)))
             return
         for code in np.unique(codes):
             chosen = hashes[codes == code]
-            self._count(self._source_name(int(code)), Entry(count=chosen.size, hash=total(chosen)))
+            self._count(self.task.feeds.name(int(code)), Entry(count=chosen.size, hash=total(chosen)))
 
     def _count(self, source: str, entry: Entry) -> None:
         self.sources[source] = self.sources.get(source, Entry()) + entry
-
-    def _source_name(self, code: int) -> str:
-        if code < 0:
-            return _BASE
-        feed = self.task.feeds.get(code >> 32)
-        return _BATCH if feed is None else f"{feed}/{code & 0xFFFFFFFF}"
 
     def _note_duplicates(self, rows: pa.RecordBatch) -> None:
         if len(self.duplicates) < _EXAMPLES and rows.num_rows:
