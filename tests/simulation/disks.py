@@ -310,6 +310,10 @@ class FarCatalog:
         """See `JobsCatalog.jobs_page`."""
         return self._read(lambda: self._catalog.jobs_page(after, limit))
 
+    def put_batch(self, job_uid: str, generation: int, record: BatchRecord) -> None:
+        """See `JobsCatalog.put_batch`."""
+        self._network.outside(_COMMIT, lambda: self._catalog.put_batch(job_uid, generation, record))
+
     def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
         """See `JobsCatalog.batches`."""
         return self._read(lambda: self._catalog.batches(job_uid, generation, limit))

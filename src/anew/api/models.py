@@ -90,9 +90,15 @@ class Heartbeat(Request):
 
 
 class HeartbeatAnswer(Wire):
-    """Whether the driver is to go on."""
+    """Whether the driver is to go on.
+
+    Attributes:
+        kill_asked: The rebuild has ended.
+        stop_asked: The rebuild goes on later: this driver is to end after what it is at.
+    """
 
     kill_asked: bool
+    stop_asked: bool = False
     lease_until_ms: int
 
 

@@ -12,6 +12,9 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from anew.api.wire import Wire
 from anew.core.errors import Failed
+from anew.core.jobs.job import Job
+from anew.core.jobs.plan import JobPlan
+from anew.core.jobs.rebuild import JOB, JobRebuild
 from anew.core.plan import PlanValue
 from anew.core.rebuild import Progress, Rebuild, RebuildStatus, Stage
 from anew.core.stores.plan import Plan
@@ -215,8 +218,20 @@ class DriverStart(Wire, Generic[R, D]):
     subject: D
 
 
+JobStart = DriverStart[JobRebuild, Job]
 StoreStart = DriverStart[StoreRebuild, Store]
 TableStart = DriverStart[TableRebuild, Table]
+
+
+class JobRebuildView(RebuildView):
+    """The ``rebuild`` shape of a generation of a job."""
+
+    subject = JOB
+
+    kind: str
+    job: str
+    generation: int
+    plan: JobPlan
 
 
 class FailureSeen(Wire):

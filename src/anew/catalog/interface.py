@@ -43,6 +43,13 @@ class JobsCatalog(Protocol):
     def jobs_page(self, after: str, limit: int) -> list[Job]:
         """Some of the live jobs, the next ones by name, see `Catalog.stores_page`."""
 
+    def put_batch(self, job_uid: str, generation: int, record: BatchRecord) -> None:
+        """Record a batch without a line of history, see `PutBatch`.
+
+        Raises:
+            Refused: What `check_next` raises.
+        """
+
     def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
         """The records of the last batches of a generation, in their order, at most so many."""
 

@@ -41,6 +41,10 @@ class DatabaseJobs:
         query = sa.select(JOBS.c.document).where(JOBS.c.live_name > after).order_by(JOBS.c.live_name).limit(limit)
         return self._database.read(lambda connection: _parsed(connection, query))
 
+    def put_batch(self, job_uid: str, generation: int, record: BatchRecord) -> None:
+        """See `JobsCatalog.put_batch`."""
+        self._database.write(lambda connection: apply(connection, PutBatch(job_uid, generation, record)))
+
     def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
         """See `JobsCatalog.batches`."""
         return self._database.read(lambda connection: _last(connection, job_uid, generation, limit))

@@ -34,7 +34,7 @@ def a_generation(number: int, replaces: int | None = None, **changes: Any) -> Ge
         "inputs": (an_input(),),
         "start": {"events": {0: 0, 1: 0}},
         "rebuild": f"rebuild-{number}",
-        "feed": f"dc-0/delays_j{number}#1",
+        "writes_to": f"dc-0/delays_j{number}#1",
         "replaces": replaces,
     }
     return Generation(**{**values, **changes})
@@ -46,7 +46,8 @@ def a_job(*generations: Generation, **changes: Any) -> Job:
         "uid": "uid-job",
         "name": "delay_class",
         "fabric": "dc-0",
-        "output": JobOutput(store="delays", store_uid="uid-delays"),
+        "inputs": {"events": "events"},
+        "output": JobOutput(kind="store", name="delays", uid="uid-delays"),
         "generations": generations,
         "next_generation": len(generations) + 1,
         "created_at_ms": NOON_MS,

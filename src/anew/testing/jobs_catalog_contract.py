@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,7 @@ def _refused(code: str, act: Callable[[], object]) -> None:
 
 
 def _record(catalog: Catalog, number: int, epoch: int = 1, generation: int = 1) -> None:
-    change = a_change(f"op-{generation}-{number}-{epoch}", PutBatch(_UID, generation, a_batch(number, epoch)))
-    catalog.commit(change)
+    catalog.put_batch(_UID, generation, a_batch(number, epoch))
 
 
 class JobsCatalogContract(OpenedCatalog):
@@ -53,7 +53,7 @@ class JobsCatalogContract(OpenedCatalog):
         catalog.commit(a_change("op-1", PutJob(a_job(), None)))
         catalog.commit(a_change("op-2", PutJob(a_job(live=1), 1)))
         for fence in (1, 3):
-            _refused("revision_conflict", lambda fence=fence: catalog.commit(a_change("op-x", PutJob(a_job(), fence))))
+            _refused("revision_conflict", partial(catalog.commit, a_change("op-x", PutJob(a_job(), fence))))
         _refused("job_exists", lambda: catalog.commit(a_change("op-x", PutJob(a_job(uid="uid-2"), None))))
         found = catalog.job("delay_class")
         assert found is not None
@@ -74,8 +74,9 @@ class JobsCatalogContract(OpenedCatalog):
             _record(catalog, number)
         _record(catalog, 0, generation=2)
         _record(catalog, 2, epoch=2)
-        _refused("batch_outdated", lambda: catalog.commit(a_change("op-x", PutBatch(_UID, 1, a_batch(2)))))
+        _refused("batch_outdated", lambda: catalog.put_batch(_UID, 1, a_batch(2)))
         _refused("batch_gap", lambda: catalog.commit(a_change("op-x", PutBatch(_UID, 1, a_batch(4, 2)))))
+        assert catalog.history(None, 5) == []
         found = catalog.batches(_UID, 1, 2)
         assert [(record.batch, record.epoch) for record in found] == [(1, 1), (2, 2)]
         assert [record.batch for record in catalog.batches(_UID, 2, 5)] == [0]

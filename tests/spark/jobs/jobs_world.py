@@ -176,7 +176,7 @@ class JobsWorld:
                 read = self.log.read(at, offset, 10_000)
                 offset = read.next_offset
                 rows = read.records.to_pylist()
-                identities = split_identities(read.records.column("origin"))
+                identities = split_identities(read.records.column("origin"))  # type: ignore[arg-type]  # it is binary
                 for row, batch, sequence in zip(
                     rows, identities.batch.tolist(), identities.sequence.tolist(), strict=True
                 ):

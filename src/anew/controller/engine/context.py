@@ -11,6 +11,7 @@ from anew.catalog.interface import Catalog
 from anew.controller.engine.apart import Failing
 from anew.controller.engine.attention import Attention
 from anew.controller.engine.nodereports import NodeReports
+from anew.controller.engine.outputs import NO_OUTPUTS, Outputs
 from anew.controller.engine.subjects import NO_SUBJECTS, Subjects
 from anew.controller.engine.watch import Watch
 from anew.core.errors import Failed
@@ -85,6 +86,7 @@ class Context:
         release: This release's version, for answers.
         launch: Starts drivers of scheduled rebuilds.
         subjects: What can be rebuilt.
+        outputs: What jobs can write into.
         attention: Since when this controller listens to drivers and nodes.
         node_reports: What nodes reported last.
         registry: Where the ids of schemas come from; None: from the catalog.
@@ -101,6 +103,7 @@ class Context:
     release: str = "0"
     launch: Launch = _launches_nothing
     subjects: Subjects = NO_SUBJECTS
+    outputs: Outputs = NO_OUTPUTS
     attention: Attention = field(default_factory=Attention)
     node_reports: NodeReports = field(default_factory=NodeReports)
     registry: SchemaRegistry | None = None

@@ -39,7 +39,7 @@ def _troubles(rebuild: Rebuild) -> tuple[DriverTrouble, ...]:
 
 def silent_ms(context: Context, rebuild: Rebuild) -> int | None:
     """For how long the driver has not been heard; None where none is needed, or it was heard a moment ago."""
-    if not rebuild.driven:
+    if not rebuild.driven or not rebuild.driver:
         return None
     silent = context.clock() - heard_at_ms(context, rebuild)
     return silent if silent >= context.limits.takeover_seconds * 1000 else None
@@ -73,7 +73,7 @@ def _silence(context: Context, rebuild: Rebuild) -> list[Problem]:
     told = f"{of} has not been heard for {silent // 1000} s"
     return [
         Problem(
-            what=f"{told}; in {left_seconds} s the rebuild fails",
+            what=f"{told}; in {left_seconds} s {context.subjects.of(rebuild).after_silence}",
             since_ms=heard_at_ms(context, rebuild),
             hint=f"anew rebuild resume {rebuild.id}, or: anew rebuild kill {rebuild.id}",
         )

@@ -17,7 +17,8 @@ def expire_lost(context: Context, running: Iterable[Rebuild], apart: Apart) -> N
     for rebuild in running:
         if _is_lost(context, rebuild):
             with apart.step(f"rebuild {rebuild.id} of {rebuild.subject.name}"):
-                expire(context, rebuild)
+                if not context.subjects.of(rebuild).lost(context, rebuild):
+                    expire(context, rebuild)
 
 
 def expire(context: Context, rebuild: Rebuild) -> Rebuild:

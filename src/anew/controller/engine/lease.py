@@ -29,7 +29,8 @@ def heartbeat(context: Context, rebuild_id: str, request: Heartbeat) -> Heartbea
             advanced = advance(renewed, request.stage, context.clock())
             renewed = context.subjects.of(rebuild).progressed(advanced, request.progress)
         context.catalog.put_rebuild(renewed, rebuild.revision)
-        return HeartbeatAnswer(kill_asked=False, lease_until_ms=until_ms)
+        stops = context.subjects.of(rebuild).stops(rebuild)
+        return HeartbeatAnswer(kill_asked=False, stop_asked=stops, lease_until_ms=until_ms)
 
     # Whoever commits part of the rebuild's work changes its record beside the signs of life.
     return again_on_conflict(attempt)

@@ -53,6 +53,7 @@ class Subject(ABC, Generic[R, P]):
         plan: The class of its plans.
         start: The class of what its drivers begin with.
         reclaims: Kind of `Reclaim` → how what such a note names is removed.
+        after_silence: What happens once the lease of a silent driver is over.
     """
 
     name: ClassVar[str]
@@ -60,6 +61,7 @@ class Subject(ABC, Generic[R, P]):
     plan: type[P]
     start: type[DriverStart[R, Any]]
     reclaims: ClassVar[Mapping[str, Callable[[Context, Reclaim], None]]] = {}
+    after_silence: ClassVar[str] = "the rebuild fails"
 
     @abstractmethod
     def begin(self, context: Context, plan: P, opening: Mapping[str, Any]) -> Begun[R]:
@@ -112,6 +114,14 @@ class Subject(ABC, Generic[R, P]):
         Raises:
             Refused: It cannot be ended any more.
         """
+
+    def lost(self, context: Context, rebuild: R) -> bool:
+        """Go on after a driver whose lease is over; False: the rebuild fails."""
+        return False
+
+    def stops(self, rebuild: R) -> bool:
+        """Whether the driver is to end its work, and the rebuild goes on later."""
+        return False
 
     def give_up(self, context: Context, rebuild: R, actor: str) -> bool:
         """Give up what an ended rebuild made and nobody uses yet; whether there was any."""

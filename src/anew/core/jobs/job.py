@@ -55,13 +55,13 @@ class Generation(Value):
         inputs: As they were when it was planned.
         start: Input → partition → the first offset that it reads; every partition is named (case B7).
         rebuild: The id of its rebuild: the lease and the epoch of its driver are there.
-        feed: The id of the feed that it writes into.
-        version: The version of the store that follows it, of a parallel rewind; None: all versions apply its feed.
+        writes_to: What its output is known by: no other generation writes into it.
+        version: The version of a store that follows it alone; None: there is none.
+        is_whole: Whether it reads every record that its inputs ever had.
         replaces: The generation whose output it takes the place of; None for the first.
         master, conf, max_records: How Spark runs it.
         failures: How many of its drivers in a row have ended before their first batch.
         retry_at_ms: Before that time no driver is started.
-        looks: How many looks in a row it was found at the ends of its inputs, up to `LOOKS_TO_CATCH_UP`.
         error: Why it failed, or why its last driver ended.
     """
 
@@ -73,15 +73,15 @@ class Generation(Value):
     inputs: tuple[JobInput, ...]
     start: dict[str, Offsets]
     rebuild: str
-    feed: str
+    writes_to: str
     version: int | None = None
+    is_whole: bool = True
     replaces: int | None = None
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
     max_records: int = 100_000
     failures: int = 0
     retry_at_ms: int = 0
-    looks: int = 0
     error: str | None = None
 
     @property
@@ -89,17 +89,21 @@ class Generation(Value):
         """Whether it will never run again."""
         return self.status in _OVER
 
-    @property
-    def caught_up(self) -> bool:
-        """Whether it was found at the ends often enough."""
-        return self.looks >= LOOKS_TO_CATCH_UP
-
 
 class JobOutput(Value):
-    """Where a job's output goes: the feed of a store."""
+    """Where a job's output goes.
 
-    store: str
-    store_uid: str
+    Attributes:
+        kind: ``store`` or ``topic``.
+        name, uid: Of the one that it is.
+    """
+
+    kind: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
 
 
 class Job(Value):
@@ -107,6 +111,7 @@ class Job(Value):
 
     Attributes:
         uid: Of this job alone; a later one of the same name has another.
+        inputs: Input → the name of its topic.
         live: The generation whose output serves; None before the first.
         next_generation: The number that the next one gets.
     """
@@ -114,6 +119,7 @@ class Job(Value):
     uid: str
     name: str
     fabric: str
+    inputs: dict[str, str]
     output: JobOutput
     generations: tuple[Generation, ...] = ()
     live: int | None = None
@@ -231,7 +237,7 @@ def to_stop(job: Job, number: int, now_ms: int) -> Job:
     _check_not_over(job, found)
     if found.status is not GenerationStatus.RUNNING:
         return job
-    return _to(job, found, GenerationStatus.STOPPED, now_ms, looks=0)
+    return _to(job, found, GenerationStatus.STOPPED, now_ms)
 
 
 def started(job: Job, number: int, now_ms: int, start_seconds: float) -> Job:
@@ -245,22 +251,15 @@ def driver_ended(job: Job, number: int, error: str, now_ms: int, *, for_good: bo
     if found.status is not GenerationStatus.RUNNING:
         return job
     if for_good:
-        return _to(job, found, GenerationStatus.FAILED, now_ms, error=error, looks=0)
+        return _to(job, found, GenerationStatus.FAILED, now_ms, error=error)
     pause_ms = int(backoff_seconds(found.failures, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS) * 1000)
-    return _with(job, _changed(found, failures=found.failures + 1, retry_at_ms=now_ms + pause_ms, error=error, looks=0))
+    return _with(job, _changed(found, failures=found.failures + 1, retry_at_ms=now_ms + pause_ms, error=error))
 
 
 def got_on(job: Job, number: int) -> Job:
     """A driver recorded a batch: what failed before is over."""
     found = job.generation(number)
     return _with(job, _changed(found, failures=0, error=None)) if found.failures or found.error else job
-
-
-def looked_at(job: Job, number: int, *, at_ends: bool) -> Job:
-    """A look at a generation found it at the ends of its inputs, or not."""
-    found = job.generation(number)
-    looks = min(found.looks + 1, LOOKS_TO_CATCH_UP) if at_ends else 0
-    return job if looks == found.looks else _with(job, _changed(found, looks=looks))
 
 
 def at_ends(
@@ -288,11 +287,17 @@ def at_ends(
     return reached and listed and left <= lag_limit
 
 
-def cut_over(job: Job, number: int, *, force: bool) -> Job:
+def cut_over(job: Job, number: int, looks: int, *, force: bool) -> Job:
     """The job whose live generation is another one; the one before goes on running.
 
+    Args:
+        job: The job.
+        number: The generation that is to serve.
+        looks: How many looks in a row it was found at the ends of its inputs.
+        force: Whether it is to serve although it was not found there often enough.
+
     Raises:
-        Refused: ``generation_over``, ``not_caught_up``, ``nothing_to_cut_over``.
+        Refused: ``generation_over``, ``not_caught_up``, ``nothing_to_cut_over``, ``output_not_whole``.
     """
     found = job.generation(number)
     _check_not_over(job, found)
@@ -304,11 +309,19 @@ def cut_over(job: Job, number: int, *, force: bool) -> Job:
             expected=f"live {found.replaces}",
             hint=f"anew job show {job.name}",
         )
-    if not found.caught_up and not force:
+    if found.replaces == job.live and not found.is_whole:
+        raise Refused(
+            "output_not_whole",
+            f"{job.name}@{number} began behind the first record of its inputs, with an empty output",
+            found=f"start {found.start}",
+            expected="a generation that reads its inputs from the first record ever",
+            hint="what was written before its start would be gone for readers",
+        )
+    if looks < LOOKS_TO_CATCH_UP and not force:
         raise Refused(
             "not_caught_up",
             f"{job.name}@{number} has not caught up with its inputs",
-            found=f"at the ends in {found.looks} of the last looks",
+            found=f"at the ends in {looks} of the last looks",
             expected=f"{LOOKS_TO_CATCH_UP} in a row",
             hint=f"anew job watch {job.name}; with --force what only the live one has read is missing at first",
         )
@@ -330,7 +343,7 @@ def retired(job: Job, number: int, now_ms: int) -> Job:
             expected="a generation that another one took the place of, or that never served",
             hint=f"anew job cutover {job.name}, or anew job delete {job.name}",
         )
-    return job if found.over else _to(job, found, GenerationStatus.RETIRED, now_ms, looks=0)
+    return job if found.over else _to(job, found, GenerationStatus.RETIRED, now_ms)
 
 
 def reclaimed(job: Job, number: int, now_ms: int) -> Job:

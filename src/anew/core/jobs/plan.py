@@ -28,6 +28,8 @@ class JobPlan(PlanValue):
         start: Input → partition → the first offset that it reads, of every partition.
         state: What the function remembers to begin with.
         base: What the output holds to begin with: ``empty`` is right from the first record ever alone.
+        output: ``KIND:NAME``.
+        is_whole: Whether it reads every record that its inputs ever had.
         replaces: The generation whose place it takes; None for the first.
         unreachable: What history is gone that the start asks for, a line each.
         why: Why it is as it is, a line each.
@@ -41,7 +43,8 @@ class JobPlan(PlanValue):
     start: dict[str, Offsets]
     state: Literal["empty"] = "empty"
     base: Literal["empty"] = "empty"
-    store: str
+    output: str
+    is_whole: bool = True
     replaces: int | None = None
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
@@ -63,4 +66,4 @@ class JobPlan(PlanValue):
 
     def summary(self) -> tuple[str, ...]:
         """What is begun from where, then why."""
-        return (f"generation {self.generation} of {self.job}, into {self.store}", *self.why, *self.unreachable)
+        return (f"generation {self.generation} of {self.job}, into {self.output}", *self.why, *self.unreachable)

@@ -87,6 +87,7 @@ class MemoryCatalog(MemoryJobs):
         """A handle on the database."""
         self._database = database
         self._tables = lambda: database.tables
+        self.commit_unlogged = self._commit_unlogged
 
     def revision(self) -> int:
         """See `Catalog.revision`."""
@@ -116,9 +117,12 @@ class MemoryCatalog(MemoryJobs):
 
     def put_rebuild(self, rebuild: Rebuild, fence: int) -> None:
         """See `Catalog.put_rebuild`."""
+        self._commit_unlogged(PutRebuild(rebuild, fence))
+
+    def _commit_unlogged(self, put: Put) -> None:
         with self._database.lock:
             after = self._database.tables.copy()
-            _apply(after, PutRebuild(rebuild, fence))
+            _apply(after, put)
             self._database.tables = after
 
     def store(self, name: str) -> Store | None:

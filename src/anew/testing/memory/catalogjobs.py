@@ -15,6 +15,7 @@ class MemoryJobs:
     """The part of `anew.testing.memory.catalog.MemoryCatalog` that is about jobs."""
 
     _tables: Callable[[], Tables]
+    commit_unlogged: Callable[[PutBatch], None]
 
     def job(self, name: str) -> Job | None:
         """See `JobsCatalog.job`."""
@@ -35,6 +36,10 @@ class MemoryJobs:
     def jobs_page(self, after: str, limit: int) -> list[Job]:
         """See `JobsCatalog.jobs_page`."""
         return [job for job in self.jobs() if job.name > after][:limit]
+
+    def put_batch(self, job_uid: str, generation: int, record: BatchRecord) -> None:
+        """See `JobsCatalog.put_batch`."""
+        self.commit_unlogged(PutBatch(job_uid, generation, record))
 
     def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
         """See `JobsCatalog.batches`."""

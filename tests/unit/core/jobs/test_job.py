@@ -27,18 +27,19 @@ def _generation(number: int, replaces: int | None, **changes: Any) -> Generation
         "inputs": (_INPUT,),
         "start": {"events": {0: 0, 1: 0}},
         "rebuild": f"r-{number}",
-        "feed": f"dc-0/delays_j{number}#1",
+        "writes_to": f"dc-0/delays_j{number}#1",
         "replaces": replaces,
     }
     return Generation(**{**values, **changes})
 
 
 def _job(*generations: Generation, live: int | None = None) -> Job:
-    output = JobOutput(store="delays", store_uid="s")
+    output = JobOutput(kind="store", name="delays", uid="s")
     return Job(
         uid="j",
         name="delay_class",
         fabric="dc-0",
+        inputs={"events": "events"},
         output=output,
         generations=generations,
         live=live,
@@ -103,18 +104,6 @@ def test_a_driver_that_ends_is_followed_by_another_after_a_rising_pause() -> Non
 
 
 @pytest.mark.case("streams:E3")
-def test_caught_up_is_to_be_at_the_ends_several_times_in_a_row() -> None:
-    """A look that finds it behind begins anew; a stop does too."""
-    job = _running()
-    for expected in (1, 2, 3, 3):
-        job = jobs.looked_at(job, 2, at_ends=True)
-        assert job.generation(2).looks == expected
-    assert job.generation(2).caught_up
-    assert not jobs.looked_at(job, 2, at_ends=False).generation(2).caught_up
-    assert not jobs.to_stop(job, 2, 5).generation(2).caught_up
-
-
-@pytest.mark.case("streams:E3")
 def test_at_the_ends_means_every_partition_and_the_live_ones_position() -> None:
     """Behind the live one anywhere, a partition that is not read yet, or a lag above the limit: not there."""
     ends = {"events": {0: 10, 1: 10}}
@@ -129,16 +118,19 @@ def test_at_the_ends_means_every_partition_and_the_live_ones_position() -> None:
 def test_a_cut_over_and_back_is_a_change_of_the_live_generation() -> None:
     """It waits until the other one has caught up, or is forced; both go on running; others are refused."""
     job = _running()
-    assert _refused(lambda: jobs.cut_over(job, 2, force=False)) == "not_caught_up"
-    over = jobs.cut_over(job, 2, force=True)
+    assert _refused(lambda: jobs.cut_over(job, 2, 0, force=False)) == "not_caught_up"
+    assert jobs.cut_over(job, 2, jobs.LOOKS_TO_CATCH_UP, force=False).live == 2
+    over = jobs.cut_over(job, 2, 0, force=True)
     assert over.live == 2
     assert over.generations == job.generations
-    assert _refused(lambda: jobs.cut_over(over, 2, force=True)) == "nothing_to_cut_over"
-    assert _refused(lambda: jobs.cut_over(over, 1, force=False)) == "not_caught_up"
-    back = jobs.cut_over(over, 1, force=True)
+    assert _refused(lambda: jobs.cut_over(over, 2, 0, force=True)) == "nothing_to_cut_over"
+    assert _refused(lambda: jobs.cut_over(over, 1, 0, force=False)) == "not_caught_up"
+    back = jobs.cut_over(over, 1, 0, force=True)
     assert back == job
     third = jobs.with_generation(over, _generation(3, 2))
-    assert _refused(lambda: jobs.cut_over(third.model_copy(update={"live": 1}), 3, force=True)) == "nothing_to_cut_over"
+    assert (
+        _refused(lambda: jobs.cut_over(third.model_copy(update={"live": 1}), 3, 0, force=True)) == "nothing_to_cut_over"
+    )
 
 
 def test_what_serves_is_not_retired_and_what_is_retired_does_not_run() -> None:
@@ -148,6 +140,6 @@ def test_what_serves_is_not_retired_and_what_is_retired_does_not_run() -> None:
     gone = jobs.retired(job, 2, 5)
     assert _refused(lambda: jobs.to_run(gone, 2, 6)) == "generation_over"
     assert _refused(lambda: jobs.to_stop(gone, 2, 6)) == "generation_over"
-    assert _refused(lambda: jobs.cut_over(gone, 2, force=True)) == "generation_over"
+    assert _refused(lambda: jobs.cut_over(gone, 2, 0, force=True)) == "generation_over"
     assert jobs.retired(gone, 2, 7) == gone
     assert jobs.reclaimed(gone, 2, 8).generation(2).status is GenerationStatus.RECLAIMED

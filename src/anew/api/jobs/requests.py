@@ -1,0 +1,96 @@
+"""What is asked of jobs, and what their drivers say."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from anew.api.jobs.place import OutputPlace
+from anew.api.wire import Request, Wire, example
+from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.code import JobCode
+from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.job import Job
+
+MOST_BATCHES = 200
+
+
+class CreateJob(Request):
+    """Make a job; its first generation is planned by itself. The same ``request_id`` is the same job."""
+
+    model_config = example(name="delay_class", output="store:delays", inputs={"flights": "flight_events"})
+
+    name: str
+    output: str
+    inputs: dict[str, str]
+    request_id: str | None = None
+
+
+class PlanGeneration(Request):
+    """Plan a generation: with which code, and from where.
+
+    Attributes:
+        code: None: that of the live generation.
+        start: ``oldest`` or ``newest`` for all inputs, or offsets: input → partition → offset.
+    """
+
+    model_config = example(start="oldest", max_records=50_000)
+
+    code: JobCode | None = None
+    start: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
+    master: str | None = None
+    conf: dict[str, str] = Field(default_factory=dict)
+    max_records: int = Field(default=100_000, ge=1, le=10_000_000)
+
+
+class OfGeneration(Request):
+    """Which generation is meant; None: the live one, or the only one."""
+
+    model_config = example(generation=2)
+
+    generation: int | None = None
+
+
+class CutOver(Request):
+    """Let a generation serve; None: the one that is to take the live one's place."""
+
+    model_config = example(generation=2, force=False)
+
+    generation: int | None = None
+    force: bool = False
+
+
+class RecordBatch(Request):
+    """A batch was appended whole."""
+
+    epoch: int
+    record: BatchRecord
+
+
+class DriverEnded(Request):
+    """A driver of a generation ends.
+
+    Attributes:
+        error: Why; None: it was to stop.
+        for_good: Whether another one would come to the same end.
+    """
+
+    epoch: int
+    error: str | None = None
+    for_good: bool = False
+
+
+class RunOrder(Wire):
+    """What a driver of a generation works with, beside its plan.
+
+    Attributes:
+        job: The job.
+        place: Where its records go.
+        batches: The last records of its batches.
+    """
+
+    job: Job
+    generation: int
+    place: OutputPlace
+    batches: tuple[BatchRecord, ...]

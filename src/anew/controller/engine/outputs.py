@@ -1,0 +1,119 @@
+"""Where jobs write: each kind of thing that takes their records is an *output*, which says what their wing cannot know.
+
+A generation gets an output of its own, which no other one writes into; to cut over is to let readers ask another one.
+A wing registers its output in the `Outputs` of the context, as it does its subject.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from anew.api.jobs.place import OutputPlace
+from anew.catalog.change import Put
+from anew.core.errors import InvalidRequest
+from anew.core.stamp import Origin
+
+if TYPE_CHECKING:
+    from anew.controller.engine.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A generation that is to get an output.
+
+    Attributes:
+        origin: Under which its records are stamped.
+        name: Of the output, such as a store's.
+        replaces: What the generation writes into whose place it takes; None for the first.
+        is_whole: Whether it reads every record that its inputs ever had: an output that begins empty is right then.
+        rebuild: The id of its rebuild.
+    """
+
+    origin: Origin
+    name: str
+    replaces: str | None
+    is_whole: bool
+    rebuild: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An output that is announced: it is made once that is committed.
+
+    Attributes:
+        where: What it is known by.
+        version: The version of a store that follows it alone.
+        puts: What is committed with the generation.
+    """
+
+    where: str
+    version: int | None = None
+    puts: tuple[Put, ...] = ()
+
+
+class Output(ABC):
+    """One kind of thing that jobs write into."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def uid_of(self, context: Context, name: str) -> str:
+        """The uid of the one of that name.
+
+        Raises:
+            NotFound: ``unknown_…``.
+        """
+
+    @abstractmethod
+    def open(self, context: Context, writer: Writer) -> Opened:
+        """An output for a generation.
+
+        Raises:
+            Refused: It cannot get one; nothing was changed.
+        """
+
+    @abstractmethod
+    def made(self, context: Context, name: str, where: str) -> OutputPlace | None:
+        """Where the records of an announced output go, once it is there: what is missing is made; None: not yet."""
+
+    @abstractmethod
+    def served(self, context: Context, name: str, where: str) -> bool:
+        """Whether readers could be sent to it now: it holds, for all that it knows, what was appended."""
+
+    @abstractmethod
+    def cut_over(self, context: Context, name: str, before: str | None, after: str) -> tuple[Put, ...]:
+        """What lets readers ask another output than the one before.
+
+        Raises:
+            Refused: It cannot be served.
+        """
+
+    @abstractmethod
+    def close(self, context: Context, name: str, where: str) -> tuple[Put, ...]:
+        """What gives up an output that nobody reads: its parts are noted as to be reclaimed."""
+
+
+class Outputs:
+    """The outputs that a controller knows, by their kinds."""
+
+    def __init__(self, outputs: Iterable[Output]) -> None:
+        """Register them."""
+        self._by_kind = {output.kind: output for output in outputs}
+
+    def of_kind(self, kind: str) -> Output:
+        """Who knows outputs of a kind.
+
+        Raises:
+            InvalidRequest: ``unknown_output``.
+        """
+        found = self._by_kind.get(kind)
+        if found is None:
+            expected = ", ".join(sorted(self._by_kind))
+            raise InvalidRequest("unknown_output", "jobs do not write into this", found=kind, expected=expected)
+        return found
+
+
+NO_OUTPUTS = Outputs(())

@@ -1,0 +1,83 @@
+"""Finding jobs, and the one way to change one: its document, and the record of a generation in the same commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anew.catalog.change import Operation, Put, PutJob, PutRebuild
+from anew.controller.engine.commit import change_document, found_by_name
+from anew.controller.engine.context import Context
+from anew.controller.engine.records import find_of
+from anew.core.errors import NotFound, Refused
+from anew.core.jobs.job import Generation, Job
+from anew.core.jobs.rebuild import JOB, JobRebuild
+
+
+def job_named(context: Context, name: str) -> Job:
+    """The live job of that name.
+
+    Raises:
+        NotFound: ``unknown_job``, with the nearest name.
+    """
+    catalog = context.catalog
+    return found_by_name(JOB, name, catalog.job(name), lambda: [other.name for other in catalog.jobs()])
+
+
+def job_of(context: Context, rebuild: JobRebuild) -> Job:
+    """The job that a generation's record is of, deleted or not.
+
+    Raises:
+        NotFound: ``unknown_job``.
+    """
+    job = context.catalog.job_by_uid(rebuild.job_uid)
+    if job is None:
+        raise NotFound("unknown_job", "the job is gone", found=rebuild.job)
+    return job
+
+
+def change_job(
+    context: Context, uid: str, operation: Operation, change: Callable[[Job], tuple[Job, tuple[Put, ...]]]
+) -> Job:
+    """Change a job, see `change_document`.
+
+    Raises:
+        Refused: What ``change`` refuses; ``revision_conflict`` after many losses.
+        NotFound: ``unknown_job``: it was deleted meanwhile.
+    """
+
+    def load() -> Job:
+        job = context.catalog.job_by_uid(uid)
+        if job is None or job.deleted_at_ms is not None:
+            raise NotFound("unknown_job", "the job is gone", found=uid)
+        return job
+
+    return change_document(context, operation, load, PutJob, change)
+
+
+def with_record(context: Context, generation: Generation, **changes: object) -> PutRebuild:
+    """The record of a generation with other values, as it is put beside its job."""
+    record = find_of(context, generation.rebuild, JobRebuild)
+    return PutRebuild(record.model_copy(update=changes), record.revision)
+
+
+def chosen(job: Job, number: int | None) -> Generation:
+    """The generation of a number; for None the live one, else the only one that is not over.
+
+    Raises:
+        NotFound: ``unknown_generation``.
+        Refused: ``which_generation``.
+    """
+    if number is not None:
+        return job.generation(number)
+    if job.live is not None:
+        return job.generation(job.live)
+    going = [each for each in job.generations if not each.over]
+    if len(going) == 1:
+        return going[0]
+    raise Refused(
+        "which_generation",
+        f"{job.name} has no live generation",
+        found=", ".join(str(each.number) for each in going) or "no generation",
+        expected="the number of one",
+        hint=f"anew job show {job.name}; then {job.name}@N",
+    )

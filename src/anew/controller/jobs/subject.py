@@ -1,0 +1,157 @@
+"""Stream jobs as a subject of rebuilds: each rebuild is one generation, which runs until it is retired."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from anew.api.rebuilds import JobStart
+from anew.catalog.change import Put, PutJob
+from anew.controller.engine.context import Context
+from anew.controller.engine.outputs import Writer
+from anew.controller.engine.subjects import Begun, Step, Subject
+from anew.controller.jobs.batches import NO_LEASE
+from anew.controller.jobs.records import job_named, job_of
+from anew.core.errors import Refused
+from anew.core.jobs.job import Generation, GenerationStatus, Job, retired, with_generation
+from anew.core.jobs.plan import JobPlan
+from anew.core.jobs.rebuild import JOB, JobRebuild
+from anew.core.rebuild import RebuildStatus
+
+
+class JobSubject(Subject[JobRebuild, JobPlan]):
+    """Jobs."""
+
+    name: ClassVar[str] = JOB
+    record = JobRebuild
+    plan = JobPlan
+    start = JobStart
+    after_silence = "another one is started"
+
+    def begin(self, context: Context, plan: JobPlan, opening: Mapping[str, Any]) -> Begun[JobRebuild]:
+        """A generation, and its output.
+
+        Raises:
+            Refused: ``plan_outdated``, ``rewind_running``, and what the output refuses.
+        """
+        job = job_named(context, plan.job)
+        _check_fence(job, plan)
+        output = context.outputs.of_kind(job.output.kind)
+        before = None if plan.replaces is None else job.generation(plan.replaces).writes_to
+        writer = Writer(
+            job.origin_of(plan.generation), job.output.name, before, plan.is_whole, rebuild=str(opening["id"])
+        )
+        opened = output.open(context, writer)
+        now_ms = context.clock()
+        generation = Generation(
+            number=plan.generation,
+            status=GenerationStatus.PLANNED,
+            since_ms=now_ms,
+            created_at_ms=now_ms,
+            code=plan.code,
+            inputs=plan.inputs,
+            start=plan.start,
+            rebuild=str(opening["id"]),
+            writes_to=opened.where,
+            version=opened.version,
+            is_whole=plan.is_whole,
+            replaces=plan.replaces,
+            master=plan.master,
+            conf=plan.conf,
+            max_records=plan.max_records,
+        )
+        after = with_generation(job, generation)
+        record = JobRebuild(**{**opening, **NO_LEASE}, job=job.name, job_uid=job.uid, generation=generation.number)
+        return Begun(record, (PutJob(after, job.revision), *opened.puts), {"generation": generation.number})
+
+    def document(self, context: Context, rebuild: JobRebuild) -> Job:
+        """The job."""
+        return job_of(context, rebuild)
+
+    def detail(self, rebuild: JobRebuild) -> Mapping[str, object]:
+        """The generation."""
+        return {"generation": rebuild.generation}
+
+    def finished(self, context: Context, rebuild: JobRebuild) -> Step[JobRebuild]:
+        """A generation runs until it is retired.
+
+        Raises:
+            Refused: ``generation_runs``.
+        """
+        raise Refused(
+            "generation_runs",
+            f"{rebuild.job}@{rebuild.generation} does not end by itself",
+            found="finish",
+            expected="a stop",
+            hint=f"anew job stop {rebuild.job}@{rebuild.generation}",
+        )
+
+    def taken_over(self, context: Context, before: JobRebuild, after: JobRebuild) -> Step[JobRebuild]:
+        """The new driver goes on behind the last batch that was recorded.
+
+        Raises:
+            Refused: ``generation_stopped``.
+        """
+        if not before.wanted:
+            raise Refused(
+                "generation_stopped",
+                f"{before.job}@{before.generation} is not to run",
+                found="stopped",
+                expected="a generation that is to run",
+                hint=f"anew job run {before.job}@{before.generation}",
+            )
+        return after, ()
+
+    def ended(self, context: Context, before: JobRebuild, ended: JobRebuild) -> tuple[Put, ...]:
+        """The generation is retired with its record, and its output closed.
+
+        Raises:
+            Refused: ``generation_live``.
+        """
+        job = job_of(context, before)
+        generation = job.generation(before.generation)
+        if generation.over:
+            return ()
+        output = context.outputs.of_kind(job.output.kind)
+        after = retired(job, generation.number, context.clock())
+        return PutJob(after, job.revision), *output.close(context, job.output.name, generation.writes_to)
+
+    def lost(self, context: Context, rebuild: JobRebuild) -> bool:
+        """The next round starts another driver."""
+        return True
+
+    def stops(self, rebuild: JobRebuild) -> bool:
+        """Where somebody stopped the generation."""
+        return not rebuild.wanted
+
+    def uid_of(self, context: Context, name: str) -> str:
+        """See `Subject.uid_of`."""
+        return job_named(context, name).uid
+
+    def well_since(self, context: Context) -> Mapping[str, int]:
+        """When each was made."""
+        return {job.name: job.created_at_ms for job in context.catalog.jobs()}
+
+    def view(self, context: Context, rebuild: JobRebuild) -> dict[str, Any]:
+        """Which generation of which job."""
+        return {"generation": rebuild.generation, "ledger": None}
+
+    def again(self, rebuild: JobRebuild) -> str:
+        """See `Subject.again`."""
+        return f"begin another one: anew job rewind {rebuild.job}"
+
+
+def retired_status(generation: Generation) -> RebuildStatus:
+    """How the record of a generation ends that is retired."""
+    return RebuildStatus.FAILED if generation.status is GenerationStatus.FAILED else RebuildStatus.SUCCEEDED
+
+
+def _check_fence(job: Job, plan: JobPlan) -> None:
+    if (job.uid, job.live) != (plan.fence.job_uid, plan.fence.live):
+        raise Refused(
+            "plan_outdated",
+            "what the plan was made from has changed",
+            found=f"{job.name} {job.uid}, live {job.live}",
+            expected=f"{plan.fence.job_uid}, live {plan.fence.live}",
+            hint="make a new plan",
+        )
