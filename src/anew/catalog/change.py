@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anew.catalog.forget import DropStore, DropTable, Forget
+from anew.catalog.forget import DropStore, DropTable, DropTopic, Forget
 from anew.core.admission import Rejection
 from anew.core.rebuild import Rebuild
 from anew.core.stores.store import Store, Version
@@ -14,6 +14,7 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table
+from anew.core.topics.topic import Topic
 from anew.segments.record import SegmentList
 
 
@@ -203,10 +204,19 @@ class PutDone:
     done: Done
 
 
+@dataclass(frozen=True, slots=True)
+class PutTopic:
+    """Insert a topic (``fence`` None) or replace it, if its revision is still ``fence``."""
+
+    topic: Topic
+    fence: int | None
+
+
 Put = (
     Forget
     | DropStore
     | DropTable
+    | DropTopic
     | PutStore
     | PutPastVersions
     | PutRebuild
@@ -226,6 +236,7 @@ Put = (
     | PutSegment
     | DropSegment
     | PutDone
+    | PutTopic
 )
 
 

@@ -22,6 +22,7 @@ from anew.testing.forget_contract import ForgetContract
 from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
+from anew.testing.topics_catalog_contract import TopicsCatalogContract
 
 
 class _OnSqlite(OpenedCatalog):
@@ -42,6 +43,10 @@ class TestForgettingOfDatabaseCatalog(_OnSqlite, ForgetContract):
 
 class TestPagesOfDatabaseCatalog(_OnSqlite, PagesContract):
     """`PagesContract` over an SQLite file."""
+
+
+class TestTopicsOfDatabaseCatalog(_OnSqlite, TopicsCatalogContract):
+    """`TopicsCatalogContract` over an SQLite file."""
 
 
 class TestTablesOfDatabaseCatalog(_OnSqlite, TablesCatalogContract):

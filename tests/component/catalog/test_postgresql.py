@@ -25,6 +25,7 @@ from anew.testing.forget_contract import ForgetContract
 from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
+from anew.testing.topics_catalog_contract import TopicsCatalogContract
 from tests.component.catalog.cutting import Cutter
 from tests.postgresql import PASSWORD, PostgresServer
 
@@ -54,6 +55,10 @@ class TestForgettingOfDatabaseCatalogOnPostgresql(_OnPostgresql, ForgetContract)
 
 class TestPagesOfDatabaseCatalogOnPostgresql(_OnPostgresql, PagesContract):
     """`PagesContract` over a database of a real server."""
+
+
+class TestTopicsOfDatabaseCatalogOnPostgresql(_OnPostgresql, TopicsCatalogContract):
+    """`TopicsCatalogContract` over a database of a real server."""
 
 
 class TestTablesOfDatabaseCatalogOnPostgresql(_OnPostgresql, TablesCatalogContract):
