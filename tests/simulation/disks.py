@@ -25,6 +25,7 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
 from anew.core.tables.table import Table
+from anew.core.topics.topic import Topic
 from anew.deepstore.interface import DeepStore, StoredFile
 from anew.log.interface import (
     Appended,
@@ -421,6 +422,26 @@ class FarCatalog:
     def deleted_tables(self) -> list[Table]:
         """See `Catalog.deleted_tables`."""
         return self._catalog.deleted_tables()
+
+    def topic(self, name: str) -> Topic | None:
+        """See `Catalog.topic`."""
+        return self._catalog.topic(name)
+
+    def topic_by_uid(self, uid: str) -> Topic | None:
+        """See `Catalog.topic_by_uid`."""
+        return self._catalog.topic_by_uid(uid)
+
+    def topics(self) -> list[Topic]:
+        """See `Catalog.topics`."""
+        return self._catalog.topics()
+
+    def topics_page(self, after: str, limit: int) -> list[Topic]:
+        """See `Catalog.topics_page`."""
+        return self._catalog.topics_page(after, limit)
+
+    def deleted_topics(self) -> list[Topic]:
+        """See `Catalog.deleted_topics`."""
+        return self._catalog.deleted_topics()
 
     def table_config(self, config_hash: str) -> SegmentConfig | None:
         """See `Catalog.table_config`."""

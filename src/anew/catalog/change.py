@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anew.catalog.forget import DropStore, DropTable, Forget
+from anew.catalog.forget import DropStore, DropTable, DropTopic, Forget
 from anew.core.admission import Rejection
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.job import Job
@@ -16,6 +16,7 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table
+from anew.core.topics.topic import Topic
 from anew.segments.record import SegmentList
 
 
@@ -231,10 +232,19 @@ class DropBatches:
     below: int
 
 
+@dataclass(frozen=True, slots=True)
+class PutTopic:
+    """Insert a topic (``fence`` None) or replace it, if its revision is still ``fence``."""
+
+    topic: Topic
+    fence: int | None
+
+
 Put = (
     Forget
     | DropStore
     | DropTable
+    | DropTopic
     | PutStore
     | PutPastVersions
     | PutRebuild
@@ -257,6 +267,7 @@ Put = (
     | PutJob
     | PutBatch
     | DropBatches
+    | PutTopic
 )
 
 

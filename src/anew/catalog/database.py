@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from anew.catalog import deadletterrows, forgetrows, jobrows, pagerows, rebuildrows, segmentrows, storerows
+from anew.catalog import deadletterrows, forgetrows, jobrows, pagerows, rebuildrows, segmentrows, storerows, topicrows
 from anew.catalog.change import (
     Change,
     CheckEmpty,
@@ -32,6 +32,7 @@ from anew.catalog.change import (
     PutRestored,
     PutSetAside,
     PutStore,
+    PutTopic,
     RaiseCounter,
     Reclaim,
     SwapFlag,
@@ -40,7 +41,7 @@ from anew.catalog.change import (
 )
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
-from anew.catalog.forget import FORGETS, DropStore, DropTable, Forget
+from anew.catalog.forget import FORGETS, DropStore, DropTable, DropTopic, Forget
 from anew.catalog.interface import TimedKey
 from anew.catalog.jobrows import DatabaseJobs
 from anew.catalog.tables import (
@@ -55,7 +56,9 @@ from anew.catalog.tables import (
     REQUESTS,
     STORES,
     TABLES,
+    TOPICS,
 )
+from anew.catalog.topicrows import DatabaseTopics
 from anew.core.admission import Rejection
 from anew.core.errors import AnewError, InvalidRequest, OutcomeUnknown, Refused, Unreachable
 from anew.core.rebuild import Rebuild
@@ -77,7 +80,7 @@ _OPERATION = (
 )
 
 
-class DatabaseCatalog(DatabaseJobs):
+class DatabaseCatalog(DatabaseTopics, DatabaseJobs):
     """`anew.catalog.interface.Catalog` on SQLAlchemy."""
 
     def __init__(self, url: str, timeout_seconds: float = 10.0) -> None:
@@ -88,7 +91,7 @@ class DatabaseCatalog(DatabaseJobs):
             Refused: ``catalog_newer``.
             Unreachable: ``catalog_unreachable``.
         """
-        self._database = Database(url, timeout_seconds)
+        super().__init__(Database(url, timeout_seconds))
         self._timeout_seconds = timeout_seconds
         self._live: Mapping[str, Store] = {}
 
@@ -388,6 +391,8 @@ def _apply(connection: sa.Connection, put: object, at_ms: int) -> None:
             _raise_counter(connection, put)
         case PutJob() | PutBatch() | DropBatches():
             jobrows.apply(connection, put)
+        case PutTopic() | DropTopic():
+            topicrows.apply(connection, put)
         case DropStore() | DropTable():
             forgetrows.apply(connection, put)
         case _ if isinstance(put, FORGETS):
@@ -411,14 +416,14 @@ def _swap_flag(connection: sa.Connection, put: SwapFlag) -> None:
 def _check_empty(connection: sa.Connection) -> None:
     held = {
         table.name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
-        for table in (STORES, REBUILDS, TABLES)
+        for table in (STORES, REBUILDS, TABLES, TOPICS)
     }
     if any(held.values()):
         raise Refused(
             "catalog_not_empty",
             "the catalog holds something already",
             found=", ".join(f"{count} {name}" for name, count in held.items()),
-            expected="a catalog without stores, tables and rebuilds",
+            expected="a catalog without stores, tables, topics and rebuilds",
             hint="a restore is for a catalog that was lost: name an empty one in ANEW_CATALOG",
         )
 

@@ -104,3 +104,11 @@ class DropTable:
 
     uid: str
     fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropTopic:
+    """Take out a deleted topic, if its revision is still ``fence``."""
+
+    uid: str
+    fence: int

@@ -16,6 +16,7 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment
 from anew.core.tables.table import Table
+from anew.core.topics.topic import Topic
 
 
 class TimedKey(NamedTuple):
@@ -73,7 +74,8 @@ class Catalog(JobsCatalog, Protocol):
 
         Raises:
             Refused: ``revision_conflict``: somebody else was faster; load, decide and try again.
-            Refused: ``store_exists``: a store of that name is there already; so ``table_exists``, ``job_exists``.
+            Refused: ``store_exists``, ``table_exists``, ``topic_exists``, ``job_exists``: one of that name is there
+                already.
             Refused: ``catalog_not_empty``: what `CheckEmpty` asks for is not so.
             InvalidRequest: ``request_id_reused``: the request id is known with another body.
         """
@@ -256,6 +258,21 @@ class Catalog(JobsCatalog, Protocol):
 
     def segments_done(self, rebuild_id: str, names: Collection[str] | None = None) -> list[Done]:
         """What became of the segments of a rebuild so far, by name; only of those named unless None."""
+
+    def topic(self, name: str) -> Topic | None:
+        """The live topic of our own of that name."""
+
+    def topic_by_uid(self, uid: str) -> Topic | None:
+        """The topic of that identity, deleted or not."""
+
+    def topics(self) -> list[Topic]:
+        """All live topics by name."""
+
+    def topics_page(self, after: str, limit: int) -> list[Topic]:
+        """Some of the live topics, the next ones by name, see `stores_page`."""
+
+    def deleted_topics(self) -> list[Topic]:
+        """Topics that were deleted, by name."""
 
     def close(self) -> None:
         """Let go of connections."""

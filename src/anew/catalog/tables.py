@@ -128,6 +128,16 @@ TABLES = sa.Table(
     sa.Column("document", sa.Text, nullable=False),
 )
 
+TOPICS = sa.Table(
+    "topics",
+    METADATA,
+    sa.Column("uid", sa.String(64), primary_key=True),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("live_name", sa.String(64), nullable=True, unique=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("document", sa.Text, nullable=False),
+)
+
 JOBS = sa.Table(
     "jobs",
     METADATA,

@@ -16,6 +16,7 @@ from anew.core.stores.plan import Fence, Plan, Source, Splits, Target
 from anew.core.stores.rebuild import StoreRebuild
 from anew.core.stores.settings import STORE_SETTINGS, defaults
 from anew.core.stores.store import RebuildKind, Store, StoreConfig, Version, VersionInFabric, VersionStatus
+from anew.core.topics.topic import Topic, TopicFormat
 from anew.log.interface import APPEND_RECORDS
 from anew.testing.clock import NOON_MS
 
@@ -134,6 +135,21 @@ def append_records(
         "value": list(values),
     }
     return pa.RecordBatch.from_pydict(columns, schema=APPEND_RECORDS)
+
+
+def a_topic(name: str = "clicks", **changes: Any) -> Topic:
+    """A topic of JSON values with two partitions; ``changes`` replace its fields."""
+    topic = Topic(
+        uid=f"uid-{name}",
+        name=name,
+        fabric=FABRIC,
+        partitions=2,
+        format=TopicFormat.JSON,
+        topic_uid=f"topic-{name}",
+        incarnation=1,
+        created_at_ms=NOON_MS,
+    )
+    return topic.model_copy(update=changes)
 
 
 def some_records(count: int, name: str = "key") -> pa.RecordBatch:

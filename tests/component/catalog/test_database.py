@@ -23,6 +23,7 @@ from anew.testing.jobs_catalog_contract import JobsCatalogContract
 from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
+from anew.testing.topics_catalog_contract import TopicsCatalogContract
 
 
 class _OnSqlite(OpenedCatalog):
@@ -47,6 +48,10 @@ class TestPagesOfDatabaseCatalog(_OnSqlite, PagesContract):
 
 class TestJobsOfDatabaseCatalog(_OnSqlite, JobsCatalogContract):
     """`JobsCatalogContract` over an SQLite file."""
+
+
+class TestTopicsOfDatabaseCatalog(_OnSqlite, TopicsCatalogContract):
+    """`TopicsCatalogContract` over an SQLite file."""
 
 
 class TestTablesOfDatabaseCatalog(_OnSqlite, TablesCatalogContract):

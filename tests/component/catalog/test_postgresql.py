@@ -26,6 +26,7 @@ from anew.testing.jobs_catalog_contract import JobsCatalogContract
 from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
+from anew.testing.topics_catalog_contract import TopicsCatalogContract
 from tests.component.catalog.cutting import Cutter
 from tests.postgresql import PASSWORD, PostgresServer
 
@@ -59,6 +60,10 @@ class TestPagesOfDatabaseCatalogOnPostgresql(_OnPostgresql, PagesContract):
 
 class TestJobsOfDatabaseCatalogOnPostgresql(_OnPostgresql, JobsCatalogContract):
     """`JobsCatalogContract` over a database of a real server."""
+
+
+class TestTopicsOfDatabaseCatalogOnPostgresql(_OnPostgresql, TopicsCatalogContract):
+    """`TopicsCatalogContract` over a database of a real server."""
 
 
 class TestTablesOfDatabaseCatalogOnPostgresql(_OnPostgresql, TablesCatalogContract):

@@ -8,11 +8,12 @@ import pytest
 import sqlalchemy as sa
 
 from anew.catalog import segmentrows
-from anew.catalog.change import CheckEmpty, DropSegment, PutRestoredTable, PutSegment, PutTable
+from anew.catalog.change import CheckEmpty, DropSegment, PutRestoredTable, PutSegment, PutTable, PutTopic
 from anew.catalog.database import DatabaseCatalog
 from anew.catalog.url import parse_catalog_url
 from anew.core.errors import Refused
 from anew.segments.record import SegmentList
+from anew.testing.builders import a_topic
 from anew.testing.catalog_contract import a_change
 from anew.testing.clock import NOON_MS
 from anew.testing.table_builders import a_segment, a_table
@@ -29,6 +30,15 @@ def test_a_catalog_with_a_table_is_not_empty(catalog_url: str, deleted_at_ms: in
             catalog.commit(a_change("op-4", CheckEmpty(), PutTable(a_table("cabs"), None)))
         assert (caught.value.code, "tables" in str(caught.value.found)) == ("catalog_not_empty", True)
         assert catalog.table("cabs") is None
+
+
+def test_a_catalog_with_a_topic_is_not_empty(catalog_url: str) -> None:
+    """Topics of our own count too."""
+    with closing(DatabaseCatalog(catalog_url)) as catalog:
+        catalog.commit(a_change("op-1", PutTopic(a_topic(), None)))
+        with pytest.raises(Refused) as caught:
+            catalog.commit(a_change("op-2", CheckEmpty()))
+        assert (caught.value.code, "1 topics" in str(caught.value.found)) == ("catalog_not_empty", True)
 
 
 def test_a_change_between_two_pages_loses_no_segment(catalog_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from anew.testing.raw_contract import RawRepeatContract
 from anew.testing.repeat_contract import RepeatedAppendContract
 from anew.testing.tables_catalog_contract import TablesCatalogContract
 from anew.testing.telling_contract import check_appends_are_told_of
+from anew.testing.topics_catalog_contract import TopicsCatalogContract
 
 
 class TestMemoryLog(RepeatedAppendContract, RawRepeatContract, RetentionContract, ClockedLogContract):
@@ -82,3 +83,7 @@ class TestJobsOfMemoryCatalog(_InMemory, JobsCatalogContract):
 
 class TestTablesOfMemoryCatalog(_InMemory, TablesCatalogContract):
     """Tables in the catalog in memory."""
+
+
+class TestTopicsOfMemoryCatalog(_InMemory, TopicsCatalogContract):
+    """Topics in the catalog in memory."""

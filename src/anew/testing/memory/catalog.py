@@ -33,6 +33,7 @@ from anew.catalog.change import (
     PutSetAside,
     PutStore,
     PutTable,
+    PutTopic,
     Reclaim,
     SwapFlag,
     TableSize,
@@ -43,6 +44,7 @@ from anew.catalog.forget import (
     FORGETS,
     DropStore,
     DropTable,
+    DropTopic,
     Forget,
     ForgetHistory,
 )
@@ -55,11 +57,12 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment, StaleSegment, stale_segment
 from anew.core.tables.table import Table
+from anew.core.topics.topic import Topic
 from anew.segments.record import SegmentList
 from anew.testing.memory import catalogjobs
 from anew.testing.memory.catalogjobs import MemoryJobs
 from anew.testing.memory.catalogtables import Tables
-from anew.testing.memory.forgetting import drop_store, drop_table, keys, remove, unnamed
+from anew.testing.memory.forgetting import drop_store, drop_table, drop_topic, keys, remove, unnamed
 
 
 @dataclass(slots=True)
@@ -330,8 +333,32 @@ class MemoryCatalog(MemoryJobs):
         found = (done for (rebuild, _), done in sorted(self._database.tables.done.items()) if rebuild == rebuild_id)
         return [done for done in found if names is None or done.segment in names]
 
+    def topic(self, name: str) -> Topic | None:
+        """See `Catalog.topic`."""
+        return next((topic for topic in self.topics() if topic.name == name), None)
+
+    def topic_by_uid(self, uid: str) -> Topic | None:
+        """See `Catalog.topic_by_uid`."""
+        return self._database.tables.topics.get(uid)
+
+    def topics(self) -> list[Topic]:
+        """See `Catalog.topics`."""
+        return self._sorted_topics(deleted=False)
+
+    def topics_page(self, after: str, limit: int) -> list[Topic]:
+        """See `Catalog.topics_page`."""
+        return [topic for topic in self.topics() if topic.name > after][:limit]
+
+    def deleted_topics(self) -> list[Topic]:
+        """See `Catalog.deleted_topics`."""
+        return self._sorted_topics(deleted=True)
+
     def close(self) -> None:
         """See `Catalog.close`."""
+
+    def _sorted_topics(self, *, deleted: bool) -> list[Topic]:
+        found = self._database.tables.topics.values()
+        return sorted((t for t in found if (t.deleted_at_ms is not None) is deleted), key=lambda topic: topic.name)
 
     def _sorted_tables(self, *, deleted: bool) -> list[Table]:
         found = self._database.tables.tables.values()
@@ -359,6 +386,8 @@ def _apply(tables: Tables, put: Put) -> None:
             drop_store(tables, put)
         case DropTable():
             drop_table(tables, put)
+        case DropTopic():
+            drop_topic(tables, put)
         case PutPastVersions(store_uid=uid, versions=versions, left_at_ms=at_ms):
             for version in versions:
                 tables.past_versions.setdefault((uid, version.number), (at_ms, version))
@@ -418,6 +447,8 @@ def _apply_to_tables(tables: Tables, put: Put) -> None:
             held = tables.segments.get((uid, name))
             _check_fence(None if held is None else held.revision, fence, f"the segment {name}")
             _mark(tables, tables.segments.pop((uid, name)))
+        case PutTopic():
+            _put_topic(tables, put)
         case PutDone(rebuild=rebuild_id, done=done):
             tables.done[rebuild_id, done.segment] = done
 
@@ -434,6 +465,15 @@ def _put_store(tables: Tables, put: PutStore) -> None:
         raise Refused("store_exists", f"there is a store {store.name} already", found=store.name)
     _check_fence(None if present is None else present.revision, put.fence, f"the store {store.name}")
     tables.stores[store.uid] = store.model_copy(update={"revision": _next(put.fence)})
+
+
+def _put_topic(tables: Tables, put: PutTopic) -> None:
+    topic = put.topic
+    present = tables.topics.get(topic.uid)
+    if put.fence is None and any(t.name == topic.name and t.deleted_at_ms is None for t in tables.topics.values()):
+        raise Refused("topic_exists", f"there is a topic {topic.name} already", found=topic.name)
+    _check_fence(None if present is None else present.revision, put.fence, f"the topic {topic.name}")
+    tables.topics[topic.uid] = topic.model_copy(update={"revision": _next(put.fence)})
 
 
 def _check_fence(found: int | None, fence: int | None, what: str) -> None:

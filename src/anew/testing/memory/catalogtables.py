@@ -13,6 +13,7 @@ from anew.core.tables.config import SegmentConfig
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment
 from anew.core.tables.table import Table
+from anew.core.topics.topic import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Tables:
     configs: dict[str, SegmentConfig] = field(default_factory=dict)
     segments: dict[tuple[str, str], Segment] = field(default_factory=dict)
     slots: dict[tuple[str, int], int] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
     done: dict[tuple[str, str], Done] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     batches: dict[tuple[str, int, int], BatchRecord] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from anew.catalog.conflicts import check_swapped
 from anew.catalog.forget import (
     DropStore,
     DropTable,
+    DropTopic,
     Forget,
     ForgetDeadLetters,
     ForgetHistory,
@@ -72,6 +73,14 @@ def drop_table(tables: Tables, put: DropTable) -> None:
     del tables.tables[put.uid]
     for of in [of for of in tables.slots if of[0] == put.uid]:
         del tables.slots[of]
+
+
+def drop_topic(tables: Tables, put: DropTopic) -> None:
+    """Take out a deleted topic."""
+    topic = tables.topics.get(put.uid)
+    is_there = topic is not None and topic.deleted_at_ms is not None and topic.revision == put.fence
+    check_swapped(int(is_there), f"the deleted topic {put.uid}", put.fence)
+    del tables.topics[put.uid]
 
 
 def _rows_of(tables: Tables, forget: Forget) -> tuple[dict[Any, Any], ...]:

@@ -1,0 +1,1 @@
+"""Topics of our own: what they are, and what their records hold."""

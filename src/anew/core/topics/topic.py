@@ -1,0 +1,113 @@
+"""The topic aggregate: a log's topic that users made with anew, its format, its schemas and its retention."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from anew.core.errors import InvalidRequest, Refused
+
+MOST_PARTITIONS = 10_000
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_OF_A_STORE = re.compile(r".*(_rt|_v[0-9]+|_dead_letters)")
+
+
+class TopicFormat(StrEnum):
+    """What the keys and values of a topic's records are."""
+
+    AVRO = "avro"
+    JSON = "json"
+    BYTES = "bytes"
+
+
+class Kept(BaseModel):
+    """How much of each partition a topic keeps; None: without a limit.
+
+    Attributes:
+        time_ms: For how long after its append a record is kept.
+        partition_bytes: About how large the newest records of a partition are together that are kept.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    time_ms: int | None = None
+    partition_bytes: int | None = None
+
+
+class Topic(BaseModel):
+    """A topic of our own.
+
+    Attributes:
+        uid: Of this topic alone; a later one of the same name has another (rule R16).
+        fabric: In whose log it is.
+        key_schema: Of format `TopicFormat.AVRO`: the Avro schema of keys, and its id in wire headers.
+        value_schema: Likewise of values.
+        columns: Of format `TopicFormat.JSON`: what values hold, as Spark writes it: ``carrier STRING, delay INT``.
+        kept: Its retention.
+        topic_uid: The identity of the log's topic (rule R3): chosen by us until it is `ready`, then what the log gave.
+        incarnation: Greater than that of each topic that had this name in this fabric before.
+        ready: Whether the log's topic was made.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    uid: str
+    name: str
+    fabric: str
+    partitions: int
+    format: TopicFormat
+    key_schema: str | None = None
+    key_schema_id: int | None = None
+    value_schema: str | None = None
+    value_schema_id: int | None = None
+    columns: str | None = None
+    kept: Kept = Kept()
+    topic_uid: str
+    incarnation: int
+    ready: bool = False
+    created_at_ms: int
+    deleted_at_ms: int | None = None
+    revision: int = 0
+
+
+def check_topic_name(name: str) -> None:
+    """Raise unless a topic may be called so: the rules of stores' names, and no name that a topic of a store has.
+
+    Raises:
+        InvalidRequest: ``bad_topic_name``.
+    """
+    if not _NAME.fullmatch(name) or _OF_A_STORE.fullmatch(name):
+        raise InvalidRequest(
+            "bad_topic_name",
+            "a topic cannot have this name",
+            found=name,
+            expected="lower-case letters, digits and _ (at most 64, the first a letter), not ending in _rt, _v<N> or"
+            " _dead_letters, as topics of stores do",
+        )
+
+
+def check_partitions(partitions: int) -> None:
+    """Raise unless a topic may have so many partitions.
+
+    Raises:
+        InvalidRequest: ``bad_partitions``.
+    """
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        raise InvalidRequest(
+            "bad_partitions",
+            "a topic cannot have so many partitions",
+            found=partitions,
+            expected=f"1 to {MOST_PARTITIONS}",
+        )
+
+
+def check_not_deleted(topic: Topic) -> None:
+    """Raise unless the topic is there.
+
+    Raises:
+        Refused: ``topic_deleted``.
+    """
+    if topic.deleted_at_ms is not None:
+        raise Refused("topic_deleted", f"the topic {topic.name} was deleted", found=topic.uid, expected="a live topic")
