@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
-from urllib.parse import quote
 
-import httpx
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 
-from anew.api.answers import check, translated, unexpected
-from anew.api.connecting import headers_of, trust_of
+from anew.api.calling import Call, parsed, path_of
+from anew.api.jobs.http import JobCalls
 from anew.api.models import (
     BeginRebuild,
     ClusterInfo,
@@ -32,9 +27,8 @@ from anew.api.models import (
     ResumeRebuild,
     StatusView,
 )
-from anew.api.pages import MAX_ITEMS, Page, all_items
+from anew.api.pages import MAX_ITEMS, Page
 from anew.api.rebuilds import AnyRebuildView, DriverStart, FailureSeen, RebuildView, StoreRebuildView, TableRebuildView
-from anew.api.security import NOBODY, Credentials
 from anew.api.stores.requests import CreateStore, HoldVersion, RollBack, Seal, Swap, UpdateStore
 from anew.api.stores.routing import Routing, SnapshotView
 from anew.api.stores.views import Deleted, PositionAnswer, StoreDetail, StoreView, SwapAnswer
@@ -69,9 +63,6 @@ from anew.core.tables.plan import TablePlan
 from anew.core.tables.rebuild import Done
 from anew.core.tables.segment import Segment
 
-_KEEP_ALIVE_SECONDS = 2.0
-"""Shorter than a server's own, so that a request is not sent on a connection that the server is just closing."""
-
 _SIGN_OF_LIFE_SECONDS = 3.0
 """A lease may be as short as 5 s; one answer that is lost must not end it."""
 
@@ -81,26 +72,7 @@ _Item = TypeVar("_Item")
 _Start = TypeVar("_Start", bound=DriverStart[Any, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A request.
-
-    Attributes:
-        look_up: The command that tells what became of it, None when it changes nothing.
-        extra_seconds: How long it may take beside what every request may.
-        most_seconds: How long it may take if that is less.
-    """
-
-    method: str
-    path: str
-    body: BaseModel | None = None
-    query: Mapping[str, object] = field(default_factory=dict)
-    look_up: str | None = None
-    extra_seconds: float = 0.0
-    most_seconds: float = math.inf
-
-
-class ControllerClient:
+class ControllerClient(JobCalls):
     """A connection to a controller, safe to use from several threads.
 
     Errors common to all methods: what the controller says, as the same class of `anew.core.errors`; `Unreachable` code
@@ -108,138 +80,108 @@ class ControllerClient:
     something: the hint names the command that tells; `Failed` code ``unexpected_answer``.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        timeout_seconds: float = 10.0,
-        actor: str = "anonymous",
-        transport: httpx.BaseTransport | None = None,
-        credentials: Credentials = NOBODY,
-    ) -> None:
-        """Connect lazily.
-
-        Args:
-            url: The controller's, ``http://127.0.0.1:8300``.
-            timeout_seconds: How long each request may take, beside what it asks the controller to wait.
-            actor: Who asks, for the history; characters that a header cannot carry are percent-encoded.
-            transport: In place of the network.
-            credentials: Who asks, to servers that ask for tokens, and whose certificates are trusted.
-
-        Raises:
-            InvalidRequest: ``bad_tls_ca``.
-        """
-        self._url = url.rstrip("/")
-        self._timeout_seconds = timeout_seconds
-        self._http = httpx.Client(
-            headers={"anew-actor": quote(actor, safe=" @.:+-_/")} | headers_of(credentials),
-            verify=trust_of(credentials),
-            limits=httpx.Limits(keepalive_expiry=_KEEP_ALIVE_SECONDS),
-            transport=transport,
-        )
-
     # -- stores ------------------------------------------------------------------------------------------------------
 
     def create_store(self, request: CreateStore) -> StoreDetail:
         """Make a store; its view."""
-        return self._as(StoreDetail, _Call("POST", "/v1/stores", request, look_up=f"anew store show {request.name}"))
+        return self._as(StoreDetail, Call("POST", "/v1/stores", request, look_up=f"anew store show {request.name}"))
 
     def stores(self) -> list[StoreView]:
         """The views of all stores, by name."""
-        found = self._all(Page[StoreView], _Call("GET", "/v1/stores"))
+        found = self._all(Page[StoreView], Call("GET", "/v1/stores"))
         return sorted(found, key=lambda store: store.name)
 
     def store(self, name: str, version: int | None = None) -> StoreDetail:
         """The view of one store."""
-        return self._as(StoreDetail, _Call("GET", _path("stores", name), query={"version": version}))
+        return self._as(StoreDetail, Call("GET", path_of("stores", name), query={"version": version}))
 
     def update_store(self, name: str, request: UpdateStore) -> StoreDetail:
         """Change settings or add a value schema; the store's view."""
-        return self._as(StoreDetail, _Call("PATCH", _path("stores", name), request, look_up=f"anew store show {name}"))
+        return self._as(StoreDetail, Call("PATCH", path_of("stores", name), request, look_up=f"anew store show {name}"))
 
     def delete_store(self, name: str) -> Deleted:
         """Delete a store."""
-        return self._as(Deleted, _Call("DELETE", _path("stores", name), look_up="anew store list"))
+        return self._as(Deleted, Call("DELETE", path_of("stores", name), look_up="anew store list"))
 
     def snapshot(self, name: str, at_ms: int | None = None) -> SnapshotView:
         """What a planner needs, with the feeds' offsets at a time."""
-        return self._as(SnapshotView, _Call("GET", _path("stores", name, "snapshot"), query={"at_ms": at_ms}))
+        return self._as(SnapshotView, Call("GET", path_of("stores", name, "snapshot"), query={"at_ms": at_ms}))
 
     def routing(self, name: str, fabric: str | None = None) -> Routing:
         """What a client needs to reach a store."""
-        return self._as(Routing, _Call("GET", _path("stores", name, "routing"), query={"fabric": fabric}))
+        return self._as(Routing, Call("GET", path_of("stores", name, "routing"), query={"fabric": fabric}))
 
     def position(self, name: str, fabric: str | None = None) -> PositionMap:
         """Up to where every replica of the current version has applied each feed partition."""
-        call = _Call("GET", _path("stores", name, "position"), query={"fabric": fabric})
+        call = Call("GET", path_of("stores", name, "position"), query={"fabric": fabric})
         return self._as(PositionAnswer, call).root
 
     def hold_version(self, name: str, request: HoldVersion) -> None:
         """Keep a version for a long read; asking again is harmless."""
-        self._send(_Call("POST", _path("stores", name, "hold"), request))
+        self._send(Call("POST", path_of("stores", name, "hold"), request))
 
     def swap(self, name: str, request: Swap) -> SwapAnswer:
         """Make a version current."""
         return self._as(
-            SwapAnswer, _Call("POST", _path("stores", name, "swap"), request, look_up=f"anew store show {name}")
+            SwapAnswer, Call("POST", path_of("stores", name, "swap"), request, look_up=f"anew store show {name}")
         )
 
     def roll_back(self, name: str, request: RollBack) -> SwapAnswer:
         """Go back to a version."""
         return self._as(
-            SwapAnswer, _Call("POST", _path("stores", name, "rollback"), request, look_up=f"anew store show {name}")
+            SwapAnswer, Call("POST", path_of("stores", name, "rollback"), request, look_up=f"anew store show {name}")
         )
 
     # -- tables ------------------------------------------------------------------------------------------------------
 
     def create_table(self, request: CreateTable) -> TableView:
         """Make a table; its view."""
-        return self._as(TableView, _Call("POST", "/v1/tables", request, look_up=f"anew table show {request.name}"))
+        return self._as(TableView, Call("POST", "/v1/tables", request, look_up=f"anew table show {request.name}"))
 
     def tables(self) -> list[TableView]:
         """The views of all tables, by name."""
-        found = self._all(Page[TableView], _Call("GET", "/v1/tables"))
+        found = self._all(Page[TableView], Call("GET", "/v1/tables"))
         return sorted(found, key=lambda table: table.name)
 
     def table(self, name: str) -> TableView:
         """The view of one table."""
-        return self._as(TableView, _Call("GET", _path("tables", name)))
+        return self._as(TableView, Call("GET", path_of("tables", name)))
 
     def update_table(self, name: str, request: UpdateTable) -> TableView:
         """Change columns or settings; the table's view."""
-        return self._as(TableView, _Call("PATCH", _path("tables", name), request, look_up=f"anew table show {name}"))
+        return self._as(TableView, Call("PATCH", path_of("tables", name), request, look_up=f"anew table show {name}"))
 
     def delete_table(self, name: str) -> Deleted:
         """Delete a table."""
-        return self._as(Deleted, _Call("DELETE", _path("tables", name), look_up="anew table list"))
+        return self._as(Deleted, Call("DELETE", path_of("tables", name), look_up="anew table list"))
 
     def segments(self, name: str, *, stale: bool = False) -> list[SegmentView]:
         """The segments of a table by name, why they are stale, and who serves them."""
-        call = _Call("GET", _path("tables", name, "segments"), query={"stale": stale})
+        call = Call("GET", path_of("tables", name, "segments"), query={"stale": stale})
         return sorted(self._all(Page[SegmentView], call), key=lambda segment: segment.name)
 
     def drop_segments(self, name: str, request: DropSegments) -> TableView:
         """Take segments out of a table; its view."""
-        call = _Call("POST", _path("tables", name, "segments:delete"), request, look_up=f"anew table segments {name}")
+        call = Call("POST", path_of("tables", name, "segments:delete"), request, look_up=f"anew table segments {name}")
         return self._as(TableView, call)
 
     def table_snapshot(self, name: str, *, segments: bool = False) -> TableSnapshot:
         """A table as planners and readers need it."""
-        return self._as(TableSnapshot, _Call("GET", _path("tables", name, "snapshot"), query={"segments": segments}))
+        return self._as(TableSnapshot, Call("GET", path_of("tables", name, "snapshot"), query={"segments": segments}))
 
     def reload_table(self, name: str, request: ReloadTable) -> TableView:
         """Let nodes make their copies again; the table's view."""
         return self._as(
-            TableView, _Call("POST", _path("tables", name, "reload"), request, look_up=f"anew table segments {name}")
+            TableView, Call("POST", path_of("tables", name, "reload"), request, look_up=f"anew table segments {name}")
         )
 
     def plan_refresh(self, name: str, request: PlanRefresh) -> TablePlan:
         """What a refresh would do now."""
-        return self._as(TablePlan, _Call("POST", _path("tables", name, "refresh:plan"), request))
+        return self._as(TablePlan, Call("POST", path_of("tables", name, "refresh:plan"), request))
 
     def config(self, config_hash: str) -> SegmentConfig:
         """The configuration of a hash."""
-        return self._as(SegmentConfig, _Call("GET", _path("table-configs", config_hash)))
+        return self._as(SegmentConfig, Call("GET", path_of("table-configs", config_hash)))
 
     def read_segments(self, rebuild_id: str, request: ReadSegments) -> list[Segment]:
         """What is there now of some segments of a rebuild's table."""
@@ -261,16 +203,16 @@ class ControllerClient:
 
     def begin_rebuild(self, request: BeginRebuild, of: type[_Start]) -> _Start:
         """Begin what a plan says; what its driver works with, of the class that the plan's kind has."""
-        return self._as(of, _Call("POST", "/v1/rebuilds", request, look_up="anew rebuild list"))
+        return self._as(of, Call("POST", "/v1/rebuilds", request, look_up="anew rebuild list"))
 
     def begun_by(self, request_id: str) -> list[RebuildView]:
         """The view of the rebuild that a request began; none where it began none."""
-        call = _Call("GET", "/v1/rebuilds", query={"request_id": request_id})
+        call = Call("GET", "/v1/rebuilds", query={"request_id": request_id})
         return list(self._as(Page[AnyRebuildView], call).items)
 
     def rebuilds(self, *, running: bool = False, **of: str | None) -> list[RebuildView]:
         """The views of rebuilds, newest first; of one subject where it is named by its kind: ``store="flights"``."""
-        return list(self._all(Page[AnyRebuildView], _Call("GET", "/v1/rebuilds", query={**of, "running": running})))
+        return list(self._all(Page[AnyRebuildView], Call("GET", "/v1/rebuilds", query={**of, "running": running})))
 
     def rebuild(self, rebuild_id: str, *, after: Stage | None = None, wait_seconds: float = 0.0) -> RebuildView:
         """The view of one rebuild, as soon as it is in another stage than ``after`` or has ended, or the wait is over.
@@ -278,7 +220,7 @@ class ControllerClient:
         A wait is of 30 s at most.
         """
         query = {} if after is None else {"after": after.value, "wait_seconds": wait_seconds}
-        return self._rebuild(_Call("GET", _path("rebuilds", rebuild_id), query=query, extra_seconds=wait_seconds))
+        return self._rebuild(Call("GET", path_of("rebuilds", rebuild_id), query=query, extra_seconds=wait_seconds))
 
     def heartbeat(self, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:
         """A driver's sign of life; repeating it is harmless. Several fit into the shortest lease."""
@@ -309,58 +251,58 @@ class ControllerClient:
 
     def pause(self, store: str | None) -> Paused:
         """Pause a store, or everything."""
-        return self._as(Paused, _Call("POST", "/v1/pause", Pause(store=store), look_up="anew status"))
+        return self._as(Paused, Call("POST", "/v1/pause", Pause(store=store), look_up="anew status"))
 
     def unpause(self, store: str | None) -> Unpaused:
         """Let a store, or everything, go on."""
-        return self._as(Unpaused, _Call("POST", "/v1/unpause", Pause(store=store), look_up="anew status"))
+        return self._as(Unpaused, Call("POST", "/v1/unpause", Pause(store=store), look_up="anew status"))
 
     def collect(self, request: Collect) -> Collected:
         """What goes, what stays, and why; collected unless it is a dry run."""
-        return self._as(Collected, _Call("POST", "/v1/gc", request, look_up="anew gc --dry-run"))
+        return self._as(Collected, Call("POST", "/v1/gc", request, look_up="anew gc --dry-run"))
 
     def restore_catalog(self, request: RestoreCatalog) -> RestoredCatalog:
         """Make a lost catalog again from the deep stores, or say what would be made."""
-        return self._as(RestoredCatalog, _Call("POST", "/v1/catalog/restore", request, look_up="anew store list"))
+        return self._as(RestoredCatalog, Call("POST", "/v1/catalog/restore", request, look_up="anew store list"))
 
     def drain_node(self, node: str, request: DrainNode) -> DrainAnswer:
         """Let a node's replicas move to others."""
-        return self._as(DrainAnswer, _Call("POST", _path("nodes", node, "drain"), request, look_up="anew node list"))
+        return self._as(DrainAnswer, Call("POST", path_of("nodes", node, "drain"), request, look_up="anew node list"))
 
     def remove_node(self, node: str) -> NodeRemoved:
         """Forget a node that holds nothing."""
-        return self._as(NodeRemoved, _Call("POST", _path("nodes", node, "remove"), look_up="anew node list"))
+        return self._as(NodeRemoved, Call("POST", path_of("nodes", node, "remove"), look_up="anew node list"))
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[NodeView]:
         """All nodes, by id."""
-        return sorted(self._all(Page[NodeView], _Call("GET", "/v1/nodes")), key=lambda node: node.id)
+        return sorted(self._all(Page[NodeView], Call("GET", "/v1/nodes")), key=lambda node: node.id)
 
     def desired(self, node: str, fabric: str, after: int = -1, wait_seconds: float = 0.0) -> DesiredState | None:
         """What a node should hold; None when nothing newer than revision ``after`` comes within the wait."""
         query = {"fabric": fabric, "after": after, "wait_seconds": wait_seconds}
-        call = _Call("GET", _path("nodes", node, "desired"), query=query, extra_seconds=wait_seconds)
+        call = Call("GET", path_of("nodes", node, "desired"), query=query, extra_seconds=wait_seconds)
         answer = self._send(call)
-        return None if answer.status_code == _NO_CONTENT else _parsed(DesiredState, answer)
+        return None if answer.status_code == _NO_CONTENT else parsed(DesiredState, answer)
 
     def report(self, request: NodeReport) -> None:
         """What a node holds; repeating it is harmless."""
-        self._send(_Call("POST", _path("nodes", request.node, "report"), request, look_up="anew node list"))
+        self._send(Call("POST", path_of("nodes", request.node, "report"), request, look_up="anew node list"))
 
     # -- cluster -----------------------------------------------------------------------------------------------------
 
     def status(self) -> StatusView:
         """What is unhealthy, since when, which command next."""
-        return self._as(StatusView, _Call("GET", "/v1/status"))
+        return self._as(StatusView, Call("GET", "/v1/status"))
 
     def cluster(self, fabric: str | None = None) -> ClusterInfo:
         """Where the parts of a fabric are."""
-        return self._as(ClusterInfo, _Call("GET", "/v1/cluster", query={"fabric": fabric}))
+        return self._as(ClusterInfo, Call("GET", "/v1/cluster", query={"fabric": fabric}))
 
     def history(self, store: str | None = None, limit: int = 100) -> list[HistoryLine]:
         """Who did what when, newest first, at most so many lines; of one store, or of all for None."""
-        call = _Call("GET", "/v1/history", query={"store": store})
+        call = Call("GET", "/v1/history", query={"store": store})
         lines = self._all(Page[HistoryLine], call, min(limit, MAX_ITEMS))
         # A limit below 1 is the controller's to refuse.
         return list(islice(lines, max(limit, 1)))
@@ -370,15 +312,15 @@ class ControllerClient:
     ) -> Events:
         """What was done since a revision of the catalog, which the controller waits for at most so long."""
         query = {"store": store, "after": after, "limit": limit, "wait_seconds": wait_seconds}
-        return self._as(Events, _Call("GET", "/v1/events", query=query, extra_seconds=wait_seconds))
+        return self._as(Events, Call("GET", "/v1/events", query=query, extra_seconds=wait_seconds))
 
     def reclaims(self) -> list[ReclaimView]:
         """What waits to be reclaimed, and why, what is due first."""
-        return list(self._all(Page[ReclaimView], _Call("GET", "/v1/reclaims")))
+        return list(self._all(Page[ReclaimView], Call("GET", "/v1/reclaims")))
 
     def healthz(self) -> Alive:
         """Whether the controller's process is alive."""
-        return self._as(Alive, _Call("GET", "/healthz"))
+        return self._as(Alive, Call("GET", "/healthz"))
 
     def close(self) -> None:
         """Let go of connections."""
@@ -390,60 +332,5 @@ class ControllerClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _of_rebuild(self, rebuild_id: str, act: str, body: BaseModel | None) -> _Call:
-        return _Call("POST", _path("rebuilds", rebuild_id, act), body, look_up=f"anew rebuild show {rebuild_id}")
-
-    def _rebuild(self, call: _Call) -> RebuildView:
-        view: RebuildView = _parsed_as(AnyRebuildView, self._send(call))
-        return view
-
-    def _all(self, page: type[Page[_Item]], call: _Call, limit: int = MAX_ITEMS) -> Iterator[_Item]:
-        """The items of all pages of a list, in pages of so many."""
-
-        def page_after(key: str | None) -> Page[_Item]:
-            return self._as(page, replace(call, query={**call.query, "limit": limit, "after": key}))
-
-        return all_items(page_after)
-
-    def _as(self, model: type[_Answer], call: _Call) -> _Answer:
-        return _parsed(model, self._send(call))
-
-    def _send(self, call: _Call) -> httpx.Response:
-        content = None if call.body is None else call.body.model_dump_json()
-        with translated(self._url, call.look_up):
-            answer = self._http.request(
-                call.method,
-                f"{self._url}{call.path}",
-                params={name: _text(value) for name, value in call.query.items() if value is not None},
-                content=content,
-                headers={} if content is None else {"content-type": "application/json"},
-                timeout=min(self._timeout_seconds + call.extra_seconds, call.most_seconds),
-            )
-        check(answer, call.look_up)
-        return answer
-
-
-def _path(*parts: str) -> str:
-    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-@cache
-def _adapter(model: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(model)
-
-
-def _parsed(model: type[_Answer], answer: httpx.Response) -> _Answer:
-    parsed: _Answer = _parsed_as(model, answer)
-    return parsed
-
-
-def _parsed_as(form: Any, answer: httpx.Response) -> Any:
-    """What was answered, as a class or another type; whoever calls says which."""
-    try:
-        return _adapter(form).validate_json(answer.content)
-    except ValidationError as error:
-        raise unexpected(f"{answer.request.method} {answer.request.url}: {error}") from error
+    def _of_rebuild(self, rebuild_id: str, act: str, body: BaseModel | None) -> Call:
+        return Call("POST", path_of("rebuilds", rebuild_id, act), body, look_up=f"anew rebuild show {rebuild_id}")

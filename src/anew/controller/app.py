@@ -25,6 +25,7 @@ from anew.controller.engine.routes import add_rebuilds
 from anew.controller.http.admission import Admission, guarded
 from anew.controller.http.doorstep import Doorstep
 from anew.controller.http.errors import answer_errors
+from anew.controller.jobs.routes import add_jobs
 from anew.controller.metrics import registry_of
 from anew.controller.nodes.routes import add_nodes
 from anew.controller.restore.restore import restore as restore_catalog
@@ -50,7 +51,7 @@ def make_app(context: Context, security: ServerSecurity = OPEN_SERVER, bind: str
     app.router.route_class = guarded(Admission(context, gate, security.limits))
     app.add_middleware(Doorstep, reach=Reach(bind, security.names))
     answer_errors(app)
-    for add in (add_rebuilds, add_stores, add_tables, add_nodes, add_upkeep, _add_restore, _add_health):
+    for add in (add_rebuilds, add_stores, add_tables, add_jobs, add_nodes, add_upkeep, _add_restore, _add_health):
         add(app, context)
     return app
 

@@ -15,6 +15,7 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.expire import expire_lost
 from anew.controller.engine.pause import cluster_paused
 from anew.controller.engine.seen import Seen, look, running_rebuilds
+from anew.controller.jobs.step import step_job
 from anew.controller.restore.records import Memory
 from anew.controller.stores.deadletters import set_aside
 from anew.controller.stores.feeds import look_at_partitions
@@ -116,6 +117,9 @@ class Reconciler:
         for rebuild in _of_deleted({store.uid for store in live}, seen):
             with apart.step(f"rebuild {rebuild.id} of {rebuild.store}"):
                 stores.finish(rebuild)
+        for job in self.context.catalog.jobs():
+            with apart.step(f"job {job.name}"):
+                step_job(self.context, job)
         for table in self.context.catalog.tables():
             with apart.step(f"table {table.name}"):
                 step_table(self.context, table, seen.usable[table.fabric], seen.reports[table.fabric])

@@ -11,6 +11,7 @@ from anew.controller.engine.listing import rebuild_view
 from anew.controller.engine.nodes import live_reports, node_views
 from anew.controller.engine.nodes import reports as reports_of
 from anew.controller.engine.pause import cluster_paused
+from anew.controller.jobs.views import job_problems
 from anew.controller.stores.replicas import indexed
 from anew.controller.stores.views import store_notes, store_problems, store_views
 from anew.controller.tables.views import stale_counts, table_problems, table_view
@@ -34,6 +35,7 @@ def status_view(context: Context) -> StatusView:
         *_step_problems(context),
         *(p for store in stores for p in store_problems(store, reports)),
     ]
+    problems += [problem for job in context.catalog.jobs() for problem in job_problems(context, job)]
     tables = context.catalog.tables()
     for table in tables:
         problems += table_problems(context, table, reports[table.fabric])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from anew.controller.engine.subjects import Subjects
+from anew.controller.jobs.subject import JobSubject
 from anew.controller.stores.subject import StoreSubject
 from anew.controller.tables.subject import TableSubject
 
-SUBJECTS = Subjects((StoreSubject(), TableSubject()))
+SUBJECTS = Subjects((StoreSubject(), TableSubject(), JobSubject()))

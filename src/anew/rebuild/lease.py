@@ -114,6 +114,8 @@ class Lease:
             return
         if answer.kill_asked:
             self._stop()
+        elif answer.stop_asked and self._cancel is not None:
+            self._cancel()
 
     def _stop(self) -> None:
         self.lost = True

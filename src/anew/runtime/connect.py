@@ -25,7 +25,7 @@ from anew.client.routing import RoutingCache
 from anew.client.store import Store
 from anew.client.tables import Answered, TableClient
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Verification
-from anew.core.errors import Refused
+from anew.core.errors import NotFound, Refused
 from anew.core.plan import PlanValue
 from anew.core.rebuild import Rebuild, class_of
 from anew.core.stores.plan import Plan
@@ -371,6 +371,30 @@ class Cluster:
 
         kind = str(self.controller.rebuild(rebuild_id).kind)
         return resume_rebuild(rebuild_id, *self._job_of(kind, spark, observer, None))
+
+    def drive_generation(self, job: str, number: int) -> None:
+        """Drive a generation of a job until it is to stop.
+
+        Raises:
+            NotFound: ``unknown_job``, ``unknown_generation``.
+            Refused: ``driver_alive``, ``generation_stopped``; nothing was begun.
+            AnewError: Why it ended.
+        """
+        from anew.rebuild.jobs.driving import Driving, drive
+
+        check_java()
+        found = next((each for each in self.controller.job(job).generations if each.number == number), None)
+        if found is None:
+            raise NotFound("unknown_generation", f"{job} has no such generation", found=number)
+        driving = Driving(
+            controller=self.controller,
+            session=lambda master, conf: _spark(SparkChoice(master=master, conf=conf)),
+            deep_store=open_deep_store,
+            driver=_driver_name(self.driver_log),
+            clock=now_ms,
+            patience_seconds=self._controller_wait_seconds,
+        )
+        drive(found.rebuild, driving)
 
     def _job_of(
         self, kind: str, spark: SparkChoice, observer: Observer | None, request_id: str | None

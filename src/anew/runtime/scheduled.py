@@ -1,9 +1,9 @@
 """A scheduled rebuild as a process of its own: ``python -m anew.runtime.scheduled URL WHAT NAME REQUEST_ID LOG``.
 
-WHAT is ``repush`` of a store, or ``refresh`` of a table.
+WHAT is ``store``, for a repush, ``table``, for a refresh, or ``job``, for the driver of a generation ``JOB@NUMBER``.
 
-The controller launches it. It plans when it runs, so that it reads what there is by then; the request id makes of two
-launches of one start one rebuild.
+The controller launches it. A rebuild is planned when it runs, so that it reads what there is by then; the request id
+makes of two launches of one start one rebuild.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anew.core.errors import AnewError
+from anew.core.jobs.rebuild import JOB
 from anew.core.plan import PlanValue
 from anew.core.stores.rebuild import STORE
 from anew.core.tables.rebuild import TABLE
@@ -23,11 +24,25 @@ from anew.runtime.logs import log_to_file
 from anew.runtime.security import keep_files_private
 from anew.runtime.settings import resolve
 
-_PLANNED: dict[str, Callable[[Cluster, str], PlanValue]] = {
-    STORE: lambda cluster, name: cluster.plan_repush(name),
-    TABLE: lambda cluster, name: cluster.plan_refresh(name),
+
+def _planned(plan: Callable[[Cluster, str], PlanValue]) -> Callable[[Cluster, str, str], None]:
+    def run(cluster: Cluster, name: str, request_id: str) -> None:
+        cluster.run_plan(plan(cluster, name), SparkChoice(), None, request_id)
+
+    return run
+
+
+def _driven(cluster: Cluster, name: str, _request_id: str) -> None:
+    job, _, number = name.partition("@")
+    cluster.drive_generation(job, int(number))
+
+
+_STARTED: dict[str, Callable[[Cluster, str, str], None]] = {
+    STORE: _planned(lambda cluster, name: cluster.plan_repush(name)),
+    TABLE: _planned(lambda cluster, name: cluster.plan_refresh(name)),
+    JOB: _driven,
 }
-"""What a schedule's time has come for, by the kind of the subject."""
+"""What is started, by the kind of the subject: its plan, or the driver of a generation ``JOB@NUMBER``."""
 
 
 def launcher(url: str, logs: Path, token_file: Path | None) -> Callable[[str, str, str], None]:
@@ -68,7 +83,7 @@ def main(url: str, kind: str, name: str, request_id: str, log: str) -> int:
     try:
         with connect_with(settings) as cluster:
             cluster.driver_log = log
-            cluster.run_plan(_PLANNED[kind](cluster, name), SparkChoice(), None, request_id)
+            _STARTED[kind](cluster, name, request_id)
     except AnewError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -12,6 +12,8 @@ import gc
 import pyspark.daemon
 import pyspark.worker  # what each worker runs
 
+import anew.spark.jobs.sink  # those of a job's output
+import anew.spark.jobs.source  # those of a job's inputs
 import anew.spark.stores.build  # the tasks of every rebuild
 import anew.spark.stores.pushscan  # those of a push
 import anew.spark.tables.segmenttask  # those of a refresh

@@ -19,7 +19,7 @@ from anew.core.errors import Unreachable
 from anew.spark.package import build_of_package, write_package
 from anew.spark.worker import is_local
 
-__all__ = ["DataFrame", "SparkSession", "session_for_queries", "spark_session"]
+__all__ = ["DataFrame", "SparkSession", "send_modules", "session_for_queries", "spark_session"]
 
 _OURS = {
     "spark.ui.enabled": "false",
@@ -155,6 +155,17 @@ def _package_sent(session: SparkSession) -> Iterator[None]:
         package, before = write_package(Path(folder) / f"anew-{build_of_package()}.zip"), list(sys.path)
         session.sparkContext.addPyFile(str(package))
         # It was put into the driver's own path as well.
+        sys.path[:] = before
+        yield
+
+
+@contextmanager
+def send_modules(session: SparkSession, archive: bytes) -> Iterator[None]:
+    """Executors import the modules of a zip while the block runs; the driver's own path stays as it is."""
+    with tempfile.TemporaryDirectory(prefix="anew-modules-") as folder:
+        path, before = Path(folder) / "modules.zip", list(sys.path)
+        path.write_bytes(archive)
+        session.sparkContext.addPyFile(str(path))
         sys.path[:] = before
         yield
 

@@ -92,6 +92,7 @@ class Context:
         registry: Where the ids of schemas come from; None: from the catalog.
         loops: The loops of the controller's process.
         failing: The steps of its rounds that fail, and since when.
+        looks: Uid and number of what is looked at again and again → how many looks in a row were good.
         watch: Those who wait for the catalog to move.
     """
 
@@ -109,6 +110,7 @@ class Context:
     registry: SchemaRegistry | None = None
     loops: Loops = field(default_factory=lambda: Loops(lambda: 0))
     failing: dict[str, Failing] = field(default_factory=dict)
+    looks: dict[tuple[str, int], int] = field(default_factory=dict)
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:

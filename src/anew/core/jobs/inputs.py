@@ -9,18 +9,7 @@ from pydantic import Field
 
 from anew.core.errors import Refused
 from anew.core.plan import Value
-
-
-class RecordForm(StrEnum):
-    """How the records of a topic are written.
-
-    ``avro``: Confluent's wire form, with ids of schemas. ``json``: a value is one JSON object in UTF-8, a key is text.
-    ``bytes``: key and value are taken as they are.
-    """
-
-    AVRO = "avro"
-    JSON = "json"
-    BYTES = "bytes"
+from anew.core.topics.topic import Topic, TopicFormat
 
 
 class Start(StrEnum):
@@ -38,10 +27,10 @@ class JobInput(Value):
         name: The parameter of the function that takes its frame.
         topic: The topic's name.
         topic_uid: The identity of the topic: one of that name that was made again is another input (case B8).
-        key_schema: Avro text; of form ``avro`` alone.
+        key_schema: Avro text; of format ``avro`` alone.
         key_schema_id: What the wire headers of keys say.
         schemas: Id → Avro text of the values, in the order in which the topic got them.
-        columns: Of form ``json``: the members that are read, as Spark's DDL, ``carrier STRING, delay INT``.
+        columns: Of format ``json``: the members that are read, as Spark's DDL, ``carrier STRING, delay INT``.
         default_start: Where a first generation begins.
     """
 
@@ -50,12 +39,29 @@ class JobInput(Value):
     topic: str
     topic_uid: str
     partitions: int
-    form: RecordForm = RecordForm.AVRO
+    format: TopicFormat = TopicFormat.AVRO
     key_schema: str | None = None
     key_schema_id: int = 1
     schemas: dict[int, str] = Field(default_factory=dict)
     columns: str | None = None
     default_start: Start = Start.OLDEST
+
+
+def input_of(name: str, topic: Topic) -> JobInput:
+    """A topic of our own as an input."""
+    ids = topic.value_schema_id
+    return JobInput(
+        name=name,
+        fabric=topic.fabric,
+        topic=topic.name,
+        topic_uid=topic.topic_uid,
+        partitions=topic.partitions,
+        format=topic.format,
+        key_schema=topic.key_schema,
+        key_schema_id=1 if topic.key_schema_id is None else topic.key_schema_id,
+        schemas={} if ids is None or topic.value_schema is None else {ids: topic.value_schema},
+        columns=topic.columns,
+    )
 
 
 Offsets = dict[int, int]

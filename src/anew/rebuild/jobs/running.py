@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from pyspark.sql.streaming.query import StreamingQuery
-
 from anew.api.waiting import wait_seconds
 from anew.core.errors import AnewError, InvalidRequest
 from anew.core.jobs.batch import NO_DIGEST, BatchRecord, chained
@@ -27,6 +25,7 @@ from anew.core.jobs.inputs import Offsets
 from anew.rebuild.jobs.calling import Loaded
 from anew.rebuild.jobs.checkpoint import check_checkpoint, is_committed, planned
 from anew.spark.failures import reason_of
+from anew.spark.jobs.query import StreamingQuery, start_query
 from anew.spark.jobs.sink import SinkTask, append_frame, check_output
 from anew.spark.jobs.source import Reading, read_topic
 from anew.spark.jobs.stateless import stateful_operators
@@ -135,9 +134,8 @@ class Batches:
             Refused: ``checkpoint_edited``, ``checkpoint_lost``.
         """
         check_checkpoint(self.run.checkpoint, self.run.records)
-        trigger = {"availableNow": True} if until_now else {"processingTime": f"{self.run.interval_ms} milliseconds"}
-        writer = frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(self.run.checkpoint))
-        self._query = writer.trigger(**trigger).start()
+        interval_ms = None if until_now else self.run.interval_ms
+        self._query = start_query(frame, self._batch, self.run.checkpoint, interval_ms)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it has ended, by itself or because it was stopped; False after so many seconds.

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from anew.api.location import LogLocation
 from anew.codec.arrow_types import arrow_schema
@@ -18,9 +20,11 @@ from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
 from anew.codec.vector import decode_table
 from anew.core.arrow import bytes_list
 from anew.core.errors import Failed
-from anew.core.jobs.inputs import JobInput, RecordForm
+from anew.core.jobs.inputs import JobInput
 from anew.core.stores.store import newest_schema_id
+from anew.core.topics.topic import TopicFormat
 
+_NO_COLUMNS = b""
 KEY, VALUE, DELETED, TIMESTAMP, PARTITION, OFFSET = "key", "value", "deleted", "timestamp", "partition", "offset"
 _FLAW_HINT = "records that cannot be read stop a job: mend the producer, and begin behind them"
 
@@ -32,7 +36,7 @@ class InputTask:
     Attributes:
         location: Where the log is.
         of: The input.
-        value_fields: Of form ``json``: the columns of the value, as an Arrow schema's bytes.
+        value_fields: Of format ``json``: the columns of the value, as an Arrow schema's bytes.
     """
 
     location: LogLocation
@@ -43,6 +47,14 @@ class InputTask:
     def json_schema(self) -> pa.Schema:
         """The members that are read of a JSON value."""
         return pa.ipc.read_schema(pa.py_buffer(self.value_fields))
+
+
+def json_fields(spark: SparkSession, columns: str | None) -> bytes:
+    """The columns of a JSON value, written as Spark's DDL, as `InputTask.value_fields`."""
+    if columns is None:
+        return _NO_COLUMNS
+    parsed = spark.createDataFrame([], columns).schema
+    return bytes(to_arrow_schema(parsed, timezone="UTC").serialize())
 
 
 def frame_schema(task: InputTask) -> pa.Schema:
@@ -70,7 +82,7 @@ def decoder(task: InputTask) -> Callable[[pa.RecordBatch, int], pa.RecordBatch]:
         Failed: ``input_unreadable``, with partition, offset and what is wrong.
     """
     schema = frame_schema(task)
-    decode = _decode_avro(task) if task.of.form is RecordForm.AVRO else _decode_raw(task)
+    decode = _decode_avro(task) if task.of.format is TopicFormat.AVRO else _decode_raw(task)
 
     def run(records: pa.RecordBatch, partition: int) -> pa.RecordBatch:
         key, value, at_ms = decode(records, partition)
@@ -101,7 +113,7 @@ def _decode_avro(task: InputTask) -> Callable[[pa.RecordBatch, int], _Decoded]:
     def run(records: pa.RecordBatch, partition: int) -> _Decoded:
         flawed = records.column("flaw").to_numpy().nonzero()[0]
         if flawed.size:
-            raise _unreadable(of, partition, records, int(flawed[0]), "it is not of the topic's form")
+            raise _unreadable(of, partition, records, int(flawed[0]), "it is not of the topic's format")
         live = records.column("value").is_valid()
         bodies = _bodies(records.filter(live), of, partition, schemas, newest_id)
         at_ms = pc.coalesce(records.column("written_ms"), records.column("appended_ms"))
@@ -134,7 +146,7 @@ def _decode_raw(task: InputTask) -> Callable[[pa.RecordBatch, int], _Decoded]:
 
     def run(records: pa.RecordBatch, partition: int) -> _Decoded:
         at_ms = records.column("timestamp_ms")
-        if of.form is RecordForm.BYTES:
+        if of.format is TopicFormat.BYTES:
             return records.column("key"), records.column("value"), at_ms
         live = records.column("value").is_valid()
         parsed = _parse_json(records.filter(live), task, partition)
@@ -178,9 +190,9 @@ def _read_json(text: bytes, schema: pa.Schema) -> pa.Table:
 
 def _types(task: InputTask) -> tuple[pa.DataType, pa.DataType]:
     of = task.of
-    if of.form is RecordForm.BYTES:
+    if of.format is TopicFormat.BYTES:
         return pa.binary(), pa.binary()
-    if of.form is RecordForm.JSON:
+    if of.format is TopicFormat.JSON:
         return pa.string(), pa.struct(list(task.json_schema))
     return _type_of(parse_schema(str(of.key_schema))), _type_of(parse_schema(of.schemas[newest_schema_id(of.schemas)]))
 
@@ -212,6 +224,6 @@ def _unreadable(of: JobInput, partition: int, records: pa.RecordBatch, row: int,
         "input_unreadable",
         f"a record of the input {of.name} cannot be read",
         found=f"{of.topic}, partition {partition}, offset {records.column('offset')[row]}: {why}",
-        expected=f"records of form {of.form.value}",
+        expected=f"records of format {of.format.value}",
         hint=_FLAW_HINT,
     )

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from anew.api.location import LogLocation
 from anew.codec.avro import AvroSchema, parse_schema
@@ -106,6 +107,24 @@ def check_output(columns: Mapping[str, str]) -> None:
         )
 
 
+def check_types(frame: DataFrame, key_schema: str | None, value_schema: str | None) -> pa.Schema:
+    """The Arrow columns of a frame, if their types fit an output's schemas.
+
+    Args:
+        frame: What a function gives.
+        key_schema, value_schema: Avro texts of the output; None: they are not looked at.
+
+    Raises:
+        InvalidRequest: ``column_type``, ``missing_column``: no value of a column could fit.
+    """
+    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    empty = pa.RecordBatch.from_pylist([], schema=schema)
+    for column, text in ((KEY, key_schema), (VALUE, value_schema)):
+        if text is not None and column in schema.names:
+            _encoded(parse_schema(text), empty, column)
+    return schema
+
+
 def append_frame(frame: DataFrame, task: SinkTask, batch: int, epoch: int) -> list[TaskOutput]:
     """Append the rows of a batch's frame; what the task attempts that count appended, by task.
 
@@ -187,10 +206,10 @@ def _records(rows: pa.RecordBatch, task: SinkTask) -> pa.RecordBatch:
     count, names = rows.num_rows, rows.schema.names
     deleted = _deleted(rows)
     live = np.flatnonzero(~deleted)
-    keys = _encoded(parse_schema(task.key_schema), rows, KEY, np.arange(count))
+    keys = _encoded(parse_schema(task.key_schema), rows, KEY)
     values = pa.nulls(count, pa.binary())
     if live.size:
-        bodies = _encoded(parse_schema(task.value_schema), take(rows, live), VALUE, live)
+        bodies = _encoded(parse_schema(task.value_schema), take(rows, live), VALUE)
         places = np.cumsum(~deleted) - 1
         values = bodies.take(pa.array(places, mask=deleted))
     ids = np.where(deleted, 0, task.schema_id).astype(np.int32)
@@ -209,7 +228,7 @@ def _deleted(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     return deleted
 
 
-def _encoded(schema: AvroSchema, rows: pa.RecordBatch, column: str, places: npt.NDArray[np.int64]) -> Any:
+def _encoded(schema: AvroSchema, rows: pa.RecordBatch, column: str) -> Any:
     """Avro bodies of a column: a struct's members are the fields of a record.
 
     Raises:

@@ -26,7 +26,8 @@ from pyspark.sql.types import StructType
 
 from anew.api.location import LogLocation
 from anew.core.errors import Failed
-from anew.core.jobs.inputs import JobInput, Offsets, RecordForm
+from anew.core.jobs.inputs import JobInput, Offsets
+from anew.core.topics.topic import TopicFormat
 from anew.log.interface import Log, LogRead, TopicPartition
 from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
 from anew.log.through import read_through
@@ -182,7 +183,7 @@ def _not_held(of: JobInput, partition: int, at: int, begin: int, end: int) -> Fa
 
 def _through(log: Log, of: JobInput, part: _Range) -> Iterator[LogRead]:
     place = _place(of, part.partition)
-    if of.form is RecordForm.AVRO:
+    if of.format is TopicFormat.AVRO:
         return read_through(log, place, part.begin, part.end)
     return read_through(log, place, part.begin, part.end, raw=True)
 

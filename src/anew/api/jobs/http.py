@@ -1,0 +1,73 @@
+"""What a controller can be asked about jobs: one method per route."""
+
+from __future__ import annotations
+
+from anew.api.calling import Call, Calls, path_of
+from anew.api.jobs.requests import (
+    CreateJob,
+    CutOver,
+    DriverEnded,
+    OfGeneration,
+    PlanGeneration,
+    RecordBatch,
+    RunOrder,
+)
+from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView
+from anew.api.pages import Page
+from anew.core.jobs.plan import JobPlan
+
+
+class JobCalls(Calls):
+    """The part of `anew.api.http.ControllerClient` that is about jobs."""
+
+    def create_job(self, request: CreateJob) -> JobView:
+        """Make a job; its view."""
+        return self._as(JobView, Call("POST", "/v1/jobs", request, look_up=f"anew job show {request.name}"))
+
+    def jobs(self) -> list[JobView]:
+        """The views of all jobs, by name."""
+        return sorted(self._all(Page[JobView], Call("GET", "/v1/jobs")), key=lambda job: job.name)
+
+    def job(self, name: str) -> JobView:
+        """The view of one job."""
+        return self._as(JobView, Call("GET", path_of("jobs", name)))
+
+    def plan_generation(self, name: str, request: PlanGeneration) -> JobPlan:
+        """What a rewind would begin now; nothing is made."""
+        return self._as(JobPlan, Call("POST", path_of("jobs", name, "rewind:plan"), request))
+
+    def run_job(self, name: str, request: OfGeneration) -> JobView:
+        """Let a generation run; the job's view."""
+        return self._as(JobView, self._of_job(name, "run", request))
+
+    def stop_job(self, name: str, request: OfGeneration) -> JobView:
+        """Let a generation end after the batch that it is at; the job's view."""
+        return self._as(JobView, self._of_job(name, "stop", request))
+
+    def cut_over(self, name: str, request: CutOver) -> CutOverAnswer:
+        """Let another generation serve."""
+        return self._as(CutOverAnswer, self._of_job(name, "cutover", request))
+
+    def drop_generation(self, name: str, request: OfGeneration) -> JobView:
+        """Retire a generation that is not live; the job's view."""
+        return self._as(JobView, self._of_job(name, "drop", request))
+
+    def delete_job(self, name: str) -> JobDeleted:
+        """Delete a job that is stopped."""
+        return self._as(JobDeleted, Call("DELETE", path_of("jobs", name), look_up="anew job list"))
+
+    def run_order(self, rebuild_id: str, epoch: int) -> RunOrder:
+        """What the driver of a generation works with."""
+        return self._as(RunOrder, Call("GET", path_of("rebuilds", rebuild_id, "order"), query={"epoch": epoch}))
+
+    def record_batch(self, rebuild_id: str, request: RecordBatch) -> BatchTaken:
+        """Keep what a batch did; repeating the same is the same."""
+        look_up = f"anew rebuild show {rebuild_id}"
+        return self._as(BatchTaken, Call("POST", path_of("rebuilds", rebuild_id, "batches"), request, look_up=look_up))
+
+    def driver_ended(self, rebuild_id: str, request: DriverEnded) -> None:
+        """Say that a driver ends; repeating it is harmless."""
+        self._send(Call("POST", path_of("rebuilds", rebuild_id, "ended"), request, look_up="anew job list"))
+
+    def _of_job(self, name: str, what: str, request: OfGeneration | CutOver) -> Call:
+        return Call("POST", path_of("jobs", name, what), request, look_up=f"anew job show {name}")

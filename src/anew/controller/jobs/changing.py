@@ -1,0 +1,198 @@
+"""Making jobs, and what people ask of their generations: run, stop, cut over, drop, delete."""
+
+from __future__ import annotations
+
+from anew.api.jobs.requests import CreateJob, CutOver
+from anew.api.jobs.views import CutOverAnswer
+from anew.catalog.change import Put, PutJob, PutRebuild, PutRequest
+from anew.controller.engine.commit import commit
+from anew.controller.engine.context import Context
+from anew.controller.engine.records import find_of
+from anew.controller.engine.requests import made_before
+from anew.controller.jobs.looks import looks_of
+from anew.controller.jobs.planning import inputs_of
+from anew.controller.jobs.records import change_job, chosen, job_named, with_record
+from anew.core.confighash import value_hash
+from anew.core.errors import InvalidRequest, Refused
+from anew.core.jobs import job as jobs
+from anew.core.jobs.job import Generation, GenerationStatus, Job, JobOutput, check_job_name
+from anew.core.jobs.rebuild import JobRebuild
+from anew.core.rebuild import RebuildStatus, end
+
+
+def create_job(context: Context, request: CreateJob, actor: str) -> Job:
+    """Make a job without a generation; idempotent by request id.
+
+    Raises:
+        InvalidRequest: ``bad_name``, ``bad_output``, ``unknown_output``, ``no_inputs``, ``request_id_reused``.
+        NotFound: ``unknown_topic``, and what the output does not know.
+        Refused: ``job_exists``, ``topic_not_ready``.
+    """
+    body_hash = value_hash(request.model_dump(mode="json", exclude={"request_id"}))
+    made = made_before(context, request.request_id, body_hash)
+    if made is not None:
+        return job_named(context, request.name)
+    check_job_name(request.name)
+    kind, separator, name = request.output.partition(":")
+    if not separator or not name:
+        raise InvalidRequest(
+            "bad_output", "this names no output", found=request.output, expected="store:NAME, topic:NAME"
+        )
+    if not request.inputs:
+        raise InvalidRequest("no_inputs", "a job reads something", found="no input", expected="INPUT=TOPIC")
+    output = JobOutput(kind=kind, name=name, uid=context.outputs.of_kind(kind).uid_of(context, name))
+    job = Job(
+        uid=context.new_id(),
+        name=request.name,
+        fabric=next(iter(context.fabrics)),
+        inputs=dict(sorted(request.inputs.items())),
+        output=output,
+        created_at_ms=context.clock(),
+    )
+    inputs_of(context, job)
+    known = () if request.request_id is None else (PutRequest(request.request_id, body_hash, job.uid),)
+    operation = context.operation("create job", job.name, actor, output=str(output), inputs=job.inputs)
+    commit(context, operation, PutJob(job, None), *known)
+    return job_named(context, request.name)
+
+
+def run(context: Context, name: str, number: int | None, actor: str) -> Job:
+    """Let a generation run; the next round starts its driver.
+
+    Raises:
+        NotFound: ``unknown_job``, ``unknown_generation``.
+        Refused: ``generation_over``, ``not_ready``, ``which_generation``.
+    """
+    job = job_named(context, name)
+    generation = chosen(job, number)
+    operation = context.operation("run job", name, actor, generation=generation.number)
+
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        after = jobs.to_run(present, generation.number, context.clock())
+        return after, () if after == present else (with_record(context, generation, wanted=True),)
+
+    return change_job(context, job.uid, operation, change)
+
+
+def stop(context: Context, name: str, number: int | None, actor: str) -> Job:
+    """Let a generation end after the batch that it is at.
+
+    Raises:
+        NotFound: ``unknown_job``, ``unknown_generation``.
+        Refused: ``generation_over``, ``which_generation``.
+    """
+    job = job_named(context, name)
+    generation = chosen(job, number)
+    operation = context.operation("stop job", name, actor, generation=generation.number)
+
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        after = jobs.to_stop(present, generation.number, context.clock())
+        return after, () if after == present else (with_record(context, generation, wanted=False),)
+
+    return change_job(context, job.uid, operation, change)
+
+
+def cut_over(context: Context, name: str, request: CutOver, actor: str) -> CutOverAnswer:
+    """Let a generation serve instead of the live one, in one commit; the other way round it is a cut back.
+
+    Raises:
+        NotFound: ``unknown_job``, ``unknown_generation``.
+        Refused: ``not_caught_up``, ``nothing_to_cut_over``, ``generation_over``, ``output_not_whole``, and what the
+            output refuses.
+    """
+    job = job_named(context, name)
+    number = request.generation if request.generation is not None else _waiting(job)
+    operation = context.operation("cut over", name, actor, generation=number, before=job.live, forced=request.force)
+
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        # The condition is the live generation: whatever else was rebuilt meanwhile does not matter.
+        if present.live != job.live:
+            raise Refused(
+                "plan_outdated",
+                f"another generation of {name} went live meanwhile",
+                found=f"live {present.live}",
+                expected=f"live {job.live}",
+                hint=f"anew job show {name}",
+            )
+        looks = looks_of(context, present, number)
+        after = jobs.cut_over(present, number, looks, force=request.force)
+        before = None if present.live is None else present.generation(present.live).writes_to
+        output = context.outputs.of_kind(present.output.kind)
+        puts = output.cut_over(context, present.output.name, before, present.generation(number).writes_to)
+        return after, puts
+
+    change_job(context, job.uid, operation, change)
+    return CutOverAnswer(job=name, live=number, before=job.live)
+
+
+def drop(context: Context, name: str, number: int, actor: str) -> Job:
+    """Retire a generation that is not live: it will not run again, and what it owns goes after the grace.
+
+    Raises:
+        NotFound: ``unknown_job``, ``unknown_generation``.
+        Refused: ``generation_live``.
+    """
+    job = job_named(context, name)
+    operation = context.operation("drop generation", name, actor, generation=number)
+    return change_job(context, job.uid, operation, lambda present: _dropped(context, present, number))
+
+
+def delete(context: Context, name: str, actor: str) -> None:
+    """Delete a job with all of its generations; what its live one wrote stays where it serves.
+
+    Raises:
+        NotFound: ``unknown_job``.
+        Refused: ``job_runs``.
+    """
+    job = job_named(context, name)
+    running = [each.number for each in job.generations if each.status is GenerationStatus.RUNNING]
+    if running:
+        raise Refused(
+            "job_runs",
+            f"{name} runs",
+            found=f"generation {', '.join(map(str, running))}",
+            expected="a job that is stopped",
+            hint=f"anew job stop {name}@{running[0]}",
+        )
+    operation = context.operation("delete job", name, actor)
+
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        after, puts = present.model_copy(update={"live": None}), tuple[Put, ...]()
+        for generation in present.generations:
+            after, closed = _dropped(context, after, generation.number, keeps_output=generation.number == present.live)
+            puts = (*puts, *closed)
+        return after.model_copy(update={"deleted_at_ms": context.clock()}), puts
+
+    change_job(context, job.uid, operation, change)
+
+
+def _dropped(context: Context, job: Job, number: int, *, keeps_output: bool = False) -> tuple[Job, tuple[Put, ...]]:
+    generation = job.generation(number)
+    after = jobs.retired(job, number, context.clock())
+    if generation.over:
+        return job, ()
+    closed = () if keeps_output else _closed(context, job, generation)
+    return after, (_ended(context, generation), *closed)
+
+
+def _closed(context: Context, job: Job, generation: Generation) -> tuple[Put, ...]:
+    return context.outputs.of_kind(job.output.kind).close(context, job.output.name, generation.writes_to)
+
+
+def _ended(context: Context, generation: Generation) -> PutRebuild:
+    record = find_of(context, generation.rebuild, JobRebuild)
+    ended = end(record, RebuildStatus.SUCCEEDED, None, context.clock())
+    return PutRebuild(ended.model_copy(update={"wanted": False}), record.revision)
+
+
+def _waiting(job: Job) -> int:
+    waiting = job.in_work
+    if waiting is None:
+        raise Refused(
+            "nothing_to_cut_over",
+            f"no generation of {job.name} is to take the live one's place",
+            found=f"live {job.live}",
+            expected="a rewind that has caught up",
+            hint=f"anew job rewind {job.name}",
+        )
+    return waiting.number

@@ -1,0 +1,165 @@
+"""Planning a generation: its inputs as they are, its start resolved against the real logs, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anew.api.jobs.requests import PlanGeneration
+from anew.controller.engine.context import Context
+from anew.core.errors import InvalidRequest, NotFound, Refused
+from anew.core.jobs.code import JobCode
+from anew.core.jobs.inputs import JobInput, Offsets, Start, check_start, input_of
+from anew.core.jobs.job import Job
+from anew.core.jobs.plan import JobFence, JobPlan
+from anew.core.plan import Estimate
+from anew.core.suggest import did_you_mean
+from anew.log.interface import Offsets as LogOffsets
+from anew.log.interface import TopicPartition
+
+Held = dict[int, LogOffsets]
+"""Partition → what the log holds of it."""
+
+
+def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobPlan:
+    """The plan of the next generation of a job; nothing is made.
+
+    Raises:
+        NotFound: ``unknown_topic``.
+        Refused: ``topic_not_ready``, ``start_out_of_range``, ``start_incomplete``.
+        InvalidRequest: ``no_code``, ``unknown_input``.
+        Unreachable: A log does not answer: what it holds is never guessed.
+    """
+    inputs = inputs_of(context, job)
+    held = {of.name: held_of(context, of) for of in inputs}
+    start = _start(inputs, held, request.start)
+    for name, offsets in start.items():
+        begins = {partition: found.begin for partition, found in held[name].items()}
+        check_start(name, offsets, begins, {partition: found.end for partition, found in held[name].items()})
+    gone = tuple(_gone(inputs, start, held))
+    is_whole = all(offset == 0 for of in start.values() for offset in of.values())
+    records = sum(held[name][p].end - offset for name, of in start.items() for p, offset in of.items())
+    return JobPlan(
+        job=job.name,
+        generation=job.next_generation,
+        code=_code(job, request),
+        inputs=inputs,
+        start=start,
+        output=str(job.output),
+        is_whole=is_whole,
+        replaces=job.live,
+        master=request.master,
+        conf=request.conf,
+        max_records=request.max_records,
+        unreachable=gone,
+        why=_why(job, is_whole=is_whole),
+        estimate=Estimate(records=records, bytes=0, seconds=None),
+        fence=JobFence(job_uid=job.uid, live=job.live),
+    ).sealed()
+
+
+def inputs_of(context: Context, job: Job) -> tuple[JobInput, ...]:
+    """The inputs of a job as their topics are now.
+
+    Raises:
+        NotFound: ``unknown_topic``.
+        Refused: ``topic_not_ready``.
+    """
+    return tuple(_input(context, name, topic) for name, topic in sorted(job.inputs.items()))
+
+
+def held_of(context: Context, of: JobInput) -> Held:
+    """What the log holds of each partition of an input.
+
+    Raises:
+        Failed: ``topic_lost``: the topic was made again (case B8).
+        Unreachable: The log does not answer.
+    """
+    log = context.fabrics[of.fabric].log
+    places = (TopicPartition(of.topic, of.topic_uid, partition) for partition in range(of.partitions))
+    return {place.partition: log.offsets(place) for place in places}
+
+
+def _input(context: Context, name: str, topic_name: str) -> JobInput:
+    topic = context.catalog.topic(topic_name)
+    if topic is None:
+        known = [other.name for other in context.catalog.topics()]
+        raise NotFound(
+            "unknown_topic",
+            f"the input {name} names a topic that is not there",
+            found=topic_name,
+            expected=", ".join(known) or "none is there yet",
+            hint=did_you_mean(topic_name, known) or "anew topic create",
+        )
+    if not topic.ready:
+        raise Refused(
+            "topic_not_ready",
+            f"the topic {topic_name} is being made",
+            found="it is announced",
+            expected="a topic that is ready",
+            hint="try again in a moment",
+        )
+    return input_of(name, topic)
+
+
+def _code(job: Job, request: PlanGeneration) -> JobCode:
+    if request.code is not None:
+        return request.code
+    live = None if job.live is None else job.find(job.live)
+    if live is None:
+        raise InvalidRequest(
+            "no_code",
+            f"{job.name} has no live generation whose code could be taken",
+            found="no code",
+            expected="code: module:function, or file.py:function",
+            hint="--code",
+        )
+    return live.code
+
+
+def _start(
+    inputs: tuple[JobInput, ...], held: Mapping[str, Held], asked: str | dict[str, Offsets] | None
+) -> dict[str, Offsets]:
+    if isinstance(asked, dict):
+        unknown = sorted(asked.keys() - held.keys())
+        if unknown:
+            raise InvalidRequest(
+                "unknown_input",
+                "the start names an input that the job does not have",
+                found=", ".join(unknown),
+                expected=", ".join(sorted(held)),
+            )
+    start = {}
+    for of in inputs:
+        wanted = of.default_start.value if asked is None else asked
+        if isinstance(wanted, dict):
+            # A start that names some partitions moves these: the others begin where their history does (case A4).
+            named = wanted.get(of.name, {})
+            start[of.name] = {**{p: found.begin for p, found in held[of.name].items()}, **named}
+        else:
+            newest = wanted == Start.NEWEST
+            start[of.name] = {p: found.end if newest else found.begin for p, found in held[of.name].items()}
+    return start
+
+
+def _gone(inputs: tuple[JobInput, ...], start: Mapping[str, Offsets], held: Mapping[str, Held]) -> list[str]:
+    """What retention took of the history that a start at the oldest record asks for."""
+    return [
+        f"{of.topic}, partition {partition}: the first {found.begin} records are gone"
+        for of in inputs
+        for partition, found in held[of.name].items()
+        if found.begin > 0 and start[of.name][partition] == found.begin
+    ]
+
+
+def _why(job: Job, *, is_whole: bool) -> tuple[str, ...]:
+    takes = f"it runs beside generation {job.live}, with an output of its own" if job.live else "it is the first"
+    base = (
+        "it reads its inputs from their first records"
+        if is_whole
+        else (
+            "it does not read all that its inputs ever had: it may run, and not be cut over to"
+            if job.live
+            else "what was written before its start is not in its output"
+        )
+    )
+    return (takes, base)

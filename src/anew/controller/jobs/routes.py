@@ -1,0 +1,117 @@
+"""The controller's routes for jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import FastAPI, Query
+
+from anew.api.jobs.requests import (
+    CreateJob,
+    CutOver,
+    DriverEnded,
+    OfGeneration,
+    PlanGeneration,
+    RecordBatch,
+    RunOrder,
+)
+from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView
+from anew.api.pages import DEFAULT_ITEMS, Page
+from anew.api.rights import OPERATE, OPERATE_NAME, READ, READ_ALL, REBUILD, takes
+from anew.controller.engine.context import Context
+from anew.controller.engine.parameters import Actor, After, Limit
+from anew.controller.jobs import batches, changing, views
+from anew.controller.jobs.planning import plan_generation
+from anew.controller.jobs.records import chosen, job_named
+from anew.core.jobs.plan import JobPlan
+
+Epoch = Annotated[int, Query(ge=0, le=2**31 - 1)]
+
+
+def add_jobs(app: FastAPI, context: Context) -> None:
+    """Jobs themselves."""
+
+    @app.post("/v1/jobs", status_code=201, tags=["jobs"])
+    @takes(OPERATE_NAME)
+    def create(request: CreateJob, actor: Actor = "anonymous") -> JobView:
+        """Make a job."""
+        return views.job_view(context, changing.create_job(context, request, actor))
+
+    @app.get("/v1/jobs", tags=["jobs"])
+    @takes(READ_ALL)
+    def list_jobs(limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[JobView]:
+        """All jobs, by name."""
+        return views.job_page(context, after or "", limit)
+
+    @app.get("/v1/jobs/{name}", tags=["jobs"])
+    @takes(READ)
+    def show(name: str) -> JobView:
+        """One job: its generations, where they stand, and how far behind."""
+        return views.job_view(context, job_named(context, name))
+
+    @app.post("/v1/jobs/{name}/rewind:plan", tags=["jobs"])
+    @takes(READ)
+    def plan(name: str, request: PlanGeneration) -> JobPlan:
+        """What the next generation would be, from where, and what of its history is gone."""
+        return plan_generation(context, job_named(context, name), request)
+
+    @app.delete("/v1/jobs/{name}", tags=["jobs"])
+    @takes(OPERATE)
+    def delete(name: str, actor: Actor = "anonymous") -> JobDeleted:
+        """Delete a job that is stopped; what its generations own goes after the grace."""
+        changing.delete(context, name, actor)
+        return JobDeleted(deleted=name)
+
+    _add_generations(app, context)
+    _add_drivers(app, context)
+
+
+def _add_generations(app: FastAPI, context: Context) -> None:
+    """What people ask of generations."""
+
+    @app.post("/v1/jobs/{name}/run", tags=["jobs"])
+    @takes(OPERATE)
+    def run(name: str, request: OfGeneration, actor: Actor = "anonymous") -> JobView:
+        """Let a generation run."""
+        return views.job_view(context, changing.run(context, name, request.generation, actor))
+
+    @app.post("/v1/jobs/{name}/stop", tags=["jobs"])
+    @takes(OPERATE)
+    def stop(name: str, request: OfGeneration, actor: Actor = "anonymous") -> JobView:
+        """Let a generation end after the batch that it is at."""
+        return views.job_view(context, changing.stop(context, name, request.generation, actor))
+
+    @app.post("/v1/jobs/{name}/cutover", tags=["jobs"])
+    @takes(OPERATE)
+    def cut_over(name: str, request: CutOver, actor: Actor = "anonymous") -> CutOverAnswer:
+        """Let another generation serve, or go back to the one before."""
+        return changing.cut_over(context, name, request, actor)
+
+    @app.post("/v1/jobs/{name}/drop", tags=["jobs"])
+    @takes(OPERATE)
+    def drop(name: str, request: OfGeneration, actor: Actor = "anonymous") -> JobView:
+        """Retire a generation that is not live."""
+        number = chosen(job_named(context, name), request.generation).number
+        return views.job_view(context, changing.drop(context, name, number, actor))
+
+
+def _add_drivers(app: FastAPI, context: Context) -> None:
+    """What drivers of generations ask and say."""
+
+    @app.get("/v1/rebuilds/{rebuild_id}/order", tags=["jobs"])
+    @takes(REBUILD)
+    def order(rebuild_id: str, epoch: Epoch) -> RunOrder:
+        """What the driver of a generation works with."""
+        return batches.order_for(context, rebuild_id, epoch)
+
+    @app.post("/v1/rebuilds/{rebuild_id}/batches", tags=["jobs"])
+    @takes(REBUILD)
+    def record(rebuild_id: str, request: RecordBatch) -> BatchTaken:
+        """A batch was appended whole."""
+        return batches.record_batch(context, rebuild_id, request)
+
+    @app.post("/v1/rebuilds/{rebuild_id}/ended", status_code=204, tags=["jobs"])
+    @takes(REBUILD)
+    def ended(rebuild_id: str, request: DriverEnded) -> None:
+        """A driver of a generation ends."""
+        batches.driver_ended(context, rebuild_id, request)

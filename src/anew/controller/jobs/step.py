@@ -1,0 +1,71 @@
+"""A round for one job: outputs are made, drivers started, and generations looked at."""
+
+from __future__ import annotations
+
+from anew.controller.engine.context import Context
+from anew.controller.engine.records import find_of
+from anew.controller.jobs.looks import look
+from anew.controller.jobs.records import change_job
+from anew.core.jobs import job as jobs
+from anew.core.jobs.job import Generation, GenerationStatus, Job
+from anew.core.jobs.rebuild import JOB, JobRebuild
+
+
+def step_job(context: Context, job: Job) -> None:
+    """Take a job one step further."""
+    for generation in job.generations:
+        if generation.status is GenerationStatus.PLANNED:
+            job = _make(context, job, generation)
+        elif generation.status is GenerationStatus.RUNNING:
+            job = _drive(context, job, generation)
+    if job.live is None:
+        job = _serve_first(context, job)
+    look(context, job)
+
+
+def _make(context: Context, job: Job, generation: Generation) -> Job:
+    """Make the output of a planned generation; the first one of a job runs at once where nobody said otherwise."""
+    output = context.outputs.of_kind(job.output.kind)
+    if output.made(context, job.output.name, generation.writes_to) is None:
+        return job
+    operation = context.operation("generation ready", job.name, "controller", generation=generation.number)
+    now_ms = context.clock()
+    return change_job(
+        context, job.uid, operation, lambda present: (jobs.made_ready(present, generation.number, now_ms), ())
+    )
+
+
+def _drive(context: Context, job: Job, generation: Generation) -> Job:
+    """Start a driver where none is at work: intent first, so that two controllers do not start two."""
+    record, now_ms = find_of(context, generation.rebuild, JobRebuild), context.clock()
+    listens = context.attention.listened_for(context.limits.lease_seconds, now_ms)
+    lost = not record.driver or (listens and now_ms > record.lease_until_ms)
+    if not lost or now_ms < generation.retry_at_ms:
+        return job
+    operation = context.operation("start driver", job.name, "controller", generation=generation.number)
+    seconds = context.limits.scheduled_start_seconds
+    after = change_job(
+        context,
+        job.uid,
+        operation,
+        lambda present: (jobs.started(present, generation.number, now_ms, seconds), ()),
+    )
+    request_id = f"{generation.rebuild}-e{record.epoch + 1}-{after.revision}"
+    context.launch(JOB, f"{job.name}@{generation.number}", request_id)
+    return after
+
+
+def _serve_first(context: Context, job: Job) -> Job:
+    """The first generation serves as soon as it can: it takes nobody's place."""
+    output = context.outputs.of_kind(job.output.kind)
+    for generation in job.generations:
+        ready = generation.status not in (GenerationStatus.PLANNED, GenerationStatus.FAILED) and not generation.over
+        if ready and output.served(context, job.output.name, generation.writes_to):
+            operation = context.operation("generation serves", job.name, "controller", generation=generation.number)
+
+            def change(present: Job, number: int = generation.number) -> tuple[Job, tuple[object, ...]]:
+                puts = output.cut_over(context, present.output.name, None, present.generation(number).writes_to)
+                return present.model_copy(update={"live": number}), puts
+
+            return change_job(context, job.uid, operation, change)  # type: ignore[arg-type]  # puts
+    return job

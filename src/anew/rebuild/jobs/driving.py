@@ -1,0 +1,228 @@
+"""The driver of a generation: under its lease, from the last recorded batch, until it is to stop.
+
+1. ``resume`` takes the generation over under a greater epoch. A crash after it: the lease ends, and the controller
+   starts another driver.
+2. The code is fetched and proved, the checkpoint compared with the records of batches, the query started.
+3. Batches run (`anew.rebuild.jobs.running`).
+4. The driver says why it ends. A crash before it: the lease ends.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from anew.api.http import ControllerClient
+from anew.api.jobs.place import OutputPlace
+from anew.api.jobs.requests import DriverEnded, RecordBatch, RunOrder
+from anew.api.models import Heartbeat, ResumeRebuild
+from anew.api.rebuilds import JobStart
+from anew.core.errors import AnewError, Failed, InvalidRequest, Refused
+from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.code import JobCode
+from anew.core.jobs.inputs import JobInput
+from anew.core.jobs.job import Generation
+from anew.core.rebuild import Progress, Stage
+from anew.deepstore.interface import DeepStore
+from anew.rebuild.jobs.archive import Unpacked, python_files, unpack
+from anew.rebuild.jobs.calling import load
+from anew.rebuild.jobs.running import Batches, GenerationRun, checked_frame
+from anew.rebuild.lease import Lease
+from anew.rebuild.patience import patiently
+from anew.spark.jobs.decoding import InputTask, json_fields
+from anew.spark.jobs.sink import SinkTask
+from anew.spark.jobs.source import Reading
+from anew.spark.session import SparkSession, send_modules
+
+_T = TypeVar("_T")
+_LOG = structlog.get_logger("anew.jobs")
+_TURNED_AWAY = frozenset({"epoch_outdated", "rebuild_ended", "generation_stopped"})
+_PASSES = frozenset({"build_failed", "log_stalled", "schema_undecided", "topic_lost", "spark_unreachable"})
+"""Of failures: those after which another driver may do better."""
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Driving:
+    """What the driver of a generation needs.
+
+    Attributes:
+        controller: The controller.
+        session: A Spark session on a master (None: all local cores) with settings, for as long as it is needed.
+        deep_store: Opens the deep store at a root.
+        driver: Who drives, for people.
+        clock: The time in ms.
+        patience_seconds: How long the controller may be away.
+    """
+
+    controller: ControllerClient
+    session: Callable[[str | None, Mapping[str, str]], AbstractContextManager[SparkSession]]
+    deep_store: Callable[[str], DeepStore]
+    driver: str
+    clock: Callable[[], int]
+    patience_seconds: float
+
+
+def drive(rebuild_id: str, driving: Driving) -> None:
+    """Drive a generation until it is to stop; the controller is told why it ends.
+
+    Raises:
+        Refused: ``driver_alive``, ``generation_stopped``, ``rebuild_ended``: nothing was begun.
+        AnewError: Why it ended.
+    """
+    start = driving.controller.resume_rebuild(rebuild_id, ResumeRebuild(driver=driving.driver), JobStart)
+    epoch = start.rebuild.epoch
+    _LOG.info("generation_driven", job=start.rebuild.job, generation=start.rebuild.generation, epoch=epoch)
+    recorder = _Recorder(driving, rebuild_id, epoch)
+    try:
+        with Lease(driving.controller, rebuild_id, epoch) as lease:
+            _run(driving, recorder, lease)
+    except AnewError as error:
+        if error.code not in _TURNED_AWAY:
+            recorder.ended(error)
+        raise
+    except BaseException as error:
+        recorder.ended(Failed("driver_broke", f"{type(error).__name__}: {error}"))
+        raise
+    recorder.ended(None)
+
+
+@dataclass(slots=True)
+class _Recorder:
+    """The controller, as the batches of one epoch see it."""
+
+    driving: Driving
+    rebuild_id: str
+    epoch: int
+
+    def may_append(self, batch: int) -> bool:
+        """See `Recorder.may_append`: asked of the controller for each batch, whatever was heard a moment ago."""
+        beat = Heartbeat(epoch=self.epoch, stage=Stage.BUILD, progress=Progress(done=batch, unit="batches"))
+        answer = self._patiently(lambda: self.driving.controller.heartbeat(self.rebuild_id, beat))
+        return not (answer.kill_asked or answer.stop_asked)
+
+    def record(self, record: BatchRecord) -> None:
+        """See `Recorder.record`."""
+        request = RecordBatch(epoch=self.epoch, record=record)
+        self._patiently(lambda: self.driving.controller.record_batch(self.rebuild_id, request))
+        _LOG.info("batch_recorded", batch=record.batch, rows=record.rows, epoch=self.epoch)
+
+    def order(self) -> RunOrder:
+        """What is to be run."""
+        return self._patiently(lambda: self.driving.controller.run_order(self.rebuild_id, self.epoch))
+
+    def ended(self, error: AnewError | None) -> None:
+        """Say why the driver ends; where nobody answers the lease's end says as much."""
+        for_good = error is not None and _is_for_good(error)
+        told = DriverEnded(epoch=self.epoch, error=None if error is None else str(error), for_good=for_good)
+        try:
+            self._patiently(lambda: self.driving.controller.driver_ended(self.rebuild_id, told))
+        except AnewError as unheard:
+            _LOG.warning("driver_end_untold", **unheard.to_json())
+
+    def _patiently(self, ask: Callable[[], _T]) -> _T:
+        return patiently(ask, self.driving.patience_seconds)
+
+
+def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
+    order = recorder.order()
+    generation = order.job.generation(order.generation)
+    home = patiently(lambda: driving.controller.cluster(order.job.fabric), driving.patience_seconds)
+    deep_store = driving.deep_store(home.deep_store)
+    with (
+        fetched(deep_store, generation.code) as (unpacked, archive),
+        driving.session(generation.master, generation.conf) as spark,
+        send_modules(spark, python_files(archive)),
+    ):
+        run = GenerationRun(
+            function=load(generation.code, unpacked, [of.name for of in generation.inputs]),
+            readings=readings(driving.controller, generation, spark),
+            sink=_sink(driving, order, generation),
+            epoch=recorder.epoch,
+            checkpoint=checkpoint_of(home.deep_store, order.job.uid, generation.number),
+            records=order.batches,
+            clock=driving.clock,
+        )
+        batches = Batches(run, recorder)
+        batches.start(checked_frame(spark, run.function, run.readings))
+        stopper = threading.Event()
+        lease.enter(Stage.BUILD, lambda: _progress(batches), stopper.set)
+        while not batches.wait(_LOOK_SECONDS):
+            if stopper.is_set():
+                batches.stop()
+
+
+@contextmanager
+def fetched(deep_store: DeepStore, code: JobCode) -> Iterator[tuple[Unpacked, bytes]]:
+    """The code of a generation on this machine, and its archive, while the block runs."""
+    archive = deep_store.get(code.path)
+    with tempfile.TemporaryDirectory(prefix="anew-code-") as folder:
+        yield unpack(code, archive, Path(folder)), archive
+
+
+def readings(controller: ControllerClient, generation: Generation, spark: SparkSession) -> dict[str, Reading]:
+    """How the inputs of a generation are read."""
+    # Of several inputs each gets its share of a batch.
+    most = max(1, generation.max_records // len(generation.inputs))
+    return {
+        of.name: Reading(input_task(controller, of, spark), generation.start[of.name], most) for of in generation.inputs
+    }
+
+
+def input_task(controller: ControllerClient, of: JobInput, spark: SparkSession) -> InputTask:
+    """What the tasks that read an input are given."""
+    return InputTask(controller.cluster(of.fabric).log, of, json_fields(spark, of.columns))
+
+
+def checkpoint_of(root: str, job_uid: str, generation: int) -> Path:
+    """Where Spark keeps the checkpoint of a generation.
+
+    Raises:
+        Refused: ``checkpoint_not_local``: the deep store is no directory.
+    """
+    if "://" in root:
+        raise Refused(
+            "checkpoint_not_local",
+            "the checkpoints of jobs lie in the deep store, and this one is no directory",
+            found=root,
+            expected="a directory that driver and executors share",
+            hint="jobs on other deep stores are not supported yet",
+        )
+    return Path(root) / "jobs" / job_uid / f"g{generation}" / "checkpoint"
+
+
+def _sink(driving: Driving, order: RunOrder, generation: Generation) -> SinkTask:
+    place: OutputPlace = order.place
+    return SinkTask(
+        location=driving.controller.cluster(place.fabric).log,
+        topic=place.topic,
+        uid=place.topic_uid,
+        partitions=place.partitions,
+        key_schema=place.key_schema,
+        value_schema=place.value_schema,
+        schema_id=place.value_schema_id,
+        key_schema_id=place.key_schema_id,
+        origin=order.job.origin_of(generation.number),
+        skew_limit_ms=place.skew_limit_ms,
+        clock=driving.clock,
+    )
+
+
+def _progress(batches: Batches) -> Progress:
+    last = batches.last
+    done = 0 if last is None else last.batch + 1
+    return Progress(done=done, total=0, unit="batches", records=0 if last is None else last.rows)
+
+
+def _is_for_good(error: AnewError) -> bool:
+    """Whether another driver would come to the same end."""
+    if isinstance(error, InvalidRequest | Refused):
+        return error.code != "driver_alive"
+    return isinstance(error, Failed) and error.code not in _PASSES and error.code != "driver_broke"

@@ -1,0 +1,116 @@
+"""A job's function tried in a process of its own: ``python -m anew.runtime.trying FILE``.
+
+Whoever submits a job runs none of its code: what the function prints, changes or breaks stays in that process.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anew.core.errors import AnewError, Failed, InvalidRequest
+from anew.core.jobs.code import JobCode
+from anew.core.jobs.inputs import JobInput
+from anew.core.jobs.plan import JobPlan
+
+_TRY_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What a function is tried with: an archive, the inputs with their locations, and the output's schemas."""
+
+    code: JobCode
+    archive: bytes
+    plan: JobPlan
+    locations: dict[str, dict[str, Any]]
+    key_schema: str | None = None
+    value_schema: str | None = None
+
+
+def try_out(tried: Tried) -> dict[str, str]:
+    """The columns that the function gives: name → type.
+
+    Raises:
+        InvalidRequest: What is wrong with the function, see `anew.rebuild.jobs.trying.try_function`.
+        Failed: ``trial_failed``: the process broke, or took too long.
+    """
+    with tempfile.TemporaryDirectory(prefix="anew-trial-") as folder:
+        archive, order, answer = (Path(folder) / name for name in ("archive.zip", "order.json", "answer.json"))
+        archive.write_bytes(tried.archive)
+        said = {
+            "code": tried.code.model_dump(mode="json"),
+            "plan": tried.plan.model_dump(mode="json"),
+            "locations": tried.locations,
+            "key_schema": tried.key_schema,
+            "value_schema": tried.value_schema,
+        }
+        order.write_text(json.dumps(said), encoding="utf-8")
+        command = [sys.executable, "-m", "anew.runtime.trying", folder]
+        try:
+            ended = subprocess.run(command, capture_output=True, timeout=_TRY_SECONDS, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise _broke(f"nothing for {_TRY_SECONDS:g} s") from error
+        if not answer.exists():
+            words = ended.stderr.decode(errors="replace").strip().splitlines()
+            raise _broke(words[-1] if words else f"exit code {ended.returncode}")
+        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if "columns" in found:
+        return dict(found["columns"])
+    parts = found["error"]
+    kind = Failed if found["failed"] else InvalidRequest
+    raise kind(parts["code"], parts["message"], found=parts["found"], expected=parts["expected"], hint=parts["hint"])
+
+
+def _broke(found: str) -> Failed:
+    return Failed(
+        "trial_failed",
+        "the process in which the function was tried broke",
+        found=found,
+        expected="the columns that the function gives",
+        hint="does it run with a frame of its own? --no-trial submits it untried",
+    )
+
+
+def main(folder: str) -> int:
+    """Try what lies in a folder, and write the answer there."""
+    here = Path(folder)
+    try:
+        answer: dict[str, Any] = {"columns": _columns(here)}
+    except AnewError as error:
+        answer = {"error": {"found": None, "expected": None, "hint": None, **error.to_json()}}
+        answer["failed"] = not isinstance(error, InvalidRequest)
+    part = here / "answer.part"
+    part.write_text(json.dumps(answer, default=str), encoding="utf-8")
+    part.rename(here / "answer.json")
+    return 0
+
+
+def _columns(here: Path) -> dict[str, str]:
+    from anew.api.location import LogLocation
+    from anew.rebuild.jobs.archive import unpack
+    from anew.rebuild.jobs.trying import Trial, try_function
+    from anew.spark.jobs.decoding import InputTask, json_fields
+    from anew.spark.session import spark_session
+
+    order = json.loads((here / "order.json").read_text(encoding="utf-8"))
+    code, plan = JobCode.model_validate(order["code"]), JobPlan.model_validate(order["plan"])
+    unpacked = unpack(code, (here / "archive.zip").read_bytes(), here / "unpacked")
+    with spark_session("local[1]", {}) as spark:
+
+        def task(of: JobInput) -> InputTask:
+            location = LogLocation.model_validate(order["locations"][of.fabric])
+            return InputTask(location, of, json_fields(spark, of.columns))
+
+        inputs = {of.name: task(of) for of in plan.inputs}
+        trial = Trial(code, unpacked, inputs, plan.start, order["key_schema"], order["value_schema"])
+        return {field.name: str(field.type) for field in try_function(spark, trial)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
