@@ -6,12 +6,8 @@ most commands.
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +21,7 @@ from anew.client.routing import RoutingCache
 from anew.client.store import Store
 from anew.client.tables import Answered, TableClient
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Verification
-from anew.core.errors import NotFound, Refused
+from anew.core.errors import Refused
 from anew.core.plan import PlanValue
 from anew.core.rebuild import Rebuild, class_of
 from anew.core.stores.plan import Plan
@@ -37,6 +33,7 @@ from anew.core.tables.rebuild import TableRebuild
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log
 from anew.log.open import open_log
+from anew.runtime.choosing import SparkChoice, actor, driver_name, spark_of
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import Home
 from anew.runtime.java import check_java
@@ -50,16 +47,8 @@ if TYPE_CHECKING:
     from anew.rebuild.observer import Observer
     from anew.rebuild.stores.damage import BaseDamage, DamagedPart, Restored
     from anew.rebuild.tables.driving import TableRun
+    from anew.runtime.jobs import JobHandle
     from anew.spark.session import DataFrame, SparkSession
-
-
-@dataclass(frozen=True, slots=True)
-class SparkChoice:
-    """How to come by Spark: a session of the user's, or one made with these settings."""
-
-    session: SparkSession | None = None
-    master: str | None = None
-    conf: Mapping[str, str] | None = None
 
 
 class Cluster:
@@ -72,7 +61,7 @@ class Cluster:
         self.driver_log = ""
         """Where rebuilds that this process drives are logged, for those who look for it."""
         credentials = credentials_of(settings)
-        self.controller = ControllerClient(url, timeout_seconds=timeout, actor=_actor(), credentials=credentials)
+        self.controller = ControllerClient(url, timeout_seconds=timeout, actor=actor(), credentials=credentials)
         self._nodes = NodeClient(timeout, credentials=credentials)
         self._tables = TableClient(self.controller, self._nodes)
         self._fabric = settings.optional("fabric")
@@ -372,29 +361,17 @@ class Cluster:
         kind = str(self.controller.rebuild(rebuild_id).kind)
         return resume_rebuild(rebuild_id, *self._job_of(kind, spark, observer, None))
 
+    def job(self, name: str) -> JobHandle:
+        """A stream job; nothing is asked yet."""
+        from anew.runtime.jobs import JobHandle
+
+        return JobHandle(self.controller, name, driver_name(""))
+
     def drive_generation(self, job: str, number: int) -> None:
-        """Drive a generation of a job until it is to stop.
+        """Drive a generation of a job until it is to stop; see `anew.runtime.generation.drive_generation`."""
+        from anew.runtime.generation import drive_generation
 
-        Raises:
-            NotFound: ``unknown_job``, ``unknown_generation``.
-            Refused: ``driver_alive``, ``generation_stopped``; nothing was begun.
-            AnewError: Why it ended.
-        """
-        from anew.rebuild.jobs.driving import Driving, drive
-
-        check_java()
-        found = next((each for each in self.controller.job(job).generations if each.number == number), None)
-        if found is None:
-            raise NotFound("unknown_generation", f"{job} has no such generation", found=number)
-        driving = Driving(
-            controller=self.controller,
-            session=lambda master, conf: _spark(SparkChoice(master=master, conf=conf)),
-            deep_store=open_deep_store,
-            driver=_driver_name(self.driver_log),
-            clock=now_ms,
-            patience_seconds=self._controller_wait_seconds,
-        )
-        drive(found.rebuild, driving)
+        drive_generation(self.controller, job, number, self.driver_log, self._controller_wait_seconds)
 
     def _job_of(
         self, kind: str, spark: SparkChoice, observer: Observer | None, request_id: str | None
@@ -411,7 +388,7 @@ class Cluster:
 
         if spark.session is None:
             check_java()
-        build = on_spark(lambda: _spark(spark), self._executor_wait_seconds)
+        build = on_spark(lambda: spark_of(spark), self._executor_wait_seconds)
         run = StoreRun(build=build, replicas=self._standing, **self._said(observer, request_id))
         return run, making(run)
 
@@ -432,7 +409,7 @@ class Cluster:
             check_java()
         wait_seconds = self._executor_wait_seconds
         return TableRun(
-            session=lambda: _spark(spark), executor_wait_seconds=wait_seconds, **self._said(observer, request_id)
+            session=lambda: spark_of(spark), executor_wait_seconds=wait_seconds, **self._said(observer, request_id)
         )
 
     def _said(self, observer: Observer | None, request_id: str | None) -> dict[str, Any]:
@@ -443,7 +420,7 @@ class Cluster:
             "controller": self.controller,
             "observer": LogObserver() if observer is None else observer,
             "request_id": new_id() if request_id is None else request_id,
-            "driver": _driver_name(self.driver_log),
+            "driver": driver_name(self.driver_log),
             "clock": now_ms,
             "patience_seconds": self._controller_wait_seconds,
         }
@@ -496,26 +473,3 @@ def connect_with(settings: ProcessSettings) -> Cluster:
     """Connect as the settings say."""
     url = settings.optional("url")
     return Cluster(Home(settings.home).running().url if url is None else url, settings)
-
-
-@contextmanager
-def _spark(choice: SparkChoice) -> Iterator[SparkSession]:
-    if choice.session is not None:
-        yield choice.session
-        return
-    from anew.spark.session import spark_session
-
-    with spark_session(choice.master, {} if choice.conf is None else choice.conf) as session:
-        yield session
-
-
-def _driver_name(log: str) -> str:
-    """Unique: who repeats a request must not be taken for the driver at work on it; see `anew.core.rebuild.Driver`."""
-    return f"{_actor()}@{socket.gethostname()}:{os.getpid()}/{new_id()[-6:]} {log}".rstrip()
-
-
-def _actor() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

@@ -112,7 +112,8 @@ def check_types(frame: DataFrame, key_schema: str | None, value_schema: str | No
 
     Args:
         frame: What a function gives.
-        key_schema, value_schema: Avro texts of the output; None: they are not looked at.
+        key_schema: The Avro text of the output's keys; None: they are not looked at.
+        value_schema: Likewise of its values.
 
     Raises:
         InvalidRequest: ``column_type``, ``missing_column``: no value of a column could fit.

@@ -1,0 +1,327 @@
+"""``job …``: submitting, running, rewinding and cutting over to stream jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anew.api.jobs.requests import CreateJob
+from anew.api.jobs.views import GenerationView, JobView
+from anew.cli.options import Conf, Master, RequestId
+from anew.cli.output import Json, out, print_json, print_line, print_table
+from anew.cli.session import cluster, pairs
+from anew.core.errors import InvalidRequest
+from anew.core.jobs.plan import JobPlan
+from anew.runtime.jobs import Code, Start, submit
+from anew.runtime.settings import resolve
+
+jobs_app = typer.Typer(help="Stream jobs: functions that follow topics.", no_args_is_help=True)
+
+_WATCH_SECONDS = 1.0
+
+Entry = Annotated[str, typer.Option("--code", help="module:function, or file.py:function.")]
+Params = Annotated[list[str] | None, typer.Option("--param", metavar="K=V", help="A parameter of the function.")]
+Files = Annotated[list[str] | None, typer.Option("--file", metavar="[NAME=]PATH", help="A file for the function.")]
+From = Annotated[str | None, typer.Option("--from", help="oldest, newest, or INPUT:PARTITION=OFFSET,…")]
+MaxRecords = Annotated[int, typer.Option(help="At most so many records in one batch.")]
+NoTrial = Annotated[bool, typer.Option("--no-trial", help="Do not try the function before.")]
+Which = Annotated[str, typer.Argument(metavar="JOB[@GENERATION]")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.add_typer(jobs_app, name="job")
+
+
+@jobs_app.command("submit")
+def submit_job(
+    name: str,
+    *,
+    code: Entry,
+    inputs: Annotated[list[str], typer.Option("--input", metavar="NAME=TOPIC", help="What the function reads.")],
+    output: Annotated[str, typer.Option(help="store:NAME, or topic:NAME.")],
+    param: Params = None,
+    file: Files = None,
+    start: From = None,
+    master: Master = None,
+    conf: Conf = None,
+    max_records: MaxRecords = 100_000,
+    no_trial: NoTrial = False,
+    request_id: RequestId = None,
+    json_output: Json = False,
+) -> None:
+    """Make a job and its first generation; it runs when told so."""
+    request = CreateJob(name=name, output=output, inputs=pairs(inputs, "--input"), request_id=request_id)
+    chosen = Start(_start(start), master, pairs(conf, "--conf"), max_records)
+    with cluster() as connected:
+        handle = connected.job(name)
+        view = submit(connected.controller, handle.driver, request, _code(code, param, file, no_trial=no_trial), chosen)
+    _print(view, as_json=json_output)
+    if not json_output:
+        out().print(f"it does not run yet: anew job run {name}@{view.generations[-1].number}")
+
+
+@jobs_app.command("list")
+def list_jobs(*, json_output: Json = False) -> None:
+    """All jobs, by name."""
+    with cluster() as connected:
+        found = connected.controller.jobs()
+    if json_output:
+        print_json(found)
+        return
+    rows = [(job.name, job.status, job.live, job.output, ", ".join(job.inputs.values())) for job in found]
+    print_table(["job", "status", "live", "output", "inputs"], rows)
+
+
+@jobs_app.command()
+def show(name: str, *, json_output: Json = False) -> None:
+    """One job: its generations, where they stand, and how far behind."""
+    with cluster() as connected:
+        view = connected.controller.job(name)
+    _print(view, as_json=json_output)
+
+
+@jobs_app.command()
+def run(which: Which, *, json_output: Json = False) -> None:
+    """Let a generation run, the live one unless another is named."""
+    name, number = _which(which)
+    with cluster() as connected:
+        view = connected.job(name).run(number)
+    _print(view, as_json=json_output)
+
+
+@jobs_app.command()
+def stop(which: Which, *, json_output: Json = False) -> None:
+    """Let a generation end after the batch that it is at."""
+    name, number = _which(which)
+    with cluster() as connected:
+        view = connected.job(name).stop(number)
+    _print(view, as_json=json_output)
+
+
+@jobs_app.command()
+def plan(
+    name: str,
+    *,
+    code: Annotated[str | None, typer.Option("--code", help="Other code than the live generation's.")] = None,
+    param: Params = None,
+    file: Files = None,
+    start: From = None,
+    no_trial: NoTrial = False,
+    json_output: Json = False,
+) -> None:
+    """What a rewind would begin now, what of its history is gone, and why; nothing is made."""
+    with cluster() as connected:
+        found = connected.job(name).plan_rewind(Start(_start(start)), _maybe(code, param, file, no_trial=no_trial))
+    _print_plan(found, as_json=json_output)
+
+
+@jobs_app.command()
+def rewind(
+    name: str,
+    *,
+    code: Annotated[str | None, typer.Option("--code", help="Other code than the live generation's.")] = None,
+    param: Params = None,
+    file: Files = None,
+    start: From = None,
+    master: Master = None,
+    conf: Conf = None,
+    max_records: MaxRecords = 100_000,
+    no_trial: NoTrial = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
+    request_id: RequestId = None,
+    json_output: Json = False,
+) -> None:
+    """Begin a generation beside the live one, with an output of its own, and let it run."""
+    chosen = Start(_start(start), master, pairs(conf, "--conf"), max_records)
+    with cluster() as connected:
+        handle = connected.job(name)
+        found = handle.plan_rewind(chosen, _maybe(code, param, file, no_trial=no_trial))
+        if dry_run:
+            _print_plan(found, as_json=json_output)
+            return
+        handle.rewind(found, request_id)
+        view = handle.run(found.generation)
+    _print(view, as_json=json_output)
+
+
+@jobs_app.command()
+def watch(
+    which: Which,
+    *,
+    until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="End once it may be cut over to.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Follow a job's generations: lag, pace, time left."""
+    from anew.api.waiting import wait_seconds
+
+    name, number = _which(which)
+    with cluster() as connected:
+        while True:
+            view = connected.controller.job(name)
+            shown = [each for each in view.generations if number in (None, each.number)]
+            for each in shown:
+                if json_output:
+                    print_line({"job": name, **each.model_dump(mode="json")})
+                else:
+                    out().print(_line(name, each))
+            if until_caught_up and any(each.caught_up for each in shown):
+                return
+            wait_seconds(_WATCH_SECONDS)
+
+
+@jobs_app.command()
+def cutover(
+    which: Which,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Also while it has not caught up.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Let the generation serve that is to take the live one's place."""
+    _cut_over(which, force=force, as_json=json_output)
+
+
+@jobs_app.command()
+def cutback(
+    which: Which,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Also while it is behind.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Let the generation serve again that served before the live one."""
+    name, number = _which(which)
+    if number is None:
+        with cluster() as connected:
+            view = connected.controller.job(name)
+        before = [
+            each.number for each in view.generations if each.number < (view.live or 0) and each.status != "retired"
+        ]
+        number = before[-1] if before else None
+    _cut_over(f"{name}@{number}" if number is not None else name, force=force, as_json=json_output)
+
+
+@jobs_app.command()
+def reclaim(which: Which, *, json_output: Json = False) -> None:
+    """Retire a generation that is not live: what it owns goes after the grace."""
+    name, number = _which(which)
+    if number is None:
+        raise InvalidRequest("which_generation", "this needs a generation", found=which, expected="JOB@GENERATION")
+    with cluster() as connected:
+        view = connected.job(name).drop(number)
+    _print(view, as_json=json_output)
+
+
+@jobs_app.command()
+def delete(name: str, *, json_output: Json = False) -> None:
+    """Delete a job that is stopped; what its generations own goes after the grace."""
+    with cluster() as connected:
+        connected.job(name).delete()
+    if json_output:
+        print_json({"deleted": name})
+    else:
+        out().print(f"deleted {name}")
+
+
+@jobs_app.command()
+def logs(which: Which, *, lines: Annotated[int, typer.Option(help="How many of the last lines.")] = 50) -> None:
+    """What the last drivers of a generation logged on this machine."""
+    name, number = _which(which)
+    with cluster() as connected:
+        view = connected.controller.job(name)
+    chosen = [each for each in view.generations if number in (None, each.number)]
+    folder = resolve({}).home / "logs"
+    for each in chosen:
+        found = sorted(folder.glob(f"{each.rebuild}-e*.log"), key=lambda path: path.stat().st_mtime)
+        for path in found[-1:]:
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]:
+                out().print(line, markup=False, highlight=False)
+
+
+def _cut_over(which: str, *, force: bool, as_json: bool) -> None:
+    name, number = _which(which)
+    with cluster() as connected:
+        answer = connected.job(name).cut_over(number, force=force)
+    if as_json:
+        print_json(answer)
+    else:
+        out().print(
+            f"{name}: generation {answer.live} serves, {answer.before} did before; back: anew job cutback {name}"
+        )
+
+
+def _which(text: str) -> tuple[str, int | None]:
+    name, separator, number = text.partition("@")
+    if not separator:
+        return name, None
+    if not number.isdigit():
+        raise InvalidRequest("which_generation", "this names no generation", found=text, expected="JOB, or JOB@NUMBER")
+    return name, int(number)
+
+
+def _start(text: str | None) -> Any:
+    """``oldest``, ``newest``, or offsets: ``INPUT:PARTITION=OFFSET,…``."""
+    if text in (None, "oldest", "newest"):
+        return text
+    found: dict[str, dict[int, int]] = {}
+    for part in str(text).split(","):
+        place, _, offset = part.partition("=")
+        name, _, partition = place.rpartition(":")
+        if not (name and partition.isdigit() and offset.isdigit()):
+            raise InvalidRequest(
+                "bad_start",
+                "this is no start",
+                found=part,
+                expected="oldest, newest, or INPUT:PARTITION=OFFSET,…",
+                hint="for example --from flights:0=120,flights:1=98",
+            )
+        found.setdefault(name, {})[int(partition)] = int(offset)
+    return found
+
+
+def _maybe(entry: str | None, param: list[str] | None, file: list[str] | None, *, no_trial: bool) -> Code | None:
+    return None if entry is None else _code(entry, param, file, no_trial=no_trial)
+
+
+def _code(entry: str, param: list[str] | None, file: list[str] | None, *, no_trial: bool) -> Code:
+    files = {}
+    for given in file or ():
+        name, separator, path = given.partition("=")
+        files[name if separator else Path(given).name] = Path(path if separator else given)
+    return Code(entry, files, pairs(param, "--param"), trial=not no_trial)
+
+
+def _print(view: JobView, *, as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+        return
+    inputs = ", ".join(f"{name}={topic}" for name, topic in view.inputs.items())
+    out().print(f"{view.name}: {view.status}, reads {inputs}, writes {view.output}, live {view.live}")
+    rows = [
+        (g.number, g.status, g.entry, g.batch, g.lag_records, g.records_per_s, g.seconds_left, g.caught_up, g.error)
+        for g in view.generations
+    ]
+    print_table(
+        ["generation", "status", "code", "batch", "lag", "records/s", "seconds left", "caught up", "error"], rows
+    )
+
+
+def _print_plan(plan: JobPlan, *, as_json: bool) -> None:
+    if as_json:
+        print_json(plan)
+        return
+    for line in plan.summary():
+        out().print(line)
+    rows = [(name, p, offset) for name, of in sorted(plan.start.items()) for p, offset in sorted(of.items())]
+    print_table(["input", "partition", "from offset"], rows)
+    out().print(f"{plan.estimate.records} records to read; plan {plan.id}")
+
+
+def _line(name: str, each: GenerationView) -> str:
+    left = "?" if each.seconds_left is None else f"{each.seconds_left:g} s"
+    caught = ", caught up" if each.caught_up else ""
+    return (
+        f"{name}@{each.number} {each.status}: batch {each.batch}, {each.lag_records} records behind, "
+        f"{each.records_per_s or 0:g} records/s, {left} left{caught}"
+    )

@@ -1,0 +1,41 @@
+"""A process that drives a generation of a job."""
+
+from __future__ import annotations
+
+from anew.api.http import ControllerClient
+from anew.core.errors import NotFound
+from anew.deepstore.open import open_deep_store
+from anew.rebuild.jobs.driving import Driving, drive
+from anew.runtime.choosing import SparkChoice, driver_name, spark_of
+from anew.runtime.clock import now_ms
+from anew.runtime.java import check_java
+
+
+def drive_generation(controller: ControllerClient, job: str, number: int, log: str, patience_seconds: float) -> None:
+    """Drive a generation of a job until it is to stop.
+
+    Args:
+        controller: The controller.
+        job: The job's name.
+        number: The generation's.
+        log: Where this process logs.
+        patience_seconds: How long the controller may be away.
+
+    Raises:
+        NotFound: ``unknown_job``, ``unknown_generation``.
+        Refused: ``driver_alive``, ``generation_stopped``; nothing was begun.
+        AnewError: Why it ended.
+    """
+    check_java()
+    found = next((each for each in controller.job(job).generations if each.number == number), None)
+    if found is None:
+        raise NotFound("unknown_generation", f"{job} has no such generation", found=number, hint=f"anew job show {job}")
+    driving = Driving(
+        controller=controller,
+        session=lambda master, conf: spark_of(SparkChoice(master=master, conf=conf)),
+        deep_store=open_deep_store,
+        driver=driver_name(log),
+        clock=now_ms,
+        patience_seconds=patience_seconds,
+    )
+    drive(found.rebuild, driving)

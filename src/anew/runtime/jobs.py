@@ -1,0 +1,201 @@
+"""Jobs from Python: ``cluster.job(name)``, and how one is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from anew.api.http import ControllerClient
+from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration, PlanGeneration
+from anew.api.jobs.views import CutOverAnswer, JobView
+from anew.api.models import BeginRebuild
+from anew.api.rebuilds import JobStart
+from anew.api.waiting import wait_seconds
+from anew.core.errors import Unreachable
+from anew.core.jobs.code import JobCode
+from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.plan import JobPlan
+from anew.deepstore.open import open_deep_store
+from anew.rebuild.jobs.archive import Packed, pack
+from anew.runtime.clock import new_id
+from anew.runtime.trying import Tried, try_out
+
+CODE_FOLDER = "jobs/code"
+_READY_SECONDS = 30.0
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A function as a person names it.
+
+    Attributes:
+        entry: ``module:function``, or ``file.py:function``.
+        files: Name → path: what it is given beside its frames.
+        params: What it is called with.
+        trial: Whether it is tried in a process of its own before anything is made.
+    """
+
+    entry: str
+    files: Mapping[str, Path] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    trial: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """From where, and how, a generation runs.
+
+    Attributes:
+        at: ``oldest``, ``newest``, or input → partition → offset; None: the inputs' defaults.
+    """
+
+    at: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    max_records: int = 100_000
+
+
+class JobHandle:
+    """A stream job of a running cluster."""
+
+    def __init__(self, controller: ControllerClient, name: str, driver: str) -> None:
+        """Use `anew.runtime.connect.Cluster.job`."""
+        self.name = name
+        self._controller = controller
+        self.driver = driver
+
+    def show(self) -> JobView:
+        """Its generations, where they stand, and how far behind.
+
+        Raises:
+            NotFound: ``unknown_job``.
+        """
+        return self._controller.job(self.name)
+
+    def plan_rewind(self, start: Start | None = None, code: Code | None = None) -> JobPlan:
+        """What a rewind would begin now; nothing is made.
+
+        Raises:
+            NotFound: ``unknown_job``, ``unknown_topic``.
+            Refused: ``start_out_of_range``, ``start_incomplete``.
+            InvalidRequest: What is wrong with the code.
+        """
+        return self._planned(Start() if start is None else start, None if code is None else self._packed(code))[0]
+
+    def rewind(self, plan: JobPlan, request_id: str | None = None) -> JobView:
+        """Begin what a plan of `plan_rewind` says, and wait until its output is there; it runs when `run` says so.
+
+        Raises:
+            Refused: ``plan_outdated``, ``rewind_running``.
+        """
+        begin = BeginRebuild(plan=plan, request_id=new_id() if request_id is None else request_id, driver=self.driver)
+        number = self._controller.begin_rebuild(begin, JobStart).rebuild.generation
+        return self._until_made(number)
+
+    def run(self, generation: int | None = None) -> JobView:
+        """Let a generation run, the live one for None.
+
+        Raises:
+            Refused: ``generation_over``, ``not_ready``.
+        """
+        return self._controller.run_job(self.name, OfGeneration(generation=generation))
+
+    def stop(self, generation: int | None = None) -> JobView:
+        """Let a generation end after the batch that it is at.
+
+        Raises:
+            Refused: ``generation_over``.
+        """
+        return self._controller.stop_job(self.name, OfGeneration(generation=generation))
+
+    def cut_over(self, generation: int | None = None, *, force: bool = False) -> CutOverAnswer:
+        """Let the generation serve that is to take the live one's place.
+
+        Raises:
+            Refused: ``not_caught_up``, ``nothing_to_cut_over``, ``output_not_whole``.
+        """
+        return self._controller.cut_over(self.name, CutOver(generation=generation, force=force))
+
+    def drop(self, generation: int) -> JobView:
+        """Retire a generation that is not live.
+
+        Raises:
+            Refused: ``generation_live``.
+        """
+        return self._controller.drop_generation(self.name, OfGeneration(generation=generation))
+
+    def delete(self) -> None:
+        """Delete the job.
+
+        Raises:
+            Refused: ``job_runs``.
+        """
+        self._controller.delete_job(self.name)
+
+    def submit_first(self, code: Code, start: Start, request_id: str | None = None) -> JobView:
+        """Plan and begin the first generation: tried, stored, and its output made.
+
+        Raises:
+            InvalidRequest: What is wrong with the function.
+        """
+        plan, _ = self._planned(start, self._packed(code))
+        return self.rewind(plan, request_id)
+
+    def _packed(self, code: Code) -> tuple[Code, Packed]:
+        return code, pack(code.entry, code.files, code.params, CODE_FOLDER)
+
+    def _planned(self, start: Start, packed: tuple[Code, Packed] | None) -> tuple[JobPlan, JobCode | None]:
+        code = None if packed is None else packed[1].code
+        request = PlanGeneration(
+            code=code, start=start.at, master=start.master, conf=dict(start.conf), max_records=start.max_records
+        )
+        plan = self._controller.plan_generation(self.name, request)
+        if packed is not None:
+            said, made = packed
+            cluster = self._controller.cluster(plan.inputs[0].fabric)
+            if said.trial:
+                fabrics = {of.fabric for of in plan.inputs}
+                locations = {f: self._controller.cluster(f).log.model_dump(mode="json") for f in fabrics}
+                try_out(Tried(made.code, made.content, plan, locations))
+            # Under its own hash, so that the same code is the same file: nothing is ever overwritten.
+            deep_store = open_deep_store(cluster.deep_store)
+            if deep_store.stat(made.code.path) is None:
+                deep_store.put(made.code.path, made.content)
+        return plan, code
+
+    def _until_made(self, number: int) -> JobView:
+        waited = 0.0
+        while waited < _READY_SECONDS:
+            view = self.show()
+            if any(each.number == number and each.status != "planned" for each in view.generations):
+                return view
+            wait_seconds(_LOOK_SECONDS)
+            waited += _LOOK_SECONDS
+        raise Unreachable(
+            "output_not_made",
+            f"the controller has not made what {self.name}@{number} writes into",
+            found="it is planned",
+            expected=f"an output within {_READY_SECONDS:g} s",
+            hint=f"is the log there? anew status; then: anew job show {self.name}",
+        )
+
+
+def submit(controller: ControllerClient, driver: str, request: CreateJob, code: Code, start: Start) -> JobView:
+    """Make a job and its first generation, which does not run yet.
+
+    A crash between the two leaves a job without a generation: the same request again goes on there.
+
+    Raises:
+        InvalidRequest: What is wrong with the name, the output or the function.
+        NotFound: ``unknown_topic``.
+        Refused: ``job_exists``.
+    """
+    handle = JobHandle(controller, request.name, driver)
+    view = controller.create_job(request)
+    if view.generations:
+        return view
+    first = None if request.request_id is None else f"{request.request_id}/1"
+    return handle.submit_first(code, start, first)
