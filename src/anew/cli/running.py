@@ -16,8 +16,9 @@ from anew.cli.session import misfits, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.plan import PlanValue
 from anew.core.tables.plan import TableRebuildKind
+from anew.runtime.choosing import SparkChoice
 from anew.runtime.clock import new_id
-from anew.runtime.connect import Cluster, SparkChoice
+from anew.runtime.connect import Cluster
 from anew.runtime.drive import start_driver
 from anew.runtime.settings import resolve
 

@@ -43,6 +43,7 @@ def driver_name(log: str) -> str:
 
 
 def actor() -> str:
+    """Who asks, as the machine knows them."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

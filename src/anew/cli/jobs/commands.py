@@ -195,9 +195,8 @@ def cutback(
     if number is None:
         with cluster() as connected:
             view = connected.controller.job(name)
-        before = [
-            each.number for each in view.generations if each.number < (view.live or 0) and each.status != "retired"
-        ]
+        older = (each for each in view.generations if each.number < (view.live or 0))
+        before = [each.number for each in older if each.status not in ("retired", "reclaimed")]
         number = before[-1] if before else None
     _cut_over(f"{name}@{number}" if number is not None else name, force=force, as_json=json_output)
 
