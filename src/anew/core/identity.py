@@ -34,7 +34,7 @@ MOST_BATCHES = 1 << 31
 MOST_EPOCHS = 1 << 15
 MOST_ROWS = 1 << 26
 """How many records one task attempt can append in a batch."""
-_ATTEMPT_BITS, _ROW_BITS = 22, 26
+ATTEMPT_BITS, ROW_BITS = 22, 26
 _GENERATION_BYTES = 8
 _IDENTITY = struct.Struct(">IQ")
 _NONE = -1
@@ -88,7 +88,7 @@ def sequences(epoch: int, attempt: int, first_row: int, count: int) -> Ints:
         )
     if attempt < 0:
         raise ValueError(f"a task attempt's number is not negative: {attempt}")
-    begin = ((epoch << _ATTEMPT_BITS) | attempt % (1 << _ATTEMPT_BITS)) << _ROW_BITS
+    begin = ((epoch << ATTEMPT_BITS) | attempt % (1 << ATTEMPT_BITS)) << ROW_BITS
     return np.arange(begin + first_row, begin + first_row + count, dtype=np.int64)
 
 

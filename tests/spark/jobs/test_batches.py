@@ -9,6 +9,7 @@ import pytest
 
 from anew.core.errors import AnewError, InvalidRequest, Refused
 from anew.core.jobs.batch import BatchRecord
+from anew.log.interface import TopicSpec
 from anew.rebuild.jobs.running import checked_frame
 from anew.spark.session import SparkSession
 from tests.spark.jobs.jobs_world import JobsWorld
@@ -87,7 +88,7 @@ def test_a_stop_writes_a_batch_whole_or_not_at_all(world: JobsWorld) -> None:
     assert _classes(world) == _expected()
 
 
-@pytest.mark.case("rules:R20")
+@pytest.mark.case("streams:B2", "streams:C7", "rules:R20")
 def test_a_batch_that_runs_again_takes_the_place_of_what_it_did(world: JobsWorld) -> None:
     """A driver that dies between append and record: the batch has another epoch, which wins, and its record counts."""
 
@@ -123,6 +124,42 @@ def test_a_driver_that_lost_its_lease_appends_nothing_more(world: JobsWorld) -> 
     assert batches.wait(60)
     assert [record.batch for record in world.ledger.records] == [0]
     assert len(world.output()) == world.ledger.records[0].rows
+
+
+@pytest.mark.case("streams:B9")
+def test_records_that_expired_are_never_skipped(world: JobsWorld) -> None:
+    """What retention took while the generation was down: it ends, and says which partition lost how many records."""
+    batches = world.batches(max_records=200)
+    world.ledger.may = lambda batch: batch < 1
+    world.begin(batches)
+    batches.wait(60)
+    position = world.ledger.records[-1].end["events"][0]
+    world.log.truncate_below(world.at("events", 0), position + 5)
+    world.ledger.may = lambda _: True
+    again = world.batches(epoch=2)
+    with pytest.raises(AnewError) as caught:
+        world.begin(again)
+        again.wait(60)
+    assert caught.value.code == "input_expired"
+    assert "5 records are gone" in str(caught.value.found)
+    assert [record.batch for record in world.ledger.records] == [0]
+
+
+@pytest.mark.case("streams:B8")
+def test_a_topic_that_was_made_again_is_not_resumed_by_number(world: JobsWorld) -> None:
+    """Its identity is another one, however many records it holds."""
+    batches = world.batches(max_records=200)
+    world.ledger.may = lambda batch: batch < 1
+    world.begin(batches)
+    batches.wait(60)
+    world.log.delete_topic("events", world.specs["events"].uid)
+    world.log.create_topic(TopicSpec("events", "another", world.partitions))
+    world.ledger.may = lambda _: True
+    again = world.batches(epoch=2)
+    with pytest.raises(AnewError) as caught:
+        world.begin(again)
+        again.wait(60)
+    assert caught.value.code == "topic_lost"
 
 
 def test_a_checkpoint_that_somebody_edited_is_refused(world: JobsWorld) -> None:

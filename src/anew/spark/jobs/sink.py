@@ -23,7 +23,7 @@ from anew.codec.vector import encode_table
 from anew.core.arrow import concat, take
 from anew.core.errors import Failed, InvalidRequest
 from anew.core.hashing import key_hashes
-from anew.core.identity import identified_origins, sequences
+from anew.core.identity import ATTEMPT_BITS, identified_origins, sequences
 from anew.core.jobs.batch import OutputRange, TaskOutput
 from anew.core.partition import XxHash64Partitioner
 from anew.core.stamp import Origin
@@ -199,7 +199,7 @@ class _Output:
     def report(self, number: int) -> TaskOutput:
         """What was appended."""
         ranges = (OutputRange(partition=p, begin=b, end=e) for p, (b, e) in sorted(self._ranges.items()))
-        return TaskOutput(task=number, attempt=self.attempt % (1 << 22), rows=self.rows, ranges=tuple(ranges))
+        return TaskOutput(task=number, attempt=self.attempt % (1 << ATTEMPT_BITS), rows=self.rows, ranges=tuple(ranges))
 
 
 def _records(rows: pa.RecordBatch, task: SinkTask) -> pa.RecordBatch:

@@ -145,7 +145,12 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         task = self._reading.task
         decode = decoder(task)
         with told_to_driver():
-            for read in _through(_log_of(task.location), task.of, partition):
+            log, place = _log_of(task.location), _place(task.of, partition.partition)
+            held = log.offsets(place)
+            # What was planned before a driver ended may have expired since.
+            if not held.begin <= partition.begin <= held.end:
+                raise _not_held(task.of, partition.partition, partition.begin, held.begin, held.end)
+            for read in _through(log, task.of, partition):
                 yield decode(read.records, partition.partition)
 
     def _named(self, offsets: dict[str, int]) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""Which records of an output count: dead attempts, older epochs, and batches that are not recorded yet do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from anew.core.identity import identified_origins, sequences
+from anew.core.jobs.batch import BatchRecord, TaskOutput
+from anew.core.jobs.committed import Committed
+from anew.core.stamp import Origin, OriginKind
+from anew.testing.job_builders import a_batch
+
+_ORIGIN = Origin(OriginKind.JOB, "delay_class", 1)
+
+
+def _written(*parts: tuple[int, int, int, int]) -> pa.Array:  # type: ignore[type-arg]  # binary
+    """(batch, epoch, attempt, rows), in the order in which they were appended."""
+    found = [identified_origins(_ORIGIN, b, sequences(e, a, 0, n)) for b, e, a, n in parts]
+    return pa.concat_arrays(found)
+
+
+def _record(batch: int, epoch: int, *attempts: int) -> BatchRecord:
+    outputs = tuple(TaskOutput(task=task, attempt=attempt, rows=1) for task, attempt in enumerate(attempts))
+    return a_batch(batch, epoch, outputs=outputs)
+
+
+def test_only_attempts_that_a_record_names_count() -> None:
+    """A dead attempt, a batch of an older epoch, and what has no identity are passed over."""
+    committed = Committed()
+    committed.add([_record(0, 1, 7, 9), _record(1, 2, 3)])
+    origins = _written((0, 1, 7, 2), (0, 1, 8, 1), (0, 1, 9, 1), (1, 1, 3, 1), (1, 2, 3, 2))
+    mask, decided = committed.mask(origins)
+    assert mask.tolist() == [True, True, False, True, False, True, True]
+    assert (decided, committed.last) == (7, 1)
+    plain, _ = committed.mask(pa.array([b"", _ORIGIN.encoded], pa.binary()))
+    assert not plain.any()
+
+
+def test_nothing_is_decided_of_a_batch_that_is_not_recorded() -> None:
+    """From its first record on nothing is given, also not what follows it of batches that are; then all of it is."""
+    committed = Committed()
+    committed.add([_record(0, 1, 1)])
+    origins = _written((0, 1, 1, 1), (1, 1, 2, 1), (0, 1, 1, 1))
+    mask, decided = committed.mask(origins)
+    assert (mask.tolist(), decided) == ([True, False, False], 1)
+    committed.add([_record(1, 1, 2)])
+    mask, decided = committed.mask(origins)
+    assert (mask.tolist(), decided) == ([True, True, True], 3)
+
+
+def test_a_batch_that_ran_again_counts_under_its_new_epoch() -> None:
+    """What counted before does not any more."""
+    committed = Committed()
+    origins = _written((0, 1, 1, 1), (0, 2, 1, 1))
+    committed.add([_record(0, 1, 1)])
+    assert committed.mask(origins)[0].tolist() == [True, False]
+    committed.add([_record(0, 2, 1)])
+    assert committed.mask(origins)[0].tolist() == [False, True]
+    assert np.issubdtype(committed.mask(origins)[0].dtype, np.bool_)
