@@ -73,7 +73,7 @@ def test_rules_that_are_cited_are_written_down() -> None:
 
 
 def test_cases_that_are_cited_are_written_down() -> None:
-    """``case A9`` is one of docs/cases/stores.md, in a module about tables of docs/cases/tables.md, about jobs of docs/cases/streams.md."""
+    """``case A9`` is one of docs/cases/stores.md, in a module about tables or jobs of the page about these."""
     cited = [
         (f"{_subject(module.path)}:{case}", str(module.path))
         for module in modules("src", "bench")

@@ -44,6 +44,7 @@ from anew.api.tables.requests import (
     UpdateTable,
 )
 from anew.api.tables.views import SegmentView, TableView
+from anew.api.topics import CreateTopic, TopicView
 from anew.api.upkeep import (
     Alive,
     Collected,
@@ -198,6 +199,24 @@ class ControllerClient(JobCalls):
     def finish_rebuild(self, rebuild_id: str, request: FinishRebuild) -> RebuildView:
         """End a refresh that is done with its segments; repeating the same is the same."""
         return self._rebuild(self._of_rebuild(rebuild_id, "finish", request))
+
+    # -- topics ------------------------------------------------------------------------------------------------------
+
+    def create_topic(self, request: CreateTopic) -> TopicView:
+        """Make a topic; its view."""
+        return self._as(TopicView, Call("POST", "/v1/topics", request, look_up=f"anew topic show {request.name}"))
+
+    def topics(self) -> list[TopicView]:
+        """The views of all topics, by name."""
+        return sorted(self._all(Page[TopicView], Call("GET", "/v1/topics")), key=lambda topic: topic.name)
+
+    def topic(self, name: str, *, facts: bool = True) -> TopicView:
+        """The view of one topic; without ``facts`` its log is not asked."""
+        return self._as(TopicView, Call("GET", path_of("topics", name), query={"facts": facts}))
+
+    def delete_topic(self, name: str) -> Deleted:
+        """Delete a topic."""
+        return self._as(Deleted, Call("DELETE", path_of("topics", name), look_up="anew topic list"))
 
     # -- rebuilds ----------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from anew.controller.status import status_view
 from anew.controller.stores.records import store_named
 from anew.controller.stores.routes import add_stores
 from anew.controller.tables.routes import add_tables
+from anew.controller.topics.routes import add_topics
 from anew.controller.upkeep.routes import add_upkeep
 
 _LOOPBACK = "127.0.0.1"
@@ -51,7 +52,8 @@ def make_app(context: Context, security: ServerSecurity = OPEN_SERVER, bind: str
     app.router.route_class = guarded(Admission(context, gate, security.limits))
     app.add_middleware(Doorstep, reach=Reach(bind, security.names))
     answer_errors(app)
-    for add in (add_rebuilds, add_stores, add_tables, add_jobs, add_nodes, add_upkeep, _add_restore, _add_health):
+    wings = (add_rebuilds, add_stores, add_tables, add_topics, add_jobs)
+    for add in (*wings, add_nodes, add_upkeep, _add_restore, _add_health):
         add(app, context)
     return app
 
@@ -123,10 +125,13 @@ def _add_health(app: FastAPI, context: Context) -> None:
 
 
 def _check_known(context: Context, name: str | None) -> None:
-    """Raise where neither a store nor a table has, or had, a name: lines of what was deleted are kept.
+    """Raise where no store, table or topic has, or had, a name: lines of what was deleted are kept.
 
     Raises:
         NotFound: ``unknown_store``, with the nearest name.
     """
-    if name is not None and context.catalog.table(name) is None and not context.catalog.history(name, 1):
+    catalog = context.catalog
+    if name is None or catalog.table(name) is not None or catalog.topic(name) is not None:
+        return
+    if not catalog.history(name, 1):
         store_named(context, name)

@@ -23,6 +23,8 @@ from anew.controller.stores.lowwater import move_low_water
 from anew.controller.stores.replicas import indexed
 from anew.controller.stores.step import StoreSteps
 from anew.controller.tables.step import step_table
+from anew.controller.topics.making import make_announced
+from anew.controller.topics.upkeep import TopicRetention
 from anew.controller.upkeep.forgetting import Forgetting
 from anew.controller.upkeep.reclaim import reclaim_due
 from anew.core.rebuild import Rebuild
@@ -43,11 +45,13 @@ class Reconciler:
     _low_water_at_ms: int = field(default=0)
     _memory: Memory = field(init=False)
     _forgetting: Forgetting = field(init=False)
+    _topic_retention: TopicRetention = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing remembered."""
         self._memory = Memory(self.context)
         self._forgetting = Forgetting(self.context)
+        self._topic_retention = TopicRetention(self.context)
         self._listen()
 
     def round(self) -> None:
@@ -123,6 +127,11 @@ class Reconciler:
         for table in self.context.catalog.tables():
             with apart.step(f"table {table.name}"):
                 step_table(self.context, table, seen.usable[table.fabric], seen.reports[table.fabric])
+        for topic in self.context.catalog.topics():
+            needs = {("topics", topic.fabric)}
+            if not topic.ready and apart.away.isdisjoint(needs):
+                with apart.step(f"topic {topic.name}", needs=needs):
+                    make_announced(self.context, topic.uid)
 
     def _keep(self, apart: Apart) -> None:
         set_aside(self.context, apart)
@@ -138,6 +147,7 @@ class Reconciler:
                         look_at_partitions(self.context, store)
         if cluster_paused(self.context) is None:
             self._forgetting.step(apart)
+            self._topic_retention.step(apart)
         self._memory.remember(apart)
 
     def remember(self) -> None:

@@ -11,7 +11,7 @@ from anew.api.upkeep import RestoredCatalog
 from anew.catalog.database import DatabaseCatalog
 from anew.controller.engine.context import Context, Fabric, Limits
 from anew.controller.restore.restore import restore
-from anew.controller.subjects import SUBJECTS
+from anew.controller.subjects import OUTPUTS, SUBJECTS
 from anew.core.errors import Unreachable
 from anew.core.rowretention import RowRetention
 from anew.log.open import open_log
@@ -74,6 +74,7 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
             version("anew"),
             launch,
             SUBJECTS,
+            OUTPUTS,
             registry=registry,
             loops=Loops(now_ms),
         )

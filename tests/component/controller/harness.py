@@ -31,7 +31,7 @@ from anew.codec.compression import compressor
 from anew.controller.engine.context import Context, Fabric, Limits
 from anew.controller.engine.watch import Watch
 from anew.controller.reconcile import Reconciler
-from anew.controller.subjects import SUBJECTS
+from anew.controller.subjects import OUTPUTS, SUBJECTS
 from anew.core.errors import AnewError
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.hashing import total
@@ -417,6 +417,7 @@ def opened_cluster(
         "0.1",
         lambda _kind, store, request_id: launched.append((store, request_id)),
         SUBJECTS,
+        OUTPUTS,
         registry=registry,
     )
     with served(context, security) as app:

@@ -248,6 +248,7 @@ def test_a_member_that_a_route_does_not_have_is_refused(closed: Cluster) -> None
     bodies = {
         "/v1/stores": '{"store": "flights", "name": "other", "key_schema": "1", "value_schema": "1"}',
         "/v1/tables": '{"store": "flights", "name": "other", "columns": {}}',
+        "/v1/topics": '{"store": "flights", "name": "other"}',
     }
     revision = closed.context.catalog.revision()
     for (method, path), need in _takes(closed, CONTROLLER_RIGHTS).items():

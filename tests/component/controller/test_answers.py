@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from anew.api.http import ControllerClient
 from anew.api.models import Collect, Pause, RestoreCatalog
 from anew.api.stores.requests import RollBack, Swap
+from anew.api.topics import CreateTopic
 from anew.cli.output import shape
 from tests.component.controller.harness import Cluster
 from tests.component.controller.tables.tables_harness import Tables
@@ -22,6 +23,7 @@ _ASKED: dict[str, Callable[[ControllerClient], BaseModel]] = {
     "/v1/stores/flights/routing": lambda client: client.routing("flights"),
     "/v1/tables/trips": lambda client: client.table("trips"),
     "/v1/tables/trips/snapshot?segments=true": lambda client: client.table_snapshot("trips", segments=True),
+    "/v1/topics/clicks": lambda client: client.topic("clicks"),
     "/v1/cluster": lambda client: client.cluster(),
     "/healthz": lambda client: client.healthz(),
 }
@@ -59,6 +61,7 @@ def full(cluster: Cluster) -> Cluster:
     tables.commit(refresh, tables.failed(refresh, refresh.plan.segments[0].segment))
     tables.settle(2)
     cluster.begin(cluster.repush_plan())
+    cluster.client.create_topic(CreateTopic(name="clicks", partitions=2, retention_seconds=60))
     return cluster
 
 

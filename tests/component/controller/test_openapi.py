@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from anew.api import models
+from anew.api import topics as of_topics
 from anew.api.errors import ErrorAnswer
 from anew.api.pages import DEFAULT_ITEMS, MAX_ITEMS
 from anew.api.stores import requests as of_stores
@@ -39,6 +40,7 @@ _NAME_A_STORE = {"POST /v1/stores", "POST /v1/rebuilds", "GET /v1/rebuilds", "GE
     "POST /v1/unpause",
     "POST /v1/gc",
     "POST /v1/tables",
+    "POST /v1/topics",
 }
 """Operations that may name a store that is not there, though not in their path."""
 
@@ -61,7 +63,7 @@ def _bodies(document: dict[str, Any]) -> dict[str, str]:
 
 
 def _model(name: str) -> type[BaseModel]:
-    found: list[type[BaseModel]] = [vars(m)[name] for m in (models, of_stores, of_tables) if name in vars(m)]
+    found: list[type[BaseModel]] = [vars(m)[name] for m in (models, of_stores, of_tables, of_topics) if name in vars(m)]
     return found[0]
 
 
@@ -226,4 +228,5 @@ def test_every_list_is_paged(document: dict[str, Any]) -> None:
         "GET /v1/stores",
         "GET /v1/tables",
         "GET /v1/tables/{name}/segments",
+        "GET /v1/topics",
     }

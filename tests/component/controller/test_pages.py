@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from anew.api.http import ControllerClient
+from anew.api.topics import CreateTopic
 from anew.catalog.change import Change, PutPastVersions
 from anew.core.stores.store import VersionStatus
 from anew.testing.builders import a_version
@@ -25,6 +26,7 @@ _LISTS: dict[str, Callable[[ControllerClient], Sequence[BaseModel]]] = {
     "/v1/rebuilds?running=true": lambda client: client.rebuilds(running=True),
     "/v1/rebuilds?store=flights": lambda client: client.rebuilds(store="flights"),
     "/v1/rebuilds?table=trips": lambda client: client.rebuilds(table="trips"),
+    "/v1/topics": lambda client: client.topics(),
     "/v1/nodes": lambda client: client.nodes(),
     "/v1/history": lambda client: client.history(limit=1_000),
     "/v1/history?store=flights": lambda client: client.history("flights", 1_000),
@@ -52,6 +54,8 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         tables.commit(refresh, tables.refreshed(refresh, refresh.plan.segments[0].segment))
         for number in range(3, 8):
             cluster.client.report(node_report(f"node-{number}"))
+        for name in ("clicks", "alerts", "zones", "bells"):
+            cluster.client.create_topic(CreateTopic(name=name))
         cluster.client.delete_store("z_store")
         cluster.begin(cluster.push_plan())
         yield cluster

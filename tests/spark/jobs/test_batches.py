@@ -137,8 +137,8 @@ def test_records_that_expired_are_never_skipped(world: JobsWorld) -> None:
     world.log.truncate_below(world.at("events", 0), position + 5)
     world.ledger.may = lambda _: True
     again = world.batches(epoch=2)
+    world.begin(again)
     with pytest.raises(AnewError) as caught:
-        world.begin(again)
         again.wait(60)
     assert caught.value.code == "input_expired"
     assert "5 records are gone" in str(caught.value.found)
@@ -156,8 +156,8 @@ def test_a_topic_that_was_made_again_is_not_resumed_by_number(world: JobsWorld) 
     world.log.create_topic(TopicSpec("events", "another", world.partitions))
     world.ledger.may = lambda _: True
     again = world.batches(epoch=2)
+    world.begin(again)
     with pytest.raises(AnewError) as caught:
-        world.begin(again)
         again.wait(60)
     assert caught.value.code == "topic_lost"
 

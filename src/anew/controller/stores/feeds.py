@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 import structlog
 
 from anew.controller.engine.context import Context, Fabric
+from anew.controller.engine.fabrics import check_no_topic
 from anew.controller.stores.records import change_store
-from anew.core.errors import AnewError, NotFound, Refused, Unreachable
+from anew.core.errors import AnewError, NotFound, Unreachable
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.stamp import fabric_origin
 from anew.core.stores.store import Store, real_time_topic
@@ -54,24 +55,6 @@ def check_topics(context: Context, store: Store) -> None:
         left = topics_of_deleted_stores(context, feed.topic)
         hint = "choose another name for the store, or remove the topic"
         check_no_topic(context.fabrics[feed.fabric], feed.topic, hint=hint, besides=left)
-
-
-def check_no_topic(fabric: Fabric, name: str, *, hint: str, besides: Collection[str] = ()) -> None:
-    """Refuse where a log has a topic of that name, unless its uid is one of ``besides``.
-
-    Raises:
-        Refused: ``topic_exists``.
-        Unreachable: The log does not answer.
-    """
-    present = fabric.log.topic(name)
-    if present is not None and present.uid not in besides:
-        raise Refused(
-            "topic_exists",
-            f"the log of {fabric.name} has a topic {name} already",
-            found=f"uid {present.uid}",
-            expected="no topic of that name",
-            hint=hint,
-        )
 
 
 def topics_of_deleted_stores(context: Context, name: str) -> set[str]:

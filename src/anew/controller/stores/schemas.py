@@ -11,6 +11,7 @@ import structlog
 
 from anew.codec.avro import check_evolution, parse_schema
 from anew.controller.engine.context import Context
+from anew.controller.engine.schemaids import schema_number
 from anew.core.errors import AnewError, Refused
 from anew.core.stores.store import Store
 
@@ -23,7 +24,7 @@ def key_schema_id(context: Context, topic: str, canonical: str) -> int:
     Raises:
         Unreachable, Refused, Failed: As `anew.registry.interface.SchemaRegistry.register`.
     """
-    return _number(context, f"{topic}-key", canonical)
+    return schema_number(context, f"{topic}-key", canonical)
 
 
 def value_schema_id(context: Context, topic: str, canonical: str, store: Store | None = None) -> int:
@@ -33,7 +34,7 @@ def value_schema_id(context: Context, topic: str, canonical: str, store: Store |
         Refused: ``schema_id_taken``: the store has another schema under that id already.
         Unreachable, Refused, Failed: As `anew.registry.interface.SchemaRegistry.register`.
     """
-    number = _number(context, f"{topic}-value", canonical)
+    number = schema_number(context, f"{topic}-value", canonical)
     if store is not None and store.schemas.get(number, canonical) != canonical:
         raise Refused(
             "schema_id_taken",
@@ -67,9 +68,3 @@ def registered_since(context: Context, store: Store, topic: str) -> dict[int, st
         else:
             found[one.id] = schema.canonical
     return {number: text for number, text in found.items() if number not in store.schemas}
-
-
-def _number(context: Context, subject: str, canonical: str) -> int:
-    if context.registry is None:
-        return context.catalog.next_number("schema_id")
-    return context.registry.register(subject, canonical)

@@ -6,7 +6,7 @@ import structlog
 
 from anew.catalog.change import PutReclaim, Reclaim
 from anew.controller.engine.context import Context
-from anew.controller.stores.feeds import check_no_topic
+from anew.controller.engine.fabrics import check_no_topic
 from anew.controller.stores.records import change_store
 from anew.core.errors import Refused, Unreachable
 from anew.core.stores.store import IN_THE_MAKING, Frozen, Store, Version, VersionStatus, VersionTopic

@@ -18,6 +18,7 @@ from anew.catalog.change import Put, Reclaim
 from anew.catalog.forget import (
     DropStore,
     DropTable,
+    DropTopic,
     Forget,
     ForgetDeadLetters,
     ForgetHistory,
@@ -37,6 +38,7 @@ from anew.core.stores.rebuild import STORE
 from anew.core.stores.store import Store
 from anew.core.tables.rebuild import TABLE
 from anew.core.tables.table import Table
+from anew.core.topics.topic import Topic
 
 MOST_AT_ONCE = 1_000
 """How many rows of a kind one transaction removes."""
@@ -51,9 +53,9 @@ class Due:
     """Something that the catalog is to forget, or that waits for it.
 
     Attributes:
-        what: ``history``, ``requests``, ``rebuilds``, ``past versions``, ``dead letters``, ``deleted store`` or
-            ``deleted table``.
-        subject: The store or table that it is of, empty where it is of all.
+        what: ``history``, ``requests``, ``rebuilds``, ``past versions``, ``dead letters``, ``deleted store``,
+            ``deleted table`` or ``deleted topic``.
+        subject: The store, table or topic that it is of, empty where it is of all.
         why: The reason, or what it waits for.
         count: How many rows.
         puts: What removes some of them; none where it waits.
@@ -126,6 +128,8 @@ def _dues(context: Context, most: int, named_from_ms: int) -> Iterator[Due]:
     for table in context.catalog.deleted_tables():
         rebuilds = ForgetRebuildsOf(table.uid, most, named_from_ms)
         yield from _deleted_table(context, table, reclaims, rebuilds)
+    for topic in context.catalog.deleted_topics():
+        yield _deleted_topic(context, topic, reclaims)
 
 
 def _of_all(context: Context, most: int) -> list[tuple[str, int, Forget]]:
@@ -220,8 +224,16 @@ def _deleted_table(
     yield Due("deleted table", table.name, f"deleted at {utc_text(table.deleted_at_ms or 0)}", 1, drop)
 
 
-def _waits(context: Context, of: Store | Table, owned: tuple[str, ...], reclaims: list[Reclaim]) -> str | None:
-    """What a deleted store or table waits for, None for nothing."""
+def _deleted_topic(context: Context, topic: Topic, reclaims: list[Reclaim]) -> Due:
+    waits = _waits(context, topic, (topic.uid,), reclaims)
+    if waits is not None:
+        return Due("deleted topic", topic.name, waits, 1)
+    drop = DropTopic(topic.uid, topic.revision)
+    return Due("deleted topic", topic.name, f"deleted at {utc_text(topic.deleted_at_ms or 0)}", 1, (drop,))
+
+
+def _waits(context: Context, of: Store | Table | Topic, owned: tuple[str, ...], reclaims: list[Reclaim]) -> str | None:
+    """What a deleted store, table or topic waits for, None for nothing."""
     kept = context.limits.row_retention
     # A request that made it is told so for as long as its id is kept.
     until_ms = (of.deleted_at_ms or 0) + max(kept.deleted, kept.request) * 1000

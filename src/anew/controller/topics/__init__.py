@@ -1,0 +1,1 @@
+"""Topics of our own, as the controller makes, keeps and removes them."""

@@ -1,0 +1,56 @@
+"""The shapes of the face that are about topics."""
+
+from __future__ import annotations
+
+from anew.api.topics import PartitionFactsView, TopicFactsView, TopicView
+from anew.controller.engine.context import Context
+from anew.core.errors import AnewError
+from anew.core.topics.topic import Topic
+from anew.log.interface import TopicFacts
+
+
+def topic_view(topic: Topic, facts: TopicFacts | None = None, log_error: str | None = None) -> TopicView:
+    """The ``topic`` shape."""
+    return TopicView(
+        name=topic.name,
+        uid=topic.uid,
+        fabric=topic.fabric,
+        partitions=topic.partitions,
+        format=topic.format,
+        key_schema=topic.key_schema,
+        key_schema_id=topic.key_schema_id,
+        value_schema=topic.value_schema,
+        value_schema_id=topic.value_schema_id,
+        columns=topic.columns,
+        retention_seconds=_seconds(topic.kept.time_ms),
+        retention_bytes=topic.kept.partition_bytes,
+        topic_uid=topic.topic_uid,
+        incarnation=topic.incarnation,
+        ready=topic.ready,
+        created_at=topic.created_at_ms,
+        facts=None if facts is None else _facts_view(facts),
+        log_error=log_error,
+    )
+
+
+def topic_with_facts(context: Context, topic: Topic) -> TopicView:
+    """The ``topic`` shape with what the log says now; what keeps the log from saying anything stands in it too."""
+    if not topic.ready:
+        return topic_view(topic)
+    try:
+        return topic_view(topic, context.fabrics[topic.fabric].log.facts(topic.name, topic.topic_uid))
+    except AnewError as error:
+        return topic_view(topic, log_error=str(error))
+
+
+def _facts_view(facts: TopicFacts) -> TopicFactsView:
+    return TopicFactsView(
+        retention_seconds=_seconds(facts.retention.time_ms),
+        retention_bytes=facts.retention.partition_bytes,
+        compacted=facts.compacted,
+        partitions=tuple(PartitionFactsView(begin=p.begin, end=p.end, oldest_ms=p.oldest_ms) for p in facts.partitions),
+    )
+
+
+def _seconds(time_ms: int | None) -> float | None:
+    return None if time_ms is None else time_ms / 1000
