@@ -162,14 +162,15 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             Failed: ``input_expired``, ``input_lost``: the log does not hold what comes next.
         """
-        task, log = self._reading.task, _log_of(self._reading.task.location)
-        ends = {}
-        for partition in range(task.of.partitions):
-            found = log.offsets(_place(task.of, partition))
-            at = start.get(str(partition), found.begin)
-            if not found.begin <= at <= found.end:
-                raise _not_held(task.of, partition, at, found.begin, found.end)
-            ends[str(partition)] = found.end
+        task, ends = self._reading.task, dict[str, int]()
+        with told_to_driver():
+            log = _log_of(task.location)
+            for partition in range(task.of.partitions):
+                found = log.offsets(_place(task.of, partition))
+                at = start.get(str(partition), found.begin)
+                if not found.begin <= at <= found.end:
+                    raise _not_held(task.of, partition, at, found.begin, found.end)
+                ends[str(partition)] = found.end
         return ends
 
 

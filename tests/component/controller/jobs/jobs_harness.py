@@ -1,0 +1,125 @@
+"""A controller with topics, and a job that reads one and writes into another; drivers are the test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+
+from anew.api.jobs.requests import CreateJob, DriverEnded, OfGeneration, PlanGeneration, RecordBatch
+from anew.api.jobs.views import GenerationView, JobView
+from anew.api.models import BeginRebuild, Heartbeat, ResumeRebuild
+from anew.api.rebuilds import JobStart
+from anew.api.topics import CreateTopic
+from anew.core.jobs.batch import NO_DIGEST, BatchRecord, chained
+from anew.core.jobs.job import Job
+from anew.core.jobs.plan import JobPlan
+from anew.core.rebuild import Stage
+from anew.log.interface import APPEND_RECORDS, TopicPartition
+from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
+from anew.testing.job_builders import a_code
+from tests.component.controller.harness import Cluster
+
+JOB, EVENTS, CLASSES = "delay_class", "events", "classes"
+PARTITIONS = 2
+
+
+@dataclass
+class Jobs:
+    """The job, and what its drivers and people do to it."""
+
+    cluster: Cluster
+    _numbers: Any = field(default_factory=count)
+
+    def topics(self) -> None:
+        """The input, and the topic that outputs are like."""
+        for name in (EVENTS, CLASSES):
+            request = CreateTopic(name=name, partitions=PARTITIONS, key_schema=KEY_SCHEMA, value_schema=VALUE_SCHEMA)
+            self.cluster.client.create_topic(request)
+
+    def write(self, records: int, partition: int = 0) -> None:
+        """Append events."""
+        topic = self.cluster.client.topic(EVENTS)
+        columns: list[Any] = [
+            pa.nulls(records, pa.int64()),
+            pa.array([b""] * records, pa.binary()),
+            pa.array([b"\x02k"] * records, pa.binary()),
+            pa.array([topic.value_schema_id] * records, pa.int32()),
+            pa.array([b"\x02v"] * records, pa.binary()),
+        ]
+        at = TopicPartition(EVENTS, topic.topic_uid, partition, topic.key_schema_id or 0)
+        self.cluster.log.append(at, pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS))
+
+    def create(self) -> JobView:
+        """The job, without a generation."""
+        return self.cluster.client.create_job(
+            CreateJob(name=JOB, output=f"topic:{CLASSES}", inputs={"events": EVENTS}, request_id="create")
+        )
+
+    def plan(self, **asked: Any) -> JobPlan:
+        """The next generation."""
+        return self.cluster.client.plan_generation(JOB, PlanGeneration(**{"code": a_code(), **asked}))
+
+    def begin(self, plan: JobPlan | None = None) -> int:
+        """Begin a generation, and let its output be made; its number."""
+        made = self.plan() if plan is None else plan
+        begin = BeginRebuild(plan=made, request_id=f"begin-{next(self._numbers)}", driver="")
+        number = self.cluster.client.begin_rebuild(begin, JobStart).rebuild.generation
+        self.cluster.round()
+        return number
+
+    def running(self, plan: JobPlan | None = None) -> int:
+        """A generation that is to run; its number."""
+        number = self.begin(plan)
+        self.cluster.client.run_job(JOB, OfGeneration(generation=number))
+        self.cluster.round()
+        return number
+
+    def view(self, number: int = 1) -> GenerationView:
+        """One generation as it is shown."""
+        return next(each for each in self.cluster.client.job(JOB).generations if each.number == number)
+
+    def job(self) -> Job:
+        """The document."""
+        job = self.cluster.context.catalog.job(JOB)
+        assert job is not None
+        return job
+
+    def take(self, number: int = 1, driver: str = "one") -> int:
+        """A driver takes a generation; its epoch."""
+        rebuild = self.view(number).rebuild
+        return self.cluster.client.resume_rebuild(rebuild, ResumeRebuild(driver=driver), JobStart).rebuild.epoch
+
+    def beat(self, epoch: int, number: int = 1) -> tuple[bool, bool]:
+        """A sign of life; whether it is killed, and whether it is to stop."""
+        answer = self.cluster.client.heartbeat(self.view(number).rebuild, Heartbeat(epoch=epoch, stage=Stage.BUILD))
+        return answer.kill_asked, answer.stop_asked
+
+    def record(self, epoch: int, upto: dict[int, int], number: int = 1) -> BatchRecord:
+        """A batch was appended up to these offsets."""
+        generation = self.job().generation(number)
+        last = self.cluster.context.catalog.batches(self.job().uid, number, 1)
+        batch = last[-1].batch + 1 if last else 0
+        record = BatchRecord(
+            batch=batch,
+            epoch=epoch,
+            start=last[-1].end if last else generation.start,
+            end={"events": upto},
+            planned=f"p{batch}",
+            digest=chained(last[-1].digest if last else NO_DIGEST, f"p{batch}"),
+            at_ms=self.cluster.clock(),
+        )
+        self.cluster.client.record_batch(generation.rebuild, RecordBatch(epoch=epoch, record=record))
+        return record
+
+    def end(self, epoch: int, error: str | None = None, number: int = 1, *, for_good: bool = False) -> None:
+        """A driver ends."""
+        told = DriverEnded(epoch=epoch, error=error, for_good=for_good)
+        self.cluster.client.driver_ended(self.view(number).rebuild, told)
+
+    @property
+    def launched(self) -> list[str]:
+        """The generations for which drivers were started."""
+        return [name for name, _ in self.cluster.launched]

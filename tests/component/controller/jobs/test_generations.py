@@ -1,0 +1,164 @@
+"""Generations in the controller: drivers that come and go, batches that are recorded, cut over and back, reclaim."""
+
+from __future__ import annotations
+
+import pytest
+
+from anew.api.jobs.requests import CutOver, OfGeneration
+from anew.api.models import ResumeRebuild
+from anew.api.rebuilds import JobStart
+from anew.core.errors import NotFound, Refused
+from tests.component.controller.harness import refused
+from tests.component.controller.jobs.jobs_harness import JOB, Jobs
+
+
+def test_a_generation_is_ready_once_its_output_is_there_and_runs_when_told(jobs: Jobs) -> None:
+    """It has a topic of its own; nobody drives it before it is to run; the first one serves by itself."""
+    assert jobs.begin() == 1
+    assert jobs.view().status == "ready"
+    assert jobs.cluster.client.topic("classes_g1").ready
+    jobs.cluster.round()
+    assert (jobs.launched, jobs.job().live) == ([], 1)
+    jobs.cluster.client.run_job(JOB, OfGeneration())
+    jobs.cluster.round()
+    assert jobs.launched == [f"{JOB}@1"]
+    jobs.cluster.round()
+    assert jobs.launched == [f"{JOB}@1"]
+
+
+def test_batches_move_the_position(jobs: Jobs) -> None:
+    """What was recorded is shown as position, lag and last batch; the same again is nothing."""
+    jobs.write(5)
+    jobs.running()
+    epoch = jobs.take()
+    jobs.record(epoch, {0: 3, 1: 0})
+    view = jobs.view()
+    assert (view.positions, view.lag_records, view.batch, view.driver) == ({"events": {0: 3, 1: 0}}, 2, 0, True)
+    jobs.record(epoch, {0: 5, 1: 0})
+    assert (jobs.view().lag_records, jobs.view().batch, jobs.view().seconds_left) == (0, 1, 0.0)
+
+
+@pytest.mark.case("streams:E1")
+def test_a_generation_has_one_driver(jobs: Jobs) -> None:
+    """A second one is refused while the first gives signs of life; after its lease another one takes over."""
+    jobs.running()
+    first = jobs.take()
+    rebuild = jobs.view().rebuild
+    second = refused(
+        Refused, lambda: jobs.cluster.client.resume_rebuild(rebuild, ResumeRebuild(driver="two"), JobStart)
+    )
+    assert second.code == "driver_alive"
+    jobs.cluster.pass_seconds(400)
+    jobs.cluster.round()
+    assert jobs.launched == [f"{JOB}@1", f"{JOB}@1"]
+    assert jobs.take(driver="two") == first + 1
+    assert refused(Refused, lambda: jobs.record(first, {0: 0, 1: 0})).code == "epoch_outdated"
+    assert refused(Refused, lambda: jobs.beat(first)).code == "epoch_outdated"
+
+
+def test_a_stop_is_heard_and_a_driver_that_failed_is_followed_by_another(jobs: Jobs) -> None:
+    """The answer to a sign of life says so; the pause before the next driver rises; what is for good stays failed."""
+    jobs.running()
+    epoch = jobs.take()
+    assert jobs.beat(epoch) == (False, False)
+    jobs.cluster.client.stop_job(JOB, OfGeneration())
+    assert jobs.beat(epoch) == (False, True)
+    jobs.end(epoch)
+    jobs.cluster.pass_seconds(10)
+    jobs.cluster.round()
+    assert (jobs.view().status, jobs.view().driver, len(jobs.launched)) == ("stopped", False, 1)
+    jobs.cluster.client.run_job(JOB, OfGeneration())
+    jobs.cluster.round()
+    assert len(jobs.launched) == 2
+    epoch = jobs.take()
+    jobs.end(epoch, "the log is away")
+    jobs.cluster.round()
+    assert (len(jobs.launched), jobs.view().error) == (2, "the log is away")
+    assert any(f"{JOB}@1 does not get on" in problem.what for problem in jobs.cluster.client.status().problems)
+    jobs.cluster.pass_seconds(2)
+    jobs.cluster.round()
+    assert len(jobs.launched) == 3
+    epoch = jobs.take()
+    jobs.end(epoch, "no such column", for_good=True)
+    jobs.cluster.pass_seconds(400)
+    jobs.cluster.round()
+    assert (jobs.view().status, len(jobs.launched)) == ("failed", 3)
+
+
+def test_a_generation_that_is_not_to_run_takes_no_driver(jobs: Jobs) -> None:
+    """One that was started late finds that it is not wanted."""
+    jobs.begin()
+    rebuild = jobs.view().rebuild
+    late = refused(Refused, lambda: jobs.cluster.client.resume_rebuild(rebuild, ResumeRebuild(driver="late"), JobStart))
+    assert late.code == "generation_stopped"
+
+
+@pytest.mark.case("streams:E3", "streams:E7")
+def test_a_rewind_runs_beside_and_is_cut_over_to_and_back(jobs: Jobs) -> None:
+    """It has an output of its own; it waits until it was found at the ends; the old one goes on and can come back."""
+    jobs.write(5)
+    jobs.running()
+    live = jobs.take()
+    jobs.record(live, {0: 5, 1: 0})
+    plan = jobs.plan(code=None)
+    assert (plan.generation, plan.replaces, plan.code) == (2, 1, jobs.job().generation(1).code)
+    assert jobs.running(plan) == 2
+    client = jobs.cluster.client
+    again = jobs.plan(code=None)
+    assert refused(Refused, lambda: jobs.begin(again)).code == "rewind_running"
+    epoch = jobs.take(2)
+    jobs.record(epoch, {0: 2, 1: 0}, number=2)
+    jobs.cluster.settle(4)
+    assert refused(Refused, lambda: client.cut_over(JOB, CutOver())).code == "not_caught_up"
+    jobs.record(epoch, {0: 5, 1: 0}, number=2)
+    jobs.cluster.settle(3)
+    assert jobs.view(2).caught_up
+    answer = client.cut_over(JOB, CutOver())
+    assert (answer.live, answer.before) == (2, 1)
+    assert (jobs.view(1).status, client.topic("classes_g1").ready) == ("running", True)
+    jobs.cluster.settle(3)
+    assert client.cut_over(JOB, CutOver(generation=1)).live == 1
+
+
+def test_a_generation_that_did_not_read_everything_is_not_cut_over_to(jobs: Jobs) -> None:
+    """Its output lacks what was written before its start; force does not help."""
+    jobs.write(5)
+    jobs.running()
+    jobs.record(jobs.take(), {0: 5, 1: 0})
+    jobs.running(jobs.plan(code=None, start="newest"))
+    jobs.take(2)
+    jobs.cluster.settle(4)
+    error = refused(Refused, lambda: jobs.cluster.client.cut_over(JOB, CutOver(force=True)))
+    assert error.code == "output_not_whole"
+
+
+def test_what_is_dropped_goes_after_the_grace(jobs: Jobs) -> None:
+    """The live one stays; the other one's record ends, its driver is told, its topic is noted and removed."""
+    jobs.running()
+    jobs.take()
+    jobs.running(jobs.plan(code=None))
+    epoch = jobs.take(2)
+    client = jobs.cluster.client
+    assert refused(Refused, lambda: client.drop_generation(JOB, OfGeneration(generation=1))).code == "generation_live"
+    client.drop_generation(JOB, OfGeneration(generation=2))
+    assert (jobs.view(2).status, client.rebuild(jobs.view(2).rebuild).status) == ("retired", "succeeded")
+    assert jobs.beat(epoch, 2)[0]
+    assert refused(NotFound, lambda: client.topic("classes_g2")).code == "unknown_topic"
+    assert jobs.cluster.log.topic("classes_g2") is not None
+    jobs.cluster.pass_seconds(601)
+    jobs.cluster.round()
+    assert jobs.cluster.log.topic("classes_g2") is None
+    assert jobs.cluster.log.topic("classes_g1") is not None
+
+
+def test_a_job_is_deleted_once_it_is_stopped(jobs: Jobs) -> None:
+    """While it runs it is refused; afterwards its name is free, and what serves stays."""
+    jobs.running()
+    client = jobs.cluster.client
+    assert refused(Refused, lambda: client.delete_job(JOB)).code == "job_runs"
+    client.stop_job(JOB, OfGeneration())
+    client.delete_job(JOB)
+    assert client.jobs() == []
+    jobs.cluster.pass_seconds(601)
+    jobs.cluster.round()
+    assert client.topic("classes_g1").ready
