@@ -41,6 +41,7 @@ _COMMANDS: dict[str, tuple[str, ...]] = {
     "catalog": ("catalog",),
     "kafka": ("kafka",),
     "tables.commands": ("table",),
+    "topics": ("topic",),
     "tokens": ("token",),
 }
 """Module → the commands that it adds. Only the modules of the command that is asked for are imported: all of them take

@@ -6,9 +6,6 @@ most commands.
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +21,7 @@ from anew.api.tables.requests import PlanRefresh
 from anew.client.routing import RoutingCache
 from anew.client.store import Store
 from anew.client.tables import Answered, TableClient
+from anew.client.topics import Topic
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Verification
 from anew.core.errors import Refused
 from anew.core.plan import PlanValue
@@ -37,6 +35,7 @@ from anew.core.tables.rebuild import TableRebuild
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log
 from anew.log.open import open_log
+from anew.runtime.actor import driver_name, user_name
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import Home
 from anew.runtime.java import check_java
@@ -72,7 +71,7 @@ class Cluster:
         self.driver_log = ""
         """Where rebuilds that this process drives are logged, for those who look for it."""
         credentials = credentials_of(settings)
-        self.controller = ControllerClient(url, timeout_seconds=timeout, actor=_actor(), credentials=credentials)
+        self.controller = ControllerClient(url, timeout_seconds=timeout, actor=user_name(), credentials=credentials)
         self._nodes = NodeClient(timeout, credentials=credentials)
         self._tables = TableClient(self.controller, self._nodes)
         self._fabric = settings.optional("fabric")
@@ -90,6 +89,14 @@ class Cluster:
         routing = RoutingCache(self.controller, name, self._fabric)
         routing.refresh()
         return Store(routing, self._nodes, self._open_log, new_id=new_id)
+
+    def topic(self, name: str) -> Topic:
+        """A topic of our own, to write and read.
+
+        Raises:
+            NotFound: ``unknown_topic``.
+        """
+        return Topic(self.controller, name, self._open_log_of)
 
     def verify(self, name: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> Verification:
         """Compare the replicas of a store's current version with each other and with base ⊕ feeds.
@@ -419,7 +426,7 @@ class Cluster:
             "controller": self.controller,
             "observer": LogObserver() if observer is None else observer,
             "request_id": new_id() if request_id is None else request_id,
-            "driver": _driver_name(self.driver_log),
+            "driver": driver_name(self.driver_log),
             "clock": now_ms,
             "patience_seconds": self._controller_wait_seconds,
         }
@@ -440,6 +447,9 @@ class Cluster:
     def _open_log(self, routing: Routing) -> Log:
         skew_ms = 60_000 if routing.feed is None else routing.feed.skew_limit_ms
         return open_log(self._reached(routing.log), clock=now_ms, skew_limit_ms=skew_ms, durable=self._durable)
+
+    def _open_log_of(self, fabric: str) -> Log:
+        return open_log(self._reached(self.controller.cluster(fabric).log), clock=now_ms, durable=self._durable)
 
     def _reached(self, location: LogLocation) -> LogLocation:
         """A log as this process reaches it."""
@@ -483,15 +493,3 @@ def _spark(choice: SparkChoice) -> Iterator[SparkSession]:
 
     with spark_session(choice.master, {} if choice.conf is None else choice.conf) as session:
         yield session
-
-
-def _driver_name(log: str) -> str:
-    """Unique: who repeats a request must not be taken for the driver at work on it; see `anew.core.rebuild.Driver`."""
-    return f"{_actor()}@{socket.gethostname()}:{os.getpid()}/{new_id()[-6:]} {log}".rstrip()
-
-
-def _actor() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
