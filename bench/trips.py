@@ -19,8 +19,8 @@ from anew.api.tables.requests import CreateTable, PlanRefresh, UpdateTable
 from anew.api.tables.segments import SegmentState
 from anew.core.tables.config import SegmentConfig
 from anew.core.tables.table import Table
-from anew.runtime.choosing import SparkChoice
 from anew.runtime.connect import Cluster
+from anew.runtime.sparkchoice import SparkChoice
 from anew.spark.session import SparkSession
 from bench.serving import wait_until
 from bench.synthetic import SEED

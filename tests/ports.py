@@ -22,6 +22,7 @@ _CLUSTERS = (
     "kafka demo",
     "kafka faults",
     "kafka registry",
+    "kafka topics",
     "tables demo",
     "tables crashing",
 )

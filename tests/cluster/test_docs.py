@@ -48,11 +48,12 @@ def test_the_tour_runs_from_its_first_command_to_its_last(tmp_path: Path) -> Non
 
 @pytest.mark.timeout(500)
 def test_the_commands_of_the_other_documents_run(anew: Anew, people: Path, tmp_path: Path) -> None:
-    """Every bash block of the pages on operations, time to live and tables, on a store that is there."""
+    """Every bash block of the pages on operations, time to live, tables and topics, on a store that is there."""
     anew.create("people", "hybrid=true", "partitions=2", "rt_partitions=4")
     anew.push("people", people)
-    blocks = [block for page in ("docs/ttl.md", "docs/operations.md", "docs/tables.md") for block in _blocks(page)]
-    assert len(blocks) >= 4
+    pages = ("docs/ttl.md", "docs/operations.md", "docs/tables.md", "docs/topics.md")
+    blocks = [block for page in pages for block in _blocks(page)]
+    assert len(blocks) >= 5
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", "set -euo pipefail\n" + "\n".join(blocks)],

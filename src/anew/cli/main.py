@@ -42,6 +42,7 @@ _COMMANDS: dict[str, tuple[str, ...]] = {
     "kafka": ("kafka",),
     "tables.commands": ("table",),
     "jobs.commands": ("job",),
+    "topics": ("topic",),
     "tokens": ("token",),
 }
 """Module → the commands that it adds. Only the modules of the command that is asked for are imported: all of them take

@@ -16,11 +16,11 @@ from anew.cli.session import misfits, pairs
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.plan import PlanValue
 from anew.core.tables.plan import TableRebuildKind
-from anew.runtime.choosing import SparkChoice
 from anew.runtime.clock import new_id
 from anew.runtime.connect import Cluster
 from anew.runtime.drive import start_driver
 from anew.runtime.settings import resolve
+from anew.runtime.sparkchoice import SparkChoice
 
 _FAILED, _PARTLY = 1, 6
 _P = TypeVar("_P", bound=PlanValue)

@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from anew.api.stores.routing import Routing
+from anew.client.batches import Batches, appended
 from anew.codec.avro import decode_datum, encode_datum, parse_schema
-from anew.core.errors import InvalidRequest, OutcomeUnknown, PartlyDone, Refused
+from anew.core.errors import InvalidRequest, PartlyDone, Refused
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.partition import XxHash64Partitioner
 from anew.core.stores.store import newest_schema_id
-from anew.log.interface import APPEND_RECORDS, Appended, Log, TopicPartition, identified, topic_partition
+from anew.log.interface import APPEND_RECORDS, Appended, Log, topic_partition
 
 _BATCH_RECORDS = 1_000
 _GREATEST_MS = 2**63 - 1
@@ -71,8 +72,7 @@ class Writer:
         self._key_schema = parse_schema(routing.key_schema)
         self._schema_id = newest_schema_id(routing.schemas)
         self._value_schema = parse_schema(routing.schemas[self._schema_id])
-        self._buffers: dict[int, _Buffer] = {}
-        self._sent: dict[int, pa.RecordBatch] = {}
+        self._batches = Batches(_Buffer, self._batch, self._append)
         self._buffered = 0
         self._position = PositionMap()
         self.accepted = 0
@@ -125,14 +125,7 @@ class Writer:
             PartlyDone: ``written_at_out_of_range``: readers reject some records, which are in the log as dead letters;
                 ``append_partly``: some records of a batch landed, its others did not. All other batches were written.
         """
-        refusal: InvalidRequest | PartlyDone | None = None
-        for partition in sorted({*self._sent, *self._buffers}):
-            try:
-                self._append_all(partition)
-            except (InvalidRequest, PartlyDone) as error:
-                refusal = error if refusal is None else refusal
-        if refusal is not None:
-            raise refusal
+        self._batches.flush()
         return self._position
 
     def close(self) -> PositionMap:
@@ -162,7 +155,7 @@ class Writer:
                 expected="ms since the epoch, greater than 0 and not beyond the skew limit",
             )
         partition = self._partitioner.of(key)
-        buffer = self._buffers.setdefault(partition, _Buffer())
+        buffer = self._batches.of(partition)
         buffer.written_ms.append(written_at)
         buffer.keys.append(key)
         buffer.schema_ids.append(0 if value is None else self._schema_id)
@@ -172,19 +165,6 @@ class Writer:
         if self._buffered >= _BATCH_RECORDS:
             self.flush()
 
-    def _append_all(self, partition: int) -> None:
-        """Append what was sent before without an answer, then what came since."""
-        problem: InvalidRequest | PartlyDone | None = None
-        while partition in self._sent or partition in self._buffers:
-            if partition not in self._sent:
-                self._sent[partition] = self._batch(self._buffers.pop(partition))
-            try:
-                self._append(partition, self._sent[partition])
-            except (InvalidRequest, PartlyDone) as error:
-                problem = error if problem is None else problem
-        if problem is not None:
-            raise problem
-
     def _batch(self, buffer: _Buffer) -> pa.RecordBatch:
         columns: list[Any] = [
             pa.array(buffer.written_ms, pa.int64()),
@@ -193,22 +173,22 @@ class Writer:
             pa.array(buffer.schema_ids, pa.int32()),
             pa.array(buffer.values, pa.binary()),
         ]
-        return identified(pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS))
+        return pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS)
 
     def _append(self, partition: int, records: pa.RecordBatch) -> None:
         count = records.num_rows
         try:
-            appended = self._appended(topic_partition(self._feed, partition), records)
+            landed = appended(self._log.append, topic_partition(self._feed, partition), records)
         except (InvalidRequest, PartlyDone):
-            self._forget(partition, count)
+            self._buffered -= count
             self.accepted -= count
             raise
-        self._position = self._position.with_offset(FeedPartition(self._feed.id, partition), appended.next_offset)
-        self._forget(partition, count)
-        self.acknowledged += count - len(appended.rejected)
-        self.accepted -= len(appended.rejected)
-        if appended.rejected:
-            raise self._rejection(records, appended)
+        self._position = self._position.with_offset(FeedPartition(self._feed.id, partition), landed.next_offset)
+        self._buffered -= count
+        self.acknowledged += count - len(landed.rejected)
+        self.accepted -= len(landed.rejected)
+        if landed.rejected:
+            raise self._rejection(records, landed)
 
     def _rejection(self, records: pa.RecordBatch, appended: Appended) -> PartlyDone:
         row, skew_ms = appended.rejected[0], self._feed.skew_limit_ms
@@ -221,14 +201,3 @@ class Writer:
             expected=f"at most the append time by the broker's clock ({appended.last_ms}) + skew limit ({skew_ms} ms)",
             hint="set this machine's clock right, and write these records again",
         )
-
-    def _appended(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
-        try:
-            return self._log.append(at, records)
-        except OutcomeUnknown:
-            # Under the same id: the log looks for the first attempt, and appends once it is known that it failed.
-            return self._log.append(at, records)
-
-    def _forget(self, partition: int, count: int) -> None:
-        del self._sent[partition]
-        self._buffered -= count

@@ -20,6 +20,7 @@ from anew.api.tables.requests import PlanRefresh
 from anew.client.routing import RoutingCache
 from anew.client.store import Store
 from anew.client.tables import Answered, TableClient
+from anew.client.topics import Topic
 from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, Verification
 from anew.core.errors import Refused
 from anew.core.plan import PlanValue
@@ -33,12 +34,13 @@ from anew.core.tables.rebuild import TableRebuild
 from anew.deepstore.open import open_deep_store
 from anew.log.interface import Log
 from anew.log.open import open_log
-from anew.runtime.choosing import SparkChoice, actor, driver_name, spark_of
+from anew.runtime.actor import driver_name, user_name
 from anew.runtime.clock import new_id, now_ms
 from anew.runtime.home import Home
 from anew.runtime.java import check_java
 from anew.runtime.security import credentials_of, kafka_properties
 from anew.runtime.settings import ProcessSettings, resolve
+from anew.runtime.sparkchoice import SparkChoice, spark_of
 
 if TYPE_CHECKING:
     from anew.client.verify import Round, Sources
@@ -61,7 +63,7 @@ class Cluster:
         self.driver_log = ""
         """Where rebuilds that this process drives are logged, for those who look for it."""
         credentials = credentials_of(settings)
-        self.controller = ControllerClient(url, timeout_seconds=timeout, actor=actor(), credentials=credentials)
+        self.controller = ControllerClient(url, timeout_seconds=timeout, actor=user_name(), credentials=credentials)
         self._nodes = NodeClient(timeout, credentials=credentials)
         self._tables = TableClient(self.controller, self._nodes)
         self._fabric = settings.optional("fabric")
@@ -79,6 +81,14 @@ class Cluster:
         routing = RoutingCache(self.controller, name, self._fabric)
         routing.refresh()
         return Store(routing, self._nodes, self._open_log, new_id=new_id)
+
+    def topic(self, name: str) -> Topic:
+        """A topic of our own, to write and read.
+
+        Raises:
+            NotFound: ``unknown_topic``.
+        """
+        return Topic(self.controller, name, self._open_log_of)
 
     def verify(self, name: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> Verification:
         """Compare the replicas of a store's current version with each other and with base ⊕ feeds.
@@ -441,6 +451,9 @@ class Cluster:
     def _open_log(self, routing: Routing) -> Log:
         skew_ms = 60_000 if routing.feed is None else routing.feed.skew_limit_ms
         return open_log(self._reached(routing.log), clock=now_ms, skew_limit_ms=skew_ms, durable=self._durable)
+
+    def _open_log_of(self, fabric: str) -> Log:
+        return open_log(self._reached(self.controller.cluster(fabric).log), clock=now_ms, durable=self._durable)
 
     def _reached(self, location: LogLocation) -> LogLocation:
         """A log as this process reaches it."""

@@ -18,11 +18,11 @@ from anew.api.rebuilds import RebuildView
 from anew.core.errors import AnewError, Failed
 from anew.core.plan import PlanValue
 from anew.core.rebuild import parse_plan
-from anew.runtime.choosing import SparkChoice
 from anew.runtime.connect import Cluster, connect_with
 from anew.runtime.logs import log_to_file
 from anew.runtime.security import keep_files_private, write_private
 from anew.runtime.settings import resolve
+from anew.runtime.sparkchoice import SparkChoice
 
 _BEGIN_SECONDS = 60.0
 

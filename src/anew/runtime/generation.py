@@ -6,9 +6,10 @@ from anew.api.http import ControllerClient
 from anew.core.errors import NotFound
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.jobs.driving import Driving, drive
-from anew.runtime.choosing import SparkChoice, driver_name, spark_of
+from anew.runtime.actor import driver_name
 from anew.runtime.clock import now_ms
 from anew.runtime.java import check_java
+from anew.runtime.sparkchoice import SparkChoice, spark_of
 
 
 def drive_generation(controller: ControllerClient, job: str, number: int, log: str, patience_seconds: float) -> None:

@@ -19,11 +19,11 @@ from anew.core.jobs.rebuild import JOB
 from anew.core.plan import PlanValue
 from anew.core.stores.rebuild import STORE
 from anew.core.tables.rebuild import TABLE
-from anew.runtime.choosing import SparkChoice
 from anew.runtime.connect import Cluster, connect_with
 from anew.runtime.logs import log_to_file
 from anew.runtime.security import keep_files_private
 from anew.runtime.settings import resolve
+from anew.runtime.sparkchoice import SparkChoice
 
 
 def _planned(plan: Callable[[Cluster, str], PlanValue]) -> Callable[[Cluster, str, str], None]:

@@ -191,7 +191,14 @@ PROCESS_SETTINGS = Settings(
         0,
         30 * _DAY_SECONDS,
     ),
-    Setting("low_water_interval_seconds", Kind.SECONDS, 60, "how often low-water marks are moved", 1, _DAY_SECONDS),
+    Setting(
+        "low_water_interval_seconds",
+        Kind.SECONDS,
+        60,
+        "how often low-water marks are moved, and retention of embedded topics is applied",
+        1,
+        _DAY_SECONDS,
+    ),
     Setting(
         "repush_source_wait_seconds",
         Kind.SECONDS,

@@ -59,7 +59,7 @@ class TopicsCatalogContract(OpenedCatalog):
         catalog.commit(a_change("op-2", PutTopic(a_topic(ready=True), 1)))
         for fence in (1, 3):
             put = PutTopic(a_topic(), fence)
-            _refused("revision_conflict", lambda put=put: catalog.commit(a_change("op-refused", put)))  # type: ignore[misc]
+            _refused("revision_conflict", lambda put=put: catalog.commit(a_change("op-refused", put)))  # type: ignore[misc]  # mypy knows no type of a lambda's default
         found = catalog.topic("clicks")
         assert found is not None
         assert (found.revision, found.ready) == (2, True)

@@ -13,7 +13,7 @@ import pytest
 
 from anew.cli.main import run_command
 from anew.cli.stores import reads
-from anew.cli.stores.reads import _stopped
+from anew.cli.writing import stopped
 from anew.client.writer import Writer
 from anew.codec.avro import parse_schema
 from anew.core.errors import AnewError, OutcomeUnknown, PartlyDone, Refused, Unreachable
@@ -46,7 +46,7 @@ def _writer(directory: Path, records: int) -> Writer:
 def test_what_is_on_disk_is_counted(tmp_path: Path, error: AnewError, buffered: int) -> None:
     """Some is on disk: exit 6, or 5 where an outcome is unknown, with how many of how many."""
     writer = _writer(tmp_path, 4_000 + buffered)
-    ended = _stopped(writer, 12_000, error, as_json=True)
+    ended = stopped(writer, 12_000, error, as_json=True)
     assert ended.message == f"4,000 of 12,000 records are on disk: {error.message}"
     assert (ended.code, ended.exit_code) == (error.code, 5 if isinstance(error, OutcomeUnknown) else 6)
     assert ended.found["on_disk"] == 4_000
@@ -55,13 +55,13 @@ def test_what_is_on_disk_is_counted(tmp_path: Path, error: AnewError, buffered: 
 @pytest.mark.parametrize("error", _ERRORS, ids=lambda error: error.code)
 def test_where_nothing_is_on_disk_the_error_says_it(tmp_path: Path, error: AnewError) -> None:
     """Its own exit code, because nothing was changed, or nobody knows."""
-    assert _stopped(_writer(tmp_path, 9), 9, error, as_json=True) is error
+    assert stopped(_writer(tmp_path, 9), 9, error, as_json=True) is error
 
 
 def test_rejected_records_are_not_counted(tmp_path: Path) -> None:
     """Records that readers reject leave a write that is done in part, also when nothing else was written."""
     error = PartlyDone("written_at_out_of_range", "readers reject 1 of 1 records")
-    ended = _stopped(_writer(tmp_path, 0), 1, error, as_json=True)
+    ended = stopped(_writer(tmp_path, 0), 1, error, as_json=True)
     assert (ended.exit_code, ended.message.startswith("0 of 1 records")) == (6, True)
 
 

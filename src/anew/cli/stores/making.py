@@ -21,8 +21,8 @@ from anew.core.stores.properties import parse_properties, read_properties
 from anew.core.stores.store import RebuildKind
 from anew.rebuild.asking import asked_for, input_said
 from anew.rebuild.inputs import PushRequest
-from anew.runtime.choosing import SparkChoice
 from anew.runtime.connect import Cluster
+from anew.runtime.sparkchoice import SparkChoice
 
 Targets = Annotated[str | None, typer.Option("--target-fabrics", help="F,…: where the version is made; default: all.")]
 DeferSwap = Annotated[bool, typer.Option("--defer-swap", help="Make it ready, and wait for: anew swap NAME VERSION.")]

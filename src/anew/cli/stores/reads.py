@@ -9,10 +9,11 @@ import typer
 
 from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.session import cluster, datum, json_value, lines_of
+from anew.cli.writing import bad_line, stopped
 from anew.client.store import Store
 from anew.client.writer import Writer
 from anew.codec.plain import key_from_text, to_plain
-from anew.core.errors import AnewError, Failed, InvalidRequest, OutcomeUnknown, PartlyDone
+from anew.core.errors import AnewError, InvalidRequest
 from anew.core.stores.store import parse_version
 
 Version = Annotated[str | None, typer.Option(help="A version that is kept: a number or NAME_v7; default: the current.")]
@@ -99,49 +100,15 @@ def write(
                 _put(store, writer, json_value(text))
             position = writer.close()
         except InvalidRequest as error:
-            raise _bad_line(writer, number, error, as_json=json_output) from error
+            raise bad_line(writer, number, error, as_json=json_output) from error
         except AnewError as error:
             count = number + (0 if file in (None, "-") else sum(1 for _ in lines))
-            raise _stopped(writer, count, error, as_json=json_output) from error
+            raise stopped(writer, count, error, as_json=json_output) from error
     answer = {"accepted": writer.accepted, "position": position.to_json()}
     if json_output:
         print_json(answer)
     else:
         out().print(f"{writer.accepted} records written")
-
-
-def _bad_line(writer: Writer, line: int, error: InvalidRequest, *, as_json: bool) -> AnewError:
-    """What becomes of a line that is refused: what came before it is written."""
-    try:
-        position = writer.close()
-    except AnewError as another:
-        return _stopped(writer, line, another, as_json=as_json)
-    counts = {"found": error.found, "accepted": writer.accepted, "line": line, "position": position.to_json()}
-    return Failed(
-        error.code,
-        f"line {line}: {error.message}; records before it that were written: {writer.accepted}",
-        found=counts if as_json else error.found,
-        expected=error.expected,
-        hint=error.hint,
-    )
-
-
-def _stopped(writer: Writer, count: int, error: AnewError, *, as_json: bool) -> AnewError:
-    """An error that ended a write of so many records, with how many of them are on the disk."""
-    done = f"{writer.acknowledged:,} of {count:,} records are on disk"
-    # Where nothing is on disk the error itself says it all, and that nothing was changed.
-    if writer.acknowledged == 0 and not isinstance(error, PartlyDone):
-        return error
-    kind = OutcomeUnknown if isinstance(error, OutcomeUnknown) else PartlyDone
-    position = writer.position.to_json()
-    counts = {"found": error.found, "on_disk": writer.acknowledged, "records": count, "position": position}
-    return kind(
-        error.code,
-        f"{done}: {error.message}",
-        found=counts if as_json else error.found,
-        expected=error.expected,
-        hint=error.hint,
-    )
 
 
 def _put(store: Store, writer: Writer, row: Any) -> None:

@@ -22,8 +22,8 @@ from anew.core.errors import InvalidRequest, NotFound
 from anew.core.tables.plan import TablePlan, TableRebuildKind
 from anew.rebuild.asking import asked_for, input_said
 from anew.rebuild.inputs import PushRequest
-from anew.runtime.choosing import SparkChoice
 from anew.runtime.connect import Cluster
+from anew.runtime.sparkchoice import SparkChoice
 
 tables_app = typer.Typer(help="Tables: segments that stay in sync with their configuration.", no_args_is_help=True)
 

@@ -42,7 +42,7 @@ class Limits:
         node_lost_seconds: From then on its replicas are put on other nodes.
         ready_deadline_seconds: A version that is not ready after so long has failed (rule R17).
         reclaim_grace_seconds: How long files and log records stay after nobody needs them.
-        low_water_interval_seconds: How often low-water marks are moved.
+        low_water_interval_seconds: How often low-water marks are moved, and retention of topics is applied.
         repush_source_wait_seconds: How long a version between two plain repushes stays.
         scheduled_rebuilds: How many scheduled repushes may be under way, over all stores.
         scheduled_start_seconds: A scheduled repush that has not begun after so long has failed.

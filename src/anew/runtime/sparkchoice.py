@@ -1,16 +1,11 @@
-"""Which Spark a command uses, and under what name it drives."""
+"""Which Spark a command uses: a session of the user's, or one that is made."""
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from anew.runtime.clock import new_id
 
 if TYPE_CHECKING:
     from anew.spark.session import SparkSession
@@ -35,16 +30,3 @@ def spark_of(choice: SparkChoice) -> Iterator[SparkSession]:
 
     with spark_session(choice.master, {} if choice.conf is None else choice.conf) as session:
         yield session
-
-
-def driver_name(log: str) -> str:
-    """Unique: who repeats a request must not be taken for the driver at work on it; see `anew.core.rebuild.Driver`."""
-    return f"{actor()}@{socket.gethostname()}:{os.getpid()}/{new_id()[-6:]} {log}".rstrip()
-
-
-def actor() -> str:
-    """Who asks, as the machine knows them."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
