@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from anew.api.rebuilds import DriverStart
 from anew.catalog.change import Put, Reclaim
+from anew.controller.engine.outputs import Output
 from anew.core.errors import Failed
 from anew.core.plan import PlanValue
 from anew.core.rebuild import Progress, Rebuild
@@ -53,6 +54,7 @@ class Subject(ABC, Generic[R, P]):
         plan: The class of its plans.
         start: The class of what its drivers begin with.
         reclaims: Kind of `Reclaim` → how what such a note names is removed.
+        output: What stream jobs may ask of it; None: no job writes into it.
     """
 
     name: ClassVar[str]
@@ -60,6 +62,7 @@ class Subject(ABC, Generic[R, P]):
     plan: type[P]
     start: type[DriverStart[R, Any]]
     reclaims: ClassVar[Mapping[str, Callable[[Context, Reclaim], None]]] = {}
+    output: ClassVar[Output | None] = None
 
     @abstractmethod
     def begin(self, context: Context, plan: P, opening: Mapping[str, Any]) -> Begun[R]:
@@ -166,6 +169,18 @@ class Subjects:
             Failed: ``unknown_kind``.
         """
         return self.of_kind(str(rebuild.kind))
+
+    def output(self, name: str) -> Output:
+        """What stream jobs may ask of the subject of that name.
+
+        Raises:
+            Failed: ``no_output``: no job writes into it.
+        """
+        found = next((subject.output for subject in self.all if subject.name == name), None)
+        if found is None:
+            known = sorted(subject.name for subject in self.all if subject.output is not None)
+            raise Failed("no_output", "no job writes into this", found=name, expected=", ".join(known))
+        return found
 
     def find(self, kind: str) -> Subject[Any, Any] | None:
         """Who knows rebuilds of a kind, if anybody does."""

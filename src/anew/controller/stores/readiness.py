@@ -9,6 +9,7 @@ from anew.api.models import NodeReport
 from anew.api.stores.replicas import ReplicaReport, ReplicaState
 from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
+from anew.controller.engine.outputs import Readiness
 from anew.controller.stores.replicas import replicas_of
 from anew.core.feed import PositionMap
 from anew.core.integrity import OF_THE_BASE, OF_THE_LOG
@@ -19,37 +20,12 @@ from anew.core.stores.rebuild import StoreRebuild
 from anew.core.stores.store import SERVABLE, Store, Version
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """How far the replicas of a version are.
-
-    Attributes:
-        caught_up: Every replica is at or past the target and within the lag limits (rule R17).
-        errors: Replicas that cannot be made anywhere, with the reason: their base is not what its manifest says.
-        sick: Replicas that gave up for reasons of their node, with the reason: another node may do better.
-        why: What is still missing, with rates.
-        replicas: How many replicas there are to be.
-        to_load: How many of them do not hold the whole base yet.
-        behind: How many hold it and are not at the target, or at none while there is none.
-    """
-
-    caught_up: bool
-    errors: tuple[str, ...]
-    sick: tuple[str, ...]
-    why: str
-    replicas: int
-    to_load: int
-    behind: int
-
-    @property
-    def loaded(self) -> bool:
-        """Every replica holds the whole base."""
-        return self.to_load == 0
-
-
-def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> Readiness:
-    """How far a version is in one fabric, by the last reports of its live nodes."""
+def judge(
+    store: Store, version: Version, fabric: str, reports: list[NodeReport], target: PositionMap | None = None
+) -> Readiness:
+    """How far a version is in one fabric, by the last reports of its live nodes; ``target`` None: the one it has."""
     found, there = replicas_of(reports, store, version), version.fabrics[fabric]
+    target = there.ready_target if target is None else target
     missing, waiting, errors, sick = list[str](), list[str](), list[str](), list[str]()
     for partition, nodes in there.assignment.items():
         for node in nodes:
@@ -62,10 +38,10 @@ def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]
                 of_feed = replica.error_code in OF_THE_LOG and len(replica.position) > 0
                 of_base = replica.error_code in OF_THE_BASE and not of_feed
                 (errors if of_base else sick).append(f"{name}: {replica.error}")
-            elif not _replica_ready(store, version, there.ready_target, partition, replica):
+            elif not _replica_ready(store, version, target, partition, replica):
                 waiting.append(f"{name}: {replica.lag_records} records behind at {replica.records_per_s:.0f} records/s")
     to_load = len(missing) + len(errors) + len(sick)
-    caught_up = not to_load and not waiting and there.ready_target is not None
+    caught_up = not to_load and not waiting and target is not None
     why = f"{len(missing) + len(sick)} replicas not loaded, {len(waiting)} behind: "
     why += "; ".join((sick + missing + waiting)[:5])
     replicas = sum(map(len, there.assignment.values()))

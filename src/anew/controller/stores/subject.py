@@ -11,6 +11,7 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import first_line
 from anew.controller.engine.subjects import Begun, Step, Subject
 from anew.controller.stores.begin import begin
+from anew.controller.stores.output import StoreOutput
 from anew.controller.stores.readiness import load_progress
 from anew.controller.stores.reclaim import RECLAIMS
 from anew.controller.stores.records import change_store, store_named, store_of
@@ -19,10 +20,10 @@ from anew.core.errors import Refused
 from anew.core.rebuild import Progress, RebuildStatus
 from anew.core.schedule import ScheduleState
 from anew.core.stores import lifecycle
-from anew.core.stores.lifecycle import VersionEvent
 from anew.core.stores.plan import Plan
 from anew.core.stores.rebuild import STORE, StoreRebuild
 from anew.core.stores.store import IN_THE_MAKING, Store, VersionStatus, source_digest
+from anew.core.stores.transitions import VersionEvent
 from anew.segments.layout import version_path
 
 _EVENTS = {RebuildStatus.FAILED: VersionEvent.FAIL, RebuildStatus.KILLED: VersionEvent.KILL}
@@ -36,6 +37,7 @@ class StoreSubject(Subject[StoreRebuild, Plan]):
     plan = Plan
     start = StoreStart
     reclaims = RECLAIMS
+    output = StoreOutput()
 
     def begin(self, context: Context, plan: Plan, opening: Mapping[str, Any]) -> Begun[StoreRebuild]:
         """See `Subject.begin`."""
