@@ -304,3 +304,18 @@ def test_long_reads_may_hold_it_for_as_long_as_it_follows() -> None:
     later_ms = NOON_MS + 30 * 86_400_000
     held = lifecycle.hold(store, 2, later_ms + 1_000, later_ms, "reader")
     assert held.holds[2] == {"reader": later_ms + 1_000}
+
+
+@pytest.mark.case("rules:R9", "rules:R14")
+def test_only_the_job_moves_between_its_generations() -> None:
+    """A backup that replaces what serves is cut over to by nobody's swap or rollback: the job would not know of it."""
+    store = cut_over(following_store(), 2, _OLD.id, NOON_MS)
+    repushed = a_version(3, S.READY, feeds=(_NEW.id,), replaces=(_OLD.id,), manifest=FULL, unpushed=True, swap_from=2)
+    store = lifecycle.swap_when_ready(
+        store.model_copy(update={"versions": (*store.versions, repushed)}), 3, FABRIC, NOON_MS
+    )
+    back = cut_back(store, _NEW.id, NOON_MS)
+    assert (back.current, _status(back, 2)) == ({FABRIC: 1}, S.BACKUP)
+    for act in (lifecycle.swap, lifecycle.roll_back):
+        error = _refused(lambda act=act: act(back, 2, FABRIC, NOON_MS))
+        assert (error.code, error.expected) == ("feeds_missing", [_OLD.id])
