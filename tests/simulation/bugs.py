@@ -26,6 +26,7 @@ from anew.core.arrow import replaced
 from anew.core.assignment import assign
 from anew.core.feed import NOWHERE, PositionMap
 from anew.core.stores import floors, lifecycle, planning, retention
+from anew.core.stores.store import Store as StoreDocument
 from anew.core.stores.store import VersionStatus
 from anew.node.stores import feeds as node_feeds
 from anew.node.stores import gathering
@@ -123,7 +124,7 @@ def _by_time() -> AbstractContextManager[Any]:
 @bug("R8: nobody looks whether a record lies where its key belongs", "replicas", "base", seed=2016)
 def _anywhere() -> AbstractContextManager[Any]:
     return patch.object(
-        admission, "_reasons", lambda _feed, _partition, records, _hashes: np.zeros(records.num_rows, dtype=np.int8)
+        admission, "_reasons", lambda _feed, _partition, records, *_: np.zeros(records.num_rows, dtype=np.int8)
     )
 
 
@@ -149,9 +150,7 @@ def _feeds_forgotten() -> AbstractContextManager[Any]:
 
 @bug("R10: the swap does not wait for the end of writes", "closed before the swap", "everything arrives", seed=2003)
 def _open_swap() -> AbstractContextManager[Any]:
-    from anew.core.stores.store import Version
-
-    return patch.object(Version, "must_close", property(lambda _: False))
+    return patch.object(StoreDocument, "must_close", lambda *_: False)
 
 
 @bug("R11: a repush forgets the time to live of its source", "floors are inherited", seed=12)
@@ -172,7 +171,7 @@ def _undead() -> AbstractContextManager[Any]:
 
 @bug("R12: tombstones are dropped up to now", "the last write is served", "replicas", "readers see it", seed=7)
 def _cut_late() -> AbstractContextManager[Any]:
-    def cut(_store: Any, source: Any, _read_until_ms: int, now_ms: int) -> int:
+    def cut(_store: Any, source: Any, _feeds: Any, _read_until_ms: int, now_ms: int) -> int:
         return max(now_ms + 3_000, int(source.tombstone_floor_ms))
 
     return rebinding({floors.tombstone_cut_ms: cut})

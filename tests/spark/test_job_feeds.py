@@ -27,7 +27,7 @@ _PARTITIONS = 4
 @pytest.fixture
 def job_world(make_world: Callable[..., World]) -> World:
     """A world whose feed is that of a generation."""
-    world = make_world(partitions=2, rt_partitions=_PARTITIONS, compression="none", tombstone_grace_seconds=10**7)
+    world = make_world(partitions=2, rt_partitions=_PARTITIONS, compression="none", tombstone_grace_seconds=1)
     feed = world.feed.model_copy(update={"kind": FeedKind.GENERATION, "origin": _JOB.encoded.hex()})
     world.feed, world.store = feed, world.store.model_copy(update={"feeds": (feed,)})
     return world
@@ -93,3 +93,20 @@ def test_what_is_not_of_the_generation_is_skipped(job_world: World) -> None:
     manifest = job_world.repush()
     assert job_world.cells(manifest) == {b"\x02k": cell}
     assert (manifest.ledger.read.count, manifest.ledger.skipped.count) == (2, 1)
+
+
+@pytest.mark.case("rules:R12")
+@pytest.mark.parametrize("max_lateness_ms", [None, 0])
+def test_new_keys_with_old_times_are_applied_after_a_repush(job_world: World, max_lateness_ms: int | None) -> None:
+    """Event times reach far back: what is dated before a repush is applied, unless the job says it is never late."""
+    world = job_world
+    feed = world.feed.model_copy(update={"max_lateness_ms": max_lateness_ms})
+    world.feed, world.store = feed, world.store.model_copy(update={"feeds": (feed,)})
+    world.base({})
+    first, _ = _put_out(world, b"\x02a", b"first", (world.clock(), 0, 0))
+    world.clock.advance(60_000)
+    world.repush()
+    late, _ = _put_out(world, b"\x02b", b"late", (world.clock() - 3_600_000, 1, 0))
+    manifest = world.repush()
+    kept = {b"\x02a": first, b"\x02b": late} if max_lateness_ms is None else {b"\x02a": first}
+    assert (world.cells(manifest), manifest.ledger.skipped.count) == (kept, 2 - len(kept))

@@ -27,7 +27,7 @@ from anew.core.partition import XxHash64Partitioner
 from anew.core.reduce import sort_rows
 from anew.core.rows import ROWS
 from anew.core.stores.plan import Plan
-from anew.core.stores.planning import RepushRequest, Snapshot, plan_push, plan_repush
+from anew.core.stores.planning import PushOptions, RepushRequest, Snapshot, plan_push, plan_repush
 from anew.core.stores.properties import RepushProperties
 from anew.core.stores.store import RebuildKind, Store, VersionStatus, VersionTopic
 from anew.deepstore.open import open_deep_store
@@ -314,7 +314,7 @@ def plan_repush_free(store: Store, start: PositionMap) -> Plan:
     """The plan under which a version that no Spark job made is sealed."""
     snapshot = Snapshot(store, {}, {}, {}, None, NOON_MS)
     files = find_input(PushRequest((__file__,), ("id",), input_format="csv")).push
-    plan = plan_push(snapshot, files, 0, NOWHERE)
+    plan = plan_push(snapshot, files, 0, NOWHERE, PushOptions(supersede_job=True))
     target = plan.target.model_copy(update={"start": start})
     return plan.model_copy(update={"kind": RebuildKind.FULL_PUSH, "target": target})
 

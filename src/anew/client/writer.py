@@ -49,6 +49,15 @@ class Writer:
         Raises:
             Refused: ``not_hybrid``, ``writes_disabled``.
         """
+        if routing.feed is None and routing.fed_by:
+            raise Refused(
+                "not_hybrid",
+                f"{routing.name} is fed by a job and takes no nearline writes",
+                found=f"the feed of {', '.join(routing.fed_by)}",
+                expected="hybrid = true",
+                hint=f"write into the job's inputs; to write beside it: anew store update {routing.name} "
+                "--set hybrid=true, and repush",
+            )
         if routing.feed is None:
             raise Refused(
                 "not_hybrid",

@@ -35,7 +35,7 @@ from anew.controller.subjects import OUTPUTS, SUBJECTS
 from anew.core.errors import AnewError
 from anew.core.feed import Feed, FeedPartition, PositionMap
 from anew.core.hashing import total
-from anew.core.ledger import Entry, Ledger
+from anew.core.ledger import ZERO, Entry, Ledger
 from anew.core.partition import XxHash64Partitioner
 from anew.core.rebuild import Stage
 from anew.core.stores.feedreads import feed_partitions_applied, stop_of
@@ -213,13 +213,13 @@ class Cluster:
         assert part is not None
         return part
 
-    def manifest_of(self, rebuild: StoreRebuild) -> ManifestRef:
-        """Write a base of one row and the manifest that names it, as a driver does."""
+    def manifest_of(self, rebuild: StoreRebuild, *, empty: bool = False) -> ManifestRef:
+        """Write a base of one row, or of none, and the manifest that names it, as a driver does."""
         store = self.store(rebuild.store)
         directory = version_path(store.uid, rebuild.version, rebuild.id, rebuild.epoch)
         goes_to_log = rebuild.plan.target.config.transport == "log"
         part = self._range(rebuild, directory) if goes_to_log else self._file(rebuild, directory)
-        plan = rebuild.plan
+        plan, account = rebuild.plan, ZERO if empty else _ACCOUNT
         manifest = Manifest(
             store=store.name,
             store_uid=store.uid,
@@ -232,8 +232,8 @@ class Cluster:
             config=plan.target.config,
             config_hash=plan.target.config.hash,
             created_at_ms=self.clock(),
-            ledger=Ledger(read=_ACCOUNT, written=_ACCOUNT),
-            sub_partitions=(SubPartition(partition=0, sub_partition=0, runs=((part,),)),),
+            ledger=Ledger(read=account, written=account),
+            sub_partitions=(SubPartition(partition=0, sub_partition=0, runs=() if empty else ((part,),)),),
         )
         target = manifest_path(directory)
         self.deep.put(target, manifest.to_bytes())

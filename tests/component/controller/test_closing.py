@@ -78,7 +78,7 @@ def test_writes_end_before_the_swap(cluster: Cluster) -> None:
     _to_batch(cluster)
     assert cluster.client.routing("flights").feed is not None, "until then the version that serves takes writes"
     _sealed(cluster, cluster.repush_plan())
-    assert (cluster.version(2).must_close, cluster.version(2).stop) == (True, None)
+    assert (cluster.store().must_close(cluster.version(2)), cluster.version(2).stop) == (True, None)
     writer = _Writer(cluster)
     writer.write_until_served(2)
     version = cluster.version(2)

@@ -17,9 +17,9 @@ from hypothesis.stateful import (
 from anew.core.errors import AnewError, Refused
 from anew.core.feed import PositionMap
 from anew.core.stores import lifecycle
-from anew.core.stores.lifecycle import TRANSITIONS, VersionEvent
 from anew.core.stores.retention import low_water, retirable
 from anew.core.stores.store import IN_THE_MAKING, ManifestRef, Store, VersionStatus
+from anew.core.stores.transitions import TRANSITIONS, VersionEvent
 from anew.testing.builders import FABRIC, a_config, a_feed, a_plan, a_store, a_version
 from anew.testing.clock import NOON_MS
 
@@ -205,9 +205,9 @@ def test_whatever_happens_the_store_stays_whole() -> None:
 
 
 def test_the_table_has_no_way_back_from_the_end() -> None:
-    """Reclaimed is the end; a failed, killed or retired version never serves again; only swaps lead to current."""
+    """Reclaimed is the end; a failed, killed or retired version never serves again; only swaps and cut-overs serve."""
     dead = {S.FAILED, S.KILLED, S.RETIRED, S.RECLAIMED}
     for (status, event), after in TRANSITIONS.items():
         assert status is not S.RECLAIMED
         assert status not in dead or after in dead
-        assert (after is S.CURRENT) == (event is VersionEvent.SWAP_IN)
+        assert (after is S.CURRENT) == (event in (VersionEvent.SWAP_IN, VersionEvent.CUT_IN))

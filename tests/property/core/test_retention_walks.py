@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from anew.core.errors import AnewError
 from anew.core.feed import NOWHERE
 from anew.core.stores import lifecycle
-from anew.core.stores.lifecycle import VersionEvent
 from anew.core.stores.retention import keeping, retirable
 from anew.core.stores.store import IN_THE_MAKING, ManifestRef, RebuildKind, Store, Version, VersionStatus
+from anew.core.stores.transitions import VersionEvent
 from anew.testing.builders import a_config, a_store, a_version
 from anew.testing.clock import NOON_MS
 from tests.property.core.histories import MODEST

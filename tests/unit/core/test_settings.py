@@ -9,6 +9,7 @@ import pytest
 from anew.core.confighash import canonical_json, config_hash
 from anew.core.errors import InvalidRequest
 from anew.core.settings import Kind, Setting, Settings
+from anew.core.stores.names import check_store_name, parse_version
 from anew.core.stores.properties import (
     PROPERTIES,
     RepushProperties,
@@ -16,7 +17,7 @@ from anew.core.stores.properties import (
     read_properties,
 )
 from anew.core.stores.settings import FROZEN_SETTINGS, STORE_SETTINGS, defaults
-from anew.core.stores.store import Frozen, StoreConfig, check_store_name, parse_version, pending_changes
+from anew.core.stores.store import Frozen, StoreConfig, pending_changes
 from anew.core.suggest import did_you_mean
 from anew.testing.builders import a_config
 

@@ -40,6 +40,7 @@ class Routing(Wire):
 
     Attributes:
         shares: Version → the share of reads that ask it, all together 1; none before the first version.
+        fed_by: The generations of jobs that feed what is read most, ``clicks@3``.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Routing(Wire):
     versions: dict[int, RoutedVersion]
     nodes: dict[str, str]
     feed: Feed | None
+    fed_by: tuple[str, ...] = ()
     log: LogLocation
     reads: bool
     writes: bool

@@ -18,8 +18,9 @@ from anew.client.verdict import DEFAULT_TIMEOUT_SECONDS, ReplicaVerdict, Verific
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.feed import PositionMap
 from anew.core.settings import Takes
+from anew.core.stores.names import dead_letter_topic, parse_version
 from anew.core.stores.planning import RepushRequest
-from anew.core.stores.store import dead_letter_topic, parse_version, takes_effect
+from anew.core.stores.store import takes_effect
 from anew.runtime.connect import Cluster
 from anew.runtime.partitioners import source_for
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,6 +54,9 @@ def push(
     allow_undying: Annotated[
         bool, typer.Option("--allow-undying", help="Push rows that never expire although others do.")
     ] = False,
+    supersede_job: Annotated[
+        bool, typer.Option("--supersede-job", help="Push although a job feeds the store: the input has what it wrote.")
+    ] = False,
     properties: Properties = None,
     define: Defines = None,
     defer_swap: DeferSwap = False,
@@ -70,7 +73,7 @@ def push(
     given = _properties(properties, define)
     of_store = parse_properties(given).source_kafka and not inputs and not empty
     spark, fabrics = spark_choice(master, conf, jars), comma_list(target_fabrics)
-    options = PushOptions(allow_undying, fabrics, defer_swap)
+    options = PushOptions(allow_undying, fabrics, defer_swap, supersede_job)
     request = (
         None
         if of_store
@@ -86,7 +89,7 @@ def push(
             as_of_ms=_time_ms(as_of),
         )
     )
-    said = {"properties": given, "options": asdict(options), "input": None if request is None else input_said(request)}
+    said = {"properties": given, "options": _said(options), "input": None if request is None else input_said(request)}
     asked = Asked(dry_run, json_output, request_id, detach, asked_for("push", name, **said))
     with cluster() as connected:
         again = run_again(connected, asked, print_outcome)
@@ -141,6 +144,12 @@ def repush(
                 defer_swap=defer_swap,
             )
         return _run(connected, plan, spark, asked)
+
+
+def _said(options: PushOptions) -> dict[str, Any]:
+    """What a request id stands for: an option that came later only where it is given, so that older ids stay known."""
+    said = asdict(options)
+    return said if options.supersede_job else {name: said[name] for name in said if name != "supersede_job"}
 
 
 def _run(connected: Cluster, plan: Plan, spark: SparkChoice, asked: Asked) -> int:

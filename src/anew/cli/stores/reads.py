@@ -14,7 +14,7 @@ from anew.client.store import Store
 from anew.client.writer import Writer
 from anew.codec.plain import key_from_text, to_plain
 from anew.core.errors import AnewError, InvalidRequest
-from anew.core.stores.store import parse_version
+from anew.core.stores.names import parse_version
 
 Version = Annotated[str | None, typer.Option(help="A version that is kept: a number or NAME_v7; default: the current.")]
 FabricName = Annotated[str | None, typer.Option("--fabric", help="The fabric to ask.")]

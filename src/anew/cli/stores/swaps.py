@@ -11,7 +11,7 @@ from anew.api.stores.views import SwapAnswer
 from anew.cli.options import Fabrics
 from anew.cli.output import Json, out, print_json
 from anew.cli.session import cluster
-from anew.core.stores.store import parse_version
+from anew.core.stores.names import parse_version
 
 _PARTLY = 6
 

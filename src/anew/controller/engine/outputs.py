@@ -95,6 +95,10 @@ class Output(ABC):
     def close(self, context: Context, name: str, where: str) -> tuple[Put, ...]:
         """What gives up an output that nobody reads: its parts are noted as to be reclaimed."""
 
+    @abstractmethod
+    def gone(self, context: Context, name: str, where: str) -> tuple[Put, ...] | None:
+        """What removes the last of a closed output; None: somebody still needs it."""
+
 
 class Outputs:
     """The outputs that a controller knows, by their kinds."""

@@ -18,6 +18,7 @@ from anew.controller.stores.reclaim import all_of, notes_of
 from anew.core.confighash import value_hash
 from anew.core.errors import Failed, Refused
 from anew.core.feed import Feed
+from anew.core.stores.names import incarnation_counter
 from anew.core.stores.store import Store, VersionStatus
 from anew.log.interface import topic_partition
 
@@ -142,7 +143,7 @@ def _counters(stores: Iterator[Store]) -> list[Put]:
     for store in stores:
         greatest["schema_id"] = max(greatest.get("schema_id", 0), *store.schemas, store.key_schema_id)
         for feed in store.feeds:
-            name = f"incarnation/{feed.fabric}/{feed.topic}"
+            name = incarnation_counter(store.name, feed.fabric)
             greatest[name] = max(greatest.get(name, 0), feed.incarnation)
     if "schema_id" in greatest:
         greatest["schema_id"] += _SCHEMA_GAP

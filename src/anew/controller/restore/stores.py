@@ -13,7 +13,7 @@ from posixpath import dirname
 from typing import Any
 
 from anew.controller.restore.findings import Found, FoundManifest
-from anew.core.feed import Feed
+from anew.core.feed import Feed, FeedKind
 from anew.core.stores.settings import defaults
 from anew.core.stores.store import (
     IN_THE_MAKING,
@@ -106,7 +106,11 @@ def _follow_record(made: Rebuilt, found: Found, now_ms: int) -> None:
     known = {version.number for version in versions}
     for number, manifest in sorted(by_number.items()):
         # Of one that has left, only what nobody had sealed can still be there.
-        if number not in known and not store.has_left(number):
+        if number in known or store.has_left(number):
+            continue
+        if manifest.manifest.kind is RebuildKind.STREAM_REPROCESSING:
+            made.notes.append(f"version {number} followed a job that began it after the record: it is left out")
+        else:
             versions.append(_version_of(manifest, VersionStatus.DEFERRED, now_ms, _SEALED))
             made.notes.append(
                 f"version {number} was begun after the record: it is deferred; anew swap {store.name} {number}"
@@ -124,6 +128,8 @@ def _as_found(version: Version, sealed: FoundManifest | None, made: Rebuilt, now
         present = sealed is not None and fabric in sealed.fabrics
         if there.status in IN_THE_MAKING:
             (waiting if present and mine else unmade).append(fabric)
+        elif there.status is VersionStatus.FOLLOWING and there.manifest is None:
+            continue  # Its empty base is written by the next round.
         elif there.status in SERVABLE and not (present and sealed is not None and sealed.ref == there.manifest):
             lost.append(fabric)
     failed = VersionStatus.FAILED
@@ -151,7 +157,9 @@ def _choose_current(made: Rebuilt, now_ms: int) -> None:
         version = store.version(number)
         if number == 0 or (version is not None and version.status_in(fabric) is VersionStatus.CURRENT):
             continue
-        complete = [v for v in store.versions if fabric in v.fabrics and v.fabrics[fabric].readable]
+        # What follows a job may lack what the job has still to write.
+        there = ((v, v.fabrics[fabric]) for v in store.versions if fabric in v.fabrics)
+        complete = [v for v, life in there if life.readable and life.status is not VersionStatus.FOLLOWING]
         best = max(complete, key=lambda v: v.number, default=None)
         made.notes.append(
             f"version {number}, which {fabric} served, is lost: it serves {best.number if best else 'none'}"
@@ -173,7 +181,9 @@ def _from_manifests(found: Found, fabrics: tuple[str, ...], now_ms: int) -> Rebu
     newest = sealed[max(sealed)].manifest
     feeds = {feed.id: feed for number in sorted(sealed) for feed in sealed[number].manifest.feeds}
     schemas = {i: text for number in sorted(sealed) for i, text in sealed[number].manifest.schemas.items()}
-    current = {f: max((n for n, m in sealed.items() if f in m.fabrics), default=0) for f in fabrics}
+    # Whether a job has cut over to a version that followed it is not known: any other is the safer choice.
+    certain = {n: m for n, m in sealed.items() if m.manifest.kind is not RebuildKind.STREAM_REPROCESSING}
+    current = {f: max((n for n, m in (certain or sealed).items() if f in m.fabrics), default=0) for f in fabrics}
     versions = []
     for number, manifest in sorted(sealed.items()):
         version = _version_of(manifest, VersionStatus.BACKUP, now_ms, None)
@@ -199,10 +209,12 @@ def _from_manifests(found: Found, fabrics: tuple[str, ...], now_ms: int) -> Rebu
 def _config(frozen: dict[str, Any], feeds: list[Feed]) -> StoreConfig:
     fixed: dict[str, Any] = {}
     if feeds:
+        # Of a job's feed the settings are the store's but for the partitioner, which goes without saying.
+        last = next((feed for feed in reversed(feeds) if feed.kind is FeedKind.RT), feeds[-1])
         fixed = {
-            "rt_partitions": feeds[-1].partitions,
-            "rt_partitioner": feeds[-1].partitioner,
-            "skew_limit_seconds": feeds[-1].skew_limit_ms // 1000,
+            "rt_partitions": last.partitions,
+            "rt_partitioner": last.partitioner,
+            "skew_limit_seconds": last.skew_limit_ms // 1000,
         }
     return StoreConfig(**{**defaults(), **frozen, **fixed})
 

@@ -91,7 +91,17 @@ def _version(context: Context, store: Store, plan: Plan, rebuild_id: str) -> Ver
         tombstone_floor_ms=plan.target.tombstone_floor_ms,
         timed=plan.target.timed,
         defer_swap=plan.target.defer_swap,
+        **_inherited(plan, store.version(plan.source.version or 0)),
     )
+
+
+def _inherited(plan: Plan, source: Version | None) -> dict[str, Any]:
+    """What a version has from its source: which feeds of a job it replaces, and that no push brought its rows."""
+    if source is None:
+        return {"unpushed": plan.source.input is not None and not plan.source.input.paths}
+    base = source.manifest
+    was_empty = base is not None and base.rows + base.tombstones == 0
+    return {"replaces": source.replaces, "unpushed": source.unpushed or was_empty}
 
 
 def _check_logs(context: Context, store: Store, plan: Plan) -> None:

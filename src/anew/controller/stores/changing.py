@@ -21,13 +21,9 @@ from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
 from anew.core.settings import SettingValue, Takes
 from anew.core.stores import lifecycle
+from anew.core.stores.names import check_store_name, real_time_topic
 from anew.core.stores.settings import STORE_SETTINGS, defaults
-from anew.core.stores.store import (
-    Store,
-    check_store_name,
-    real_time_topic,
-    takes_effect,
-)
+from anew.core.stores.store import Store, takes_effect
 
 _LOG = structlog.get_logger("anew.controller")
 
@@ -201,7 +197,7 @@ def _with_settings(
     if config.repush_schedule != store.config.repush_schedule:
         # Times of another schedule say nothing about this one: its times to come count.
         changed = changed.model_copy(update={"schedule": None})
-    return with_real_time_feeds(context, changed) if config.hybrid and not store.feeds else changed
+    return with_real_time_feeds(context, changed) if config.hybrid and not store.real_time_feeds else changed
 
 
 def _made_before(context: Context, request_id: str | None, body_hash: str) -> Store | None:

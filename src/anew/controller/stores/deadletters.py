@@ -19,7 +19,8 @@ from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.core.admission import Rejection
 from anew.core.feed import Feed
-from anew.core.stores.store import Store, dead_letter_topic
+from anew.core.stores.names import dead_letter_topic
+from anew.core.stores.store import Store
 from anew.log.interface import SetAside, TopicPartition, TopicSpec, record_bytes, topic_partition
 
 _MOST_PER_ROUND = 1_000

@@ -10,9 +10,10 @@ from anew.controller.engine.context import Context, Fabric
 from anew.controller.engine.fabrics import check_no_topic
 from anew.controller.stores.records import change_store
 from anew.core.errors import AnewError, NotFound, Unreachable
-from anew.core.feed import Feed, FeedPartition, PositionMap
+from anew.core.feed import Feed, FeedKind, FeedPartition, PositionMap
 from anew.core.stamp import fabric_origin
-from anew.core.stores.store import Store, real_time_topic
+from anew.core.stores.names import incarnation_counter, real_time_topic
+from anew.core.stores.store import Store
 from anew.log.interface import TopicPartition, TopicSpec, record_bytes, topic_partition
 
 _OFFSET_ATTEMPTS = 3
@@ -63,14 +64,14 @@ def topics_of_deleted_stores(context: Context, name: str) -> set[str]:
 
 
 def with_real_time_feeds(context: Context, store: Store) -> Store:
-    """The store with an announced real-time topic in each fabric; a feed id is never used twice (rule R3)."""
+    """The store with an announced real-time topic in each fabric besides; a feed id is never used twice (rule R3)."""
     topic = real_time_topic(store.name)
     feeds = tuple(
         Feed(
             fabric=fabric,
             topic=topic,
             topic_uid=context.new_id(),
-            incarnation=context.catalog.next_number(f"incarnation/{fabric}/{topic}"),
+            incarnation=context.catalog.next_number(incarnation_counter(store.name, fabric)),
             partitions=store.config.rt_partitions,
             partitioner=store.config.rt_partitioner,
             origin=fabric_origin(fabric).encoded.hex(),
@@ -80,7 +81,7 @@ def with_real_time_feeds(context: Context, store: Store) -> Store:
         )
         for fabric in store.fabrics
     )
-    return store.model_copy(update={"feeds": feeds})
+    return store.model_copy(update={"feeds": (*store.feeds, *feeds)})
 
 
 def open_and_close(context: Context, store: Store) -> Store:
@@ -94,7 +95,7 @@ def open_and_close(context: Context, store: Store) -> Store:
         return store
     operation = context.operation("open or close topics", store.name, "controller")
     store = change_store(context, store.uid, operation, _announced)
-    told = {feed.id: store.writable(feed) for feed in store.feeds if _to_be_told(store, feed)}
+    told = {feed.id: _accepts(store, feed) for feed in store.feeds if _to_be_told(store, feed)}
     for feed in store.feeds:
         if feed.id in told:
             spec = spec_of(store, feed)
@@ -149,7 +150,12 @@ def to_be_told(store: Store) -> bool:
 
 
 def _to_be_told(store: Store, feed: Feed) -> bool:
-    return feed.ready and (feed.moving or feed.open != store.writable(feed))
+    return feed.ready and (feed.moving or feed.open != _accepts(store, feed))
+
+
+def _accepts(store: Store, feed: Feed) -> bool:
+    """Whether a log is to accept records of a feed: those of a job whether the store takes nearline writes or not."""
+    return feed.open if feed.kind is FeedKind.GENERATION else store.writable(feed)
 
 
 def _announced(present: Store) -> tuple[Store, tuple[()]]:

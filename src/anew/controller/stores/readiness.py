@@ -47,9 +47,12 @@ class Readiness:
         return self.to_load == 0
 
 
-def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]) -> Readiness:
-    """How far a version is in one fabric, by the last reports of its live nodes."""
+def judge(
+    store: Store, version: Version, fabric: str, reports: list[NodeReport], target: PositionMap | None = None
+) -> Readiness:
+    """How far a version is in one fabric, by the last reports of its live nodes; ``target`` None: the one it has."""
     found, there = replicas_of(reports, store, version), version.fabrics[fabric]
+    target = there.ready_target if target is None else target
     missing, waiting, errors, sick = list[str](), list[str](), list[str](), list[str]()
     for partition, nodes in there.assignment.items():
         for node in nodes:
@@ -62,10 +65,10 @@ def judge(store: Store, version: Version, fabric: str, reports: list[NodeReport]
                 of_feed = replica.error_code in OF_THE_LOG and len(replica.position) > 0
                 of_base = replica.error_code in OF_THE_BASE and not of_feed
                 (errors if of_base else sick).append(f"{name}: {replica.error}")
-            elif not _replica_ready(store, version, there.ready_target, partition, replica):
+            elif not _replica_ready(store, version, target, partition, replica):
                 waiting.append(f"{name}: {replica.lag_records} records behind at {replica.records_per_s:.0f} records/s")
     to_load = len(missing) + len(errors) + len(sick)
-    caught_up = not to_load and not waiting and there.ready_target is not None
+    caught_up = not to_load and not waiting and target is not None
     why = f"{len(missing) + len(sick)} replicas not loaded, {len(waiting)} behind: "
     why += "; ".join((sick + missing + waiting)[:5])
     replicas = sum(map(len, there.assignment.values()))

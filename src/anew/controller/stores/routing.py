@@ -13,6 +13,7 @@ from anew.controller.stores.records import store_named
 from anew.controller.stores.replicas import replicas_of
 from anew.core.feed import PositionMap
 from anew.core.plan import PACE_LOOKS_AT, pace_of
+from anew.core.stores.jobfeeds import generations_of
 from anew.core.stores.rebuild import StoreRebuild
 from anew.core.stores.store import SERVABLE, Store, Version
 
@@ -75,11 +76,16 @@ def routing(context: Context, name: str, fabric: str | None) -> Routing:
         versions=versions,
         nodes=node_urls(context),
         feed=ready[-1] if ready else None,
+        fed_by=_fed_by(store, store.version(current)),
         log=chosen.log_location,
         reads=store.config.reads,
         writes=store.config.writes,
         max_value_bytes=store.config.max_value_bytes,
     )
+
+
+def _fed_by(store: Store, version: Version | None) -> tuple[str, ...]:
+    return () if version is None else tuple(generations_of(store.feeds_of(version)))
 
 
 def _asked(context: Context, store: Store, version: Version, fabric: str) -> dict[int, tuple[str, ...]]:

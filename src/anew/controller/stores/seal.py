@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from anew.api.stores.requests import Seal
 from anew.catalog.change import Put, PutRebuild, PutReclaim
 from anew.controller.engine.context import Context
@@ -37,7 +39,7 @@ def seal(context: Context, rebuild_id: str, request: Seal) -> StoreRebuild:
     _check_own(version, request.manifest)
     _check_account(request)
     _check_quota(store, rebuild, request)
-    start = _sealed_start(version, request)
+    start = _sealed_start(version, request, rebuild.plan.target.feeds)
     built = version.where({VersionStatus.BUILDING})
     for fabric in built:
         if context.fabrics[fabric].deep_store.stat(request.manifest.path) is None:
@@ -109,17 +111,21 @@ def _check_quota(store: Store, rebuild: StoreRebuild, request: Seal) -> None:
         )
 
 
-def _sealed_start(version: Version, request: Seal) -> PositionMap:
-    """From where the version applies its feeds: as begun, or later where a push counts from its end (rule R13)."""
+def _sealed_start(version: Version, request: Seal, known: Collection[str]) -> PositionMap:
+    """From where the version applies its feeds: as begun, or later where a push counts from its end (rule R13).
+
+    Feeds that were added since the plan was made (rule R9) are not ``known`` to the driver.
+    """
     begun = next(iter(version.fabrics.values())).start
-    if request.start is None or request.start == begun:
+    planned = PositionMap({at: offset for at, offset in begun.items() if at.feed in known})
+    if request.start is None or request.start == planned:
         return begun
     late = version.kind is RebuildKind.FULL_PUSH and version.config.rewind_from == "eop"
-    if not late or request.start.keys() != begun.keys() or not request.start.reaches(begun):
+    if not late or request.start.keys() != planned.keys() or not request.start.reaches(planned):
         raise Failed(
             "start_moved",
             "the manifest names another start than the version began with",
             found=request.start.to_json(),
-            expected=begun.to_json(),
+            expected=planned.to_json(),
         )
-    return request.start
+    return begun.merged(request.start)

@@ -19,6 +19,7 @@ from anew.controller.engine.seen import Seen
 from anew.controller.engine.subjects import Step
 from anew.controller.stores.feeds import ends_of, ensure_feeds, open_and_close, to_be_told
 from anew.controller.stores.leaving import let_leave
+from anew.controller.stores.output import write_bases
 from anew.controller.stores.placing import next_assignment
 from anew.controller.stores.readiness import judge
 from anew.controller.stores.reclaim import collect
@@ -26,10 +27,13 @@ from anew.controller.stores.records import change_store
 from anew.controller.stores.schedule import RepushSchedule
 from anew.controller.stores.versiontopics import make_version_topics
 from anew.core.errors import Refused, Unreachable
+from anew.core.feed import PositionMap
 from anew.core.rebuild import DRIVEN_STAGES, RebuildStatus, Stage, advance, end
 from anew.core.stores import lifecycle
+from anew.core.stores.following import bases_to_write
 from anew.core.stores.rebuild import StoreRebuild
 from anew.core.stores.store import IN_THE_MAKING, SERVABLE, Store, Version, VersionStatus
+from anew.core.stores.transitions import VersionEvent
 
 _LOG = structlog.get_logger("anew.controller")
 
@@ -64,6 +68,9 @@ class StoreSteps:
         with apart.step(f"topics of {store.name}"):
             store = self._with_topics(store)
             make_version_topics(self.context, store)
+        if bases_to_write(store):
+            with apart.step(f"empty bases of {store.name}"):
+                write_bases(self.context, store)
         for rebuild in seen.running_of(store.uid, StoreRebuild):
             with apart.step(f"rebuild {rebuild.id} of {store.name}"):
                 self._step_rebuild(store, rebuild, seen.reports)
@@ -107,7 +114,7 @@ class StoreSteps:
         elif readiness.errors:
             error = f"replicas of version {version.number} failed: {'; '.join(readiness.errors)}"
             self._fail(store, rebuild, version, fabric, error)
-        elif there.status is VersionStatus.LOADING and readiness.caught_up and not version.must_close:
+        elif there.status is VersionStatus.LOADING and readiness.caught_up and not store.must_close(version):
             change = partial(lifecycle.caught_up, number=version.number, fabric=fabric, now_ms=now_ms)
             self._change(store, "ready", version, _if_still(store, change))
         elif now_ms - there.since_ms > self.context.limits.ready_deadline_seconds * 1000:
@@ -119,10 +126,15 @@ class StoreSteps:
         elif readiness.caught_up:
             self._close(store, version)
         elif readiness.loaded and there.ready_target is None:
-            target = version.stop
-            if target is None:
-                target = ends_of(self.context.fabrics, store.feeds_of(version))
+            target = self._target(store, version)
             self._change(store, "aim", version, lambda s: lifecycle.aim(s, version.number, fabric, target))
+
+    def _target(self, store: Store, version: Version) -> PositionMap:
+        """What a version must reach to be ready: its stop, and of feeds without one the ends of this instant (R17)."""
+        stop = PositionMap() if version.stop is None else version.stop
+        closed = {at.feed for at in stop}
+        without_stop = tuple(feed for feed in store.feeds_of(version) if feed.id not in closed)
+        return stop.merged(ends_of(self.context.fabrics, without_stop))
 
     def _fail(self, store: Store, rebuild: StoreRebuild, version: Version, fabric: str, error: str) -> None:
         """What fails in one fabric ends there; the rebuild fails where no other fabric has the version, or will."""
@@ -132,7 +144,7 @@ class StoreSteps:
         change = partial(
             lifecycle.end_badly,
             number=version.number,
-            event=lifecycle.VersionEvent.FAIL,
+            event=VersionEvent.FAIL,
             error=error,
             now_ms=self.context.clock(),
             fabric=fabric,
@@ -151,11 +163,10 @@ class StoreSteps:
         what it must reach. A crash after any step leaves a state that the next round goes on from; when the version
         ends badly, writes are accepted again.
         """
-        feeds = store.feeds_of(version)
         if not version.closing:
             self._change(store, "close writes", version, lambda s: lifecycle.begin_closing(s, version.number))
-        elif all(feed.closed for feed in feeds):
-            ends = ends_of(self.context.fabrics, feeds)
+        elif all(feed.closed for feed in store.real_time_feeds_of(version)):
+            ends = ends_of(self.context.fabrics, store.feeds_of(version))
             self._change(store, "freeze stop", version, lambda s: lifecycle.freeze_stop(s, version.number, ends))
 
     def finish(self, rebuild: StoreRebuild) -> None:

@@ -19,10 +19,10 @@ from anew.core.errors import Refused
 from anew.core.rebuild import Progress, RebuildStatus
 from anew.core.schedule import ScheduleState
 from anew.core.stores import lifecycle
-from anew.core.stores.lifecycle import VersionEvent
 from anew.core.stores.plan import Plan
 from anew.core.stores.rebuild import STORE, StoreRebuild
 from anew.core.stores.store import IN_THE_MAKING, Store, VersionStatus, source_digest
+from anew.core.stores.transitions import VersionEvent
 from anew.segments.layout import version_path
 
 _EVENTS = {RebuildStatus.FAILED: VersionEvent.FAIL, RebuildStatus.KILLED: VersionEvent.KILL}

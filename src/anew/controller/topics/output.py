@@ -117,6 +117,10 @@ class TopicOutput(Output):
         gone = topic.model_copy(update={"deleted_at_ms": context.clock()})
         return PutTopic(gone, topic.revision), PutReclaim(note)
 
+    def gone(self, context: Context, name: str, where: str) -> tuple[Put, ...] | None:
+        """Nothing is left to do: what is deleted goes by itself."""
+        return ()
+
 
 def _check_avro(topic: Topic) -> None:
     if topic.format is not TopicFormat.AVRO:

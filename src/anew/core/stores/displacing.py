@@ -18,10 +18,13 @@ MAY_KILL: dict[tuple[RebuildKind, RebuildKind], bool] = {
     (_K.TTL_REPUSH, _K.FULL_PUSH): False,
     (_K.TTL_REPUSH, _K.REPUSH): False,
     (_K.TTL_REPUSH, _K.TTL_REPUSH): False,
+    **{(kind, _K.STREAM_REPROCESSING): False for kind in _K},
+    **{(_K.STREAM_REPROCESSING, kind): False for kind in _K},
 }
 """(incoming, running) → whether the incoming one ends the running one; otherwise the incoming one is refused.
 
-A user's push brings new data and goes before the upkeep of old data; upkeep never ends anything, not even upkeep.
+A user's push brings new data and goes before the upkeep of old data; upkeep never ends anything, not even upkeep. What
+follows a job is never in the making, so that it ends nothing and nothing ends it.
 """
 
 

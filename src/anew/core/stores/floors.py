@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from anew.core.errors import InvalidRequest, Refused
+from anew.core.feed import Feed, FeedKind
 from anew.core.stores.properties import TTL_ENABLE, TTL_SECONDS, TTL_START, RepushProperties
-from anew.core.stores.store import Store, Version
+from anew.core.stores.store import SERVABLE, Store, Version
 
 
 def live_range_start_ms(store: Store, source: Version, asked: RepushProperties, now_ms: int) -> int:
@@ -46,16 +49,34 @@ def ttl_impossible(found: str, hint: str) -> Refused:
     )
 
 
-def tombstone_cut_ms(store: Store, source: Version, read_until_ms: int, now_ms: int) -> int:
+def tombstone_cut_ms(store: Store, source: Version, feeds: Collection[Feed], read_until_ms: int, now_ms: int) -> int:
     """The tombstones that a repush drops are older than this: min(now − grace, read until), never less than before.
 
-    ``read_until_ms`` is the append time up to which every feed of the store had been read at the plan's ``end``. Where
-    the new version applies a feed that its source did not, nothing is dropped beyond what was dropped before.
+    A job's records carry event times: what is appended tomorrow may be dated last week. So where the new version
+    applies a job's feed, the grace is as long as these records may be late, and where that is not declared, nothing is
+    dropped beyond what was dropped before. The same holds where the new version applies a feed that its source did not.
+
+    Args:
+        store: Whose settings decide.
+        source: The version that is repushed.
+        feeds: Those that the new version applies.
+        read_until_ms: The append time up to which every one of them had been read at the plan's ``end``.
+        now_ms: The time.
     """
-    if any(feed.id not in source.feeds for feed in store.feeds) and store.config.hybrid:
+    late_ms = [feed.max_lateness_ms for feed in feeds if feed.kind is FeedKind.GENERATION]
+    declared_ms = [lateness_ms for lateness_ms in late_ms if lateness_ms is not None]
+    if len(declared_ms) < len(late_ms) or any(feed.id not in source.feeds for feed in feeds):
         return source.tombstone_floor_ms
-    cut_ms = min(now_ms - store.config.tombstone_grace_seconds * 1000, read_until_ms)
-    return max(cut_ms, source.tombstone_floor_ms, 0)
+    grace_ms = max(store.config.tombstone_grace_seconds * 1000, *declared_ms, 0)
+    return max(min(now_ms - grace_ms, read_until_ms), source.tombstone_floor_ms, 0)
+
+
+def present_tombstone_floor_ms(store: Store) -> int:
+    """Below it a late record of a key without a cell is turned away by some version that serves, or may (rule R12).
+
+    A rewind in place that writes records from before needs a version of its own.
+    """
+    return max((version.tombstone_floor_ms for version in store.versions if version.has(SERVABLE)), default=0)
 
 
 def check_undying(store: Store, *, timed: bool, empty: bool, allowed: bool) -> None:

@@ -1,86 +1,30 @@
 """The life cycle of versions: each change of a store is a pure function from the aggregate to the next one.
 
-``step(status, event)`` is the whole table of what a version may become in one fabric; the functions below check what
-the table cannot know (who else is there) and return a new `Store` that the caller commits by compare-and-swap.
+`anew.core.stores.transitions` has the whole table of what a version may become in one fabric; the functions below check
+what the table cannot know (who else is there) and return a new `Store` that the caller commits by compare-and-swap.
+Versions that follow a stream job are changed in `anew.core.stores.following`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from enum import StrEnum
 from typing import Any
 
 from anew.core.errors import NotFound, Refused
-from anew.core.feed import PositionMap
+from anew.core.feed import FeedKind, PositionMap
 from anew.core.moment import utc_text
 from anew.core.stores.displacing import displaced
 from anew.core.stores.longreads import MAX_HOLD_TOTAL_SECONDS, last_hold_ms
 from anew.core.stores.plan import Plan
 from anew.core.stores.store import IN_THE_MAKING, ManifestRef, RebuildKind, Store, Version, VersionStatus
+from anew.core.stores.transitions import TRANSITIONS, VersionEvent, step
 
 S = VersionStatus
+_E = VersionEvent
 Change = Callable[[Store], Store]
 """A change of a store: a pure function from the aggregate to the next one."""
 Swapper = Callable[[Store, int, str, int], Store]
 """`swap` or `roll_back`: (store, version, fabric, now in ms) → store."""
-
-
-class VersionEvent(StrEnum):
-    """What can happen to a version in one fabric."""
-
-    SEAL = "seal"
-    CATCH_UP = "catch up"
-    SWAP_IN = "swap in"
-    SWAP_OUT = "swap out"
-    ROLL_BACK = "roll back"
-    DEFER = "defer"
-    PUT_OFF = "put off"
-    TAKE = "take"
-    FAIL = "fail"
-    KILL = "kill"
-    RETIRE = "retire"
-    RECLAIM = "reclaim"
-
-
-_E = VersionEvent
-TRANSITIONS: dict[tuple[VersionStatus, VersionEvent], VersionStatus] = {
-    (S.BUILDING, _E.SEAL): S.LOADING,
-    (S.BUILDING, _E.PUT_OFF): S.PENDING,
-    (S.PENDING, _E.TAKE): S.LOADING,
-    (S.LOADING, _E.CATCH_UP): S.READY,
-    (S.READY, _E.SWAP_IN): S.CURRENT,
-    (S.READY, _E.DEFER): S.DEFERRED,
-    (S.DEFERRED, _E.SWAP_IN): S.CURRENT,
-    (S.BACKUP, _E.SWAP_IN): S.CURRENT,
-    (S.ROLLED_BACK, _E.SWAP_IN): S.CURRENT,
-    (S.CURRENT, _E.SWAP_OUT): S.BACKUP,
-    (S.CURRENT, _E.ROLL_BACK): S.ROLLED_BACK,
-    **{(status, _E.FAIL): S.FAILED for status in (S.BUILDING, S.PENDING, S.LOADING, S.READY)},
-    **{(status, _E.KILL): S.KILLED for status in (S.BUILDING, S.PENDING, S.LOADING, S.READY, S.DEFERRED)},
-    **{
-        (status, _E.RETIRE): S.RETIRED
-        for status in (S.PENDING, S.BACKUP, S.ROLLED_BACK, S.DEFERRED, S.FAILED, S.KILLED)
-    },
-    (S.RETIRED, _E.RECLAIM): S.RECLAIMED,
-}
-
-
-def step(status: VersionStatus, event: VersionEvent) -> VersionStatus:
-    """What the version is after the event.
-
-    Raises:
-        Refused: ``bad_transition``: the event cannot happen in this status.
-    """
-    after = TRANSITIONS.get((status, event))
-    if after is None:
-        possible = sorted(e.value for s, e in TRANSITIONS if s is status)
-        raise Refused(
-            "bad_transition",
-            f"a version that is {status.value} cannot {event.value}",
-            found=status.value,
-            expected=f"one of these events: {', '.join(possible)}" if possible else "nothing: this is its end",
-        )
-    return after
 
 
 def begin(store: Store, plan: Plan, made: Version, now_ms: int) -> Store:
@@ -171,23 +115,23 @@ def seal(store: Store, number: int, manifest: ManifestRef, start: PositionMap, n
     if version.manifest == manifest:
         return store
     built = version.where({S.BUILDING}) or version.fabrics
-    return _replace(store, _moved(version, _E.SEAL, built, now_ms, manifest=manifest, start=start))
+    return replaced(store, moved(version, _E.SEAL, built, now_ms, manifest=manifest, start=start))
 
 
 def put_off(store: Store, number: int, fabric: str, why: str, now_ms: int) -> Store:
     """A fabric cannot take the version now: it is *pending* there, in nobody's way, until it is taken (`take`)."""
-    return _replace(store, _moved(existing(store, number), _E.PUT_OFF, (fabric,), now_ms, error=why))
+    return replaced(store, moved(existing(store, number), _E.PUT_OFF, (fabric,), now_ms, error=why))
 
 
 def take(store: Store, number: int, fabric: str, manifest: ManifestRef, start: PositionMap, now_ms: int) -> Store:
     """A fabric takes a version that was put off there: its base has come, nodes may load it."""
     taken = {"manifest": manifest, "start": start, "error": None}
-    return _replace(store, _moved(existing(store, number), _E.TAKE, (fabric,), now_ms, **taken))
+    return replaced(store, moved(existing(store, number), _E.TAKE, (fabric,), now_ms, **taken))
 
 
 def take_over(store: Store, number: int, epoch: int, path: str) -> Store:
     """Another driver makes the version, in a directory of its own (rule R22)."""
-    return _replace(store, existing(store, number).model_copy(update={"epoch": epoch, "path": path}))
+    return replaced(store, existing(store, number).model_copy(update={"epoch": epoch, "path": path}))
 
 
 def aim(store: Store, number: int, fabric: str, target: PositionMap) -> Store:
@@ -198,29 +142,31 @@ def aim(store: Store, number: int, fabric: str, target: PositionMap) -> Store:
     version = existing(store, number)
     if version.fabrics[fabric].ready_target is not None:
         return store
-    return _replace(store, version.moved((fabric,), ready_target=target))
+    return replaced(store, version.moved((fabric,), ready_target=target))
 
 
 def begin_closing(store: Store, number: int) -> Store:
     """End nearline writes for a version that must close: from now on none is accepted (rule R10)."""
     version = existing(store, number)
-    return store if version.closing else _replace(store, version.model_copy(update={"closing": True}))
+    return store if version.closing else replaced(store, version.model_copy(update={"closing": True}))
 
 
 def freeze_stop(store: Store, number: int, ends: PositionMap) -> Store:
-    """Nearline writes are closed: the version applies its feeds up to these ends, and is ready only there (R10).
+    """Nearline writes are closed: the version applies them up to these ends, and is ready only there (R10).
 
-    Of a version that ended meanwhile nothing is frozen: for it, writes go on.
+    The feeds of jobs, whose ends are given as well, have no end. Of a version that ended meanwhile nothing is frozen:
+    for it, writes go on.
     """
     version = existing(store, number)
     if version.stop is not None or not version.closing or not version.has(IN_THE_MAKING):
         return store
-    return _replace(store, version.moved(version.fabrics, ready_target=ends).model_copy(update={"stop": ends}))
+    stop = PositionMap({at: end for at, end in ends.items() if at.feed not in feeds_of_jobs(store)})
+    return replaced(store, version.moved(version.fabrics, ready_target=ends).model_copy(update={"stop": stop}))
 
 
 def caught_up(store: Store, number: int, fabric: str, now_ms: int) -> Store:
     """All replicas in the fabric hold the base and reached the target."""
-    return _replace(store, _moved(existing(store, number), _E.CATCH_UP, (fabric,), now_ms))
+    return replaced(store, moved(existing(store, number), _E.CATCH_UP, (fabric,), now_ms))
 
 
 def swap_when_ready(store: Store, number: int, fabric: str, now_ms: int) -> Store:
@@ -239,20 +185,32 @@ def swap_when_ready(store: Store, number: int, fabric: str, now_ms: int) -> Stor
         why = "its swap is deferred, as it was asked for"
     else:
         return swap(store, number, fabric, now_ms)
-    return _replace(store, _moved(version, _E.DEFER, (fabric,), now_ms, error=why))
+    return replaced(store, moved(version, _E.DEFER, (fabric,), now_ms, error=why))
 
 
 def missing_feeds(store: Store, version: Version, fabric: str) -> list[str]:
     """The feeds of the fabric's current version that another version does not apply as far (rule R9).
 
     A version that ends at a stop lacks what was written after it, unless no write was accepted since: while it keeps
-    writes closed because it becomes ready (rule R10). What it replaces, it does not lack.
+    writes closed because it becomes ready (rule R10). What it replaces, it does not lack, but for what a job writes:
+    which generation serves is the job's to say (`anew.core.stores.following`).
     """
     current = store.version(store.current.get(fabric, 0))
-    return [] if current is None else _lacking(current, version, fabric)
+    return [] if current is None else _lacking_for_all(current, version, fabric, feeds_of_jobs(store))
 
 
-def _lacking(current: Version, version: Version, fabric: str) -> list[str]:
+def feeds_of_jobs(store: Store) -> frozenset[str]:
+    """The ids of the feeds that jobs write into."""
+    return frozenset(feed.id for feed in store.feeds if feed.kind is FeedKind.GENERATION)
+
+
+def _lacking_for_all(current: Version, version: Version, fabric: str, of_jobs: frozenset[str]) -> list[str]:
+    other_generations = of_jobs.intersection(current.feeds).difference(version.feeds)
+    return sorted({*lacking(current, version, fabric), *other_generations})
+
+
+def lacking(current: Version, version: Version, fabric: str) -> list[str]:
+    """The feeds of one version that another one neither applies as far in a fabric nor replaces."""
     keeps_closed = version.closing and version.status_in(fabric) is S.READY
     return sorted(
         feed
@@ -264,7 +222,7 @@ def _lacking(current: Version, version: Version, fabric: str) -> list[str]:
 
 def _reaches(version: Version, current: Version, feed: str) -> bool:
     """Whether a version applies a feed at least as far as the current one does; without a stop it has no end."""
-    if version.stop is None:
+    if version.stop is None or not any(at.feed == feed for at in version.stop):
         return True
     ends = {} if current.stop is None else {at: stop for at, stop in current.stop.items() if at.feed == feed}
     return bool(ends) and all(version.stop.get(at, -1) >= stop for at, stop in ends.items())
@@ -303,7 +261,8 @@ def rollback_targets(store: Store, versions: Iterable[Version], fabric: str) -> 
     current = store.version(store.current.get(fabric, 0))
     if current is None:
         return []
-    return [v for v in _backups_below(versions, current.number, fabric) if not _lacking(current, v, fabric)]
+    backups, of_jobs = _backups_below(versions, current.number, fabric), feeds_of_jobs(store)
+    return [v for v in backups if not _lacking_for_all(current, v, fabric, of_jobs)]
 
 
 def _backups_below(versions: Iterable[Version], number: int, fabric: str) -> list[Version]:
@@ -338,21 +297,21 @@ def end_badly(
         for name, there in version.fabrics.items()
         if (there.status, event) in TRANSITIONS and fabric in (None, name)
     ]
-    return _replace(store, _moved(version, event, open_in, now_ms, error=error)) if open_in else store
+    return replaced(store, moved(version, event, open_in, now_ms, error=error)) if open_in else store
 
 
 def retire(store: Store, number: int, now_ms: int) -> Store:
     """First step of reclaim: from now on no rollback can choose the version in any fabric (rule R15)."""
     version = existing(store, number)
     held = {n: until_ms for n, until_ms in store.read_until_ms.items() if n != number}
-    retired = _replace(store, _moved(version, _E.RETIRE, version.fabrics, now_ms))
+    retired = replaced(store, moved(version, _E.RETIRE, version.fabrics, now_ms))
     holds = {n: held for n, held in store.holds.items() if n != number}
     return retired.model_copy(update={"read_until_ms": held, "holds": holds})
 
 
 def reclaimed(store: Store, number: int, fabric: str, now_ms: int) -> Store:
     """Second step of reclaim: its files are gone in a fabric."""
-    return _replace(store, _moved(existing(store, number), _E.RECLAIM, (fabric,), now_ms))
+    return replaced(store, moved(existing(store, number), _E.RECLAIM, (fabric,), now_ms))
 
 
 def hold(store: Store, number: int, until_ms: int, now_ms: int, hold_id: str | None = None) -> Store:
@@ -410,7 +369,7 @@ def release(store: Store, number: int, hold_id: str, now_ms: int) -> Store:
 
 def reassign(store: Store, number: int, fabric: str, assignment: dict[int, tuple[str, ...]]) -> Store:
     """Put the version's replicas in a fabric on other nodes."""
-    return _replace(store, existing(store, number).moved((fabric,), assignment=assignment))
+    return replaced(store, existing(store, number).moved((fabric,), assignment=assignment))
 
 
 def existing(store: Store, number: int) -> Version:
@@ -445,7 +404,7 @@ def _swap(store: Store, number: int, fabric: str, out: VersionEvent, now_ms: int
     version, present = existing(store, number), store.current.get(fabric, 0)
     if present == number:
         raise Refused("already_current", f"version {number} is current in {fabric}", found=number)
-    changed = _replace(store, _moved(version, _E.SWAP_IN, (fabric,), now_ms, error=None))
+    changed = replaced(store, moved(version, _E.SWAP_IN, (fabric,), now_ms, error=None))
     if present:
         before = existing(store, present)
         if missing_feeds(store, version, fabric):
@@ -456,11 +415,11 @@ def _swap(store: Store, number: int, fabric: str, out: VersionEvent, now_ms: int
                 expected=sorted(before.feeds),
                 hint="writes made since would be lost; repush the current version instead",
             )
-        changed = _replace(changed, _moved(before, out, (fabric,), now_ms))
+        changed = replaced(changed, moved(before, out, (fabric,), now_ms))
     return changed.model_copy(update={"current": {**store.current, fabric: number}})
 
 
-def _moved(version: Version, event: VersionEvent, fabrics: Iterable[str], now_ms: int, **changes: Any) -> Version:
+def moved(version: Version, event: VersionEvent, fabrics: Iterable[str], now_ms: int, **changes: Any) -> Version:
     """The version after an event in some fabrics; ``changes`` are of its life in these."""
     for fabric in fabrics:
         there = version.fabrics.get(fabric)
@@ -477,6 +436,7 @@ def _moved(version: Version, event: VersionEvent, fabrics: Iterable[str], now_ms
     return version
 
 
-def _replace(store: Store, version: Version) -> Store:
+def replaced(store: Store, version: Version) -> Store:
+    """The store with another value of one of its versions."""
     versions = tuple(version if v.number == version.number else v for v in store.versions)
     return store.model_copy(update={"versions": versions})

@@ -12,8 +12,8 @@ The end is the version's and not a holder's: ids of holds are the readers' to ch
 
 
 def last_hold_ms(version: Version) -> int | None:
-    """Until when reads may hold a version at most, ms since the epoch; None while some fabric serves it."""
-    if version.has({VersionStatus.CURRENT}):
+    """Until when reads may hold a version at most, ms since the epoch; None while it serves, or follows a job."""
+    if version.has({VersionStatus.CURRENT, VersionStatus.FOLLOWING}):
         return None
     since_ms = max((there.since_ms for there in version.fabrics.values()), default=version.created_at_ms)
     return since_ms + MAX_HOLD_TOTAL_SECONDS * 1000

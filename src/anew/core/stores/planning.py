@@ -6,21 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anew.core.errors import InvalidRequest, Refused
-from anew.core.feed import NOWHERE, Feed, FeedPartition, PositionMap
+from anew.core.feed import NOWHERE, Feed, FeedKind, FeedPartition, PositionMap
 from anew.core.moment import utc_text
 from anew.core.plan import Change, Estimate, Pace
 from anew.core.stores.copartition import feed_splits, groups_of, why_not_copartitioned
 from anew.core.stores.floors import check_undying, live_range_start_ms, present_ttl_floor_ms, tombstone_cut_ms
+from anew.core.stores.jobfeeds import check_supersedes, feeds_of_push
+from anew.core.stores.names import parse_version
 from anew.core.stores.plan import Fence, LogSplit, Plan, PushInput, Source, Splits, Target
 from anew.core.stores.properties import INPUT_FABRIC, INPUT_TOPIC, RepushProperties
-from anew.core.stores.store import (
-    RebuildKind,
-    Store,
-    Version,
-    VersionStatus,
-    parse_version,
-    pending_changes,
-)
+from anew.core.stores.store import RebuildKind, Store, Version, VersionStatus, pending_changes
 from anew.core.suggest import did_you_mean
 
 _BYTES_PER_FEED_RECORD = 200
@@ -67,11 +62,16 @@ class RepushRequest:
 
 @dataclass(frozen=True, slots=True)
 class PushOptions:
-    """How a full push is to be put into service; no target fabrics means all of the store's."""
+    """How a full push is to be put into service; no target fabrics means all of the store's.
+
+    Attributes:
+        supersede_job: Whether the pushed rows may take the place of what a job wrote before the input's as-of time.
+    """
 
     allow_undying: bool = False
     target_fabrics: tuple[str, ...] = ()
     defer_swap: bool = False
+    supersede_job: bool = False
 
 
 NO_OPTIONS = PushOptions()
@@ -152,12 +152,14 @@ def plan_push(
 
     Raises:
         InvalidRequest: ``unknown_fabric``.
-        Refused: ``undying_push``, ``cannot_defer``.
+        Refused: ``undying_push``, ``cannot_defer``, ``fed_by_job``.
     """
     store, timed = snapshot.store, files.written_at is not None
+    feeds = feeds_of_push(store)
     check_undying(store, timed=timed, empty=not files.paths, allowed=options.allow_undying)
-    start = _push_start(store, at_as_of)
-    _check_deferral(store, store.feeds, wanted=options.defer_swap)
+    check_supersedes(store, feeds, allowed=options.supersede_job)
+    start = _push_start(store, feeds, at_as_of)
+    _check_deferral(store, feeds, wanted=options.defer_swap)
     rows = f"rows of {len(files.paths)} input path(s)" if files.paths else "no rows: an empty version"
     plan = Plan(
         kind=RebuildKind.FULL_PUSH,
@@ -167,11 +169,11 @@ def plan_push(
             version=store.next_version,
             fabrics=targets(store, options.target_fabrics),
             config=store.config.frozen,
-            feeds=tuple(feed.id for feed in store.feeds),
+            feeds=tuple(feed.id for feed in feeds),
             start=start,
-            stop=_known_stop(store, store.feeds),
+            stop=_known_stop(store, feeds),
             ttl_floor_ms=present_ttl_floor_ms(store),
-            timed=timed or bool(store.feeds),
+            timed=timed or bool(feeds),
             defer_swap=options.defer_swap,
         ),
         why=(rows, "feeds are applied from the input's as-of time"),
@@ -212,6 +214,14 @@ def choose_source(snapshot: Snapshot, request: RepushRequest) -> tuple[Version, 
         return _highest_current(store, serving, asked)
     number = _topic_number(store, request.properties.input_topic)
     version = store.version(number)
+    if version is not None and version.has({VersionStatus.FOLLOWING}):
+        raise Refused(
+            "not_serving",
+            f"version {number} of {store.name} follows a job",
+            found=VersionStatus.FOLLOWING.value,
+            expected=f"current versions: {serving}",
+            hint="a repush would serve before the job cuts over to it: cut over first",
+        )
     if version is None or not version.readable_in(asked):
         raise Refused(
             "not_sealed",
@@ -298,8 +308,8 @@ def _check_fabric(store: Store, fabric: str, where: str) -> None:
         )
 
 
-def _push_start(store: Store, at_as_of: PositionMap) -> PositionMap:
-    lows = {at: feed.low_water[at.partition] for feed in store.feeds for at in feed.feed_partitions()}
+def _push_start(store: Store, feeds: tuple[Feed, ...], at_as_of: PositionMap) -> PositionMap:
+    lows = {at: feed.low_water[at.partition] for feed in feeds for at in feed.feed_partitions()}
     if not store.versions or not any(store.current.values()):
         return PositionMap(lows)
     return PositionMap({at: max(low, at_as_of.get(at, low)) for at, low in lows.items()})
@@ -315,13 +325,13 @@ def _repush_target(
     """
     store, asked = snapshot.store, request.properties
     config = store.config.frozen
-    feeds = store.feeds if config.hybrid else store.feeds_of(source)
+    feeds = _repush_feeds(store, source)
     _check_deferral(store, feeds, wanted=request.defer_swap)
     others = [feed for feed in feeds if feed.id not in source.feeds]
     _check_whole(store, source, others)
     fresh = {at: feed.low_water[at.partition] for feed in others for at in feed.feed_partitions()}
     read_all = all(offset == snapshot.ends[at] for at, offset in end.items())
-    cut_ms = tombstone_cut_ms(store, source, snapshot.read_until_ms if read_all else 0, snapshot.now_ms)
+    cut_ms = tombstone_cut_ms(store, source, feeds, snapshot.read_until_ms if read_all else 0, snapshot.now_ms)
     return Target(
         version=store.next_version,
         fabrics=targets(store, request.target_fabrics),
@@ -335,6 +345,15 @@ def _repush_target(
         defer_swap=request.defer_swap,
         new_dictionary=asked.new_dictionary,
     )
+
+
+def _repush_feeds(store: Store, source: Version) -> tuple[Feed, ...]:
+    """The feeds that a repush applies: its source's, and the nearline writes of a store that takes them by now.
+
+    The feeds of other jobs' generations, or of those that follow, are other versions' own (rule R9).
+    """
+    wanted = {*source.feeds, *(feed.id for feed in store.real_time_feeds if store.config.hybrid)}
+    return tuple(feed for feed in store.feeds if feed.id in wanted)
 
 
 def _check_whole(store: Store, source: Version, others: list[Feed]) -> None:
@@ -353,7 +372,8 @@ def _check_whole(store: Store, source: Version, others: list[Feed]) -> None:
 
 
 def _check_deferral(store: Store, feeds: tuple[Feed, ...], *, wanted: bool) -> None:
-    if wanted and feeds and not store.config.hybrid and _known_stop(store, feeds) is None:
+    closing = not store.config.hybrid and any(feed.kind is FeedKind.RT for feed in feeds)
+    if wanted and closing and _known_stop(store, feeds) is None:
         raise Refused(
             "cannot_defer",
             f"{store.name} is to end its nearline writes: these would stay closed until somebody swaps",
@@ -372,6 +392,9 @@ def _known_stop(store: Store, feeds: tuple[Feed, ...]) -> PositionMap | None:
         return None
     stops: dict[FeedPartition, int] = {}
     for feed in feeds:
+        if feed.kind is not FeedKind.RT:
+            # No writer ends it: it has no stop.
+            continue
         current = store.version(store.current.get(feed.fabric, 0))
         if current is None or current.config.hybrid or current.stop is None or feed.id not in current.feeds:
             return None

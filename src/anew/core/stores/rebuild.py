@@ -25,9 +25,9 @@ class Fingerprints(BaseModel):
 
 
 class StoreRebuild(Rebuild):
-    """One making of a version."""
+    """One making of a version by a push or a repush."""
 
-    kinds: ClassVar = tuple(RebuildKind)
+    kinds: ClassVar = tuple(kind for kind in RebuildKind if kind is not RebuildKind.STREAM_REPROCESSING)
 
     kind: RebuildKind
     store: str

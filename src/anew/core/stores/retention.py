@@ -133,6 +133,8 @@ def _term_of_status(store: Store, version: Version, fabric: str) -> _Term:
         return _Term(None, f"current in {fabric}")
     if status in IN_THE_MAKING:
         return _Term(None, f"in the making: {status.value} in {fabric}")
+    if status is VersionStatus.FOLLOWING:
+        return _Term(None, f"follows a job in {fabric}, until the job cuts over to it or gives it up")
     if status is VersionStatus.PENDING:
         if store.current.get(fabric, 0) > version.number:
             return _Term(
@@ -178,9 +180,9 @@ def _claims(store: Store, version: Version, making: Version | None, now_ms: int)
 def low_water(store: Store, at_rewind: Mapping[FeedPartition, int]) -> dict[str, tuple[int, ...]]:
     """The low-water mark of each feed: below it no version needs a record (rule R2).
 
-    The least start of any building, pending, serving, backup or resumable version that applies the feed, in any fabric,
-    and not above ``at_rewind``, the offsets of (now − rewind), which the next full push may start from. It never moves
-    back. A feed that no version applies keeps all.
+    The least start of any building, pending, following, serving, backup or resumable version that applies the feed, in
+    any fabric, and not above ``at_rewind``, the offsets of (now − rewind), which the next full push may start from. It
+    never moves back. A feed that no version applies keeps all.
     """
     starts = [
         (version.feeds, there.start)

@@ -6,30 +6,30 @@ changes by compare-and-swap, and every change is a pure function in `anew.core.s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from anew.core.confighash import config_hash, value_hash
-from anew.core.errors import InvalidRequest
-from anew.core.feed import NOWHERE, Feed, Feeds, Position
+from anew.core.feed import NOWHERE, Feed, FeedKind, Feeds, Position
 from anew.core.schedule import ScheduleState
 from anew.core.settings import Takes
 from anew.core.stores.oldversions import by_fabric
 from anew.core.stores.settings import FROZEN_SETTINGS, STORE_SETTINGS
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_VERSION_TOPIC = re.compile(r"(?P<store>.+)_v(?P<number>[1-9][0-9]*)")
-
 
 class VersionStatus(StrEnum):
-    """Where a version stands in one fabric; *pending*: it is sealed elsewhere, to be taken there later."""
+    """Where a version stands in one fabric.
+
+    *Pending*: it is sealed elsewhere, to be taken there later. *Following*: it applies the feed of a job's generation
+    beside the version that serves, until the job cuts over to it (`anew.core.stores.following`).
+    """
 
     BUILDING = "building"
     PENDING = "pending"
+    FOLLOWING = "following"
     LOADING = "loading"
     READY = "ready"
     CURRENT = "current"
@@ -50,12 +50,13 @@ SERVABLE = frozenset(
         VersionStatus.BACKUP,
         VersionStatus.DEFERRED,
         VersionStatus.ROLLED_BACK,
+        VersionStatus.FOLLOWING,
     }
 )
 """Statuses in which nodes hold the version's replicas."""
 
 IN_THE_MAKING = frozenset({VersionStatus.BUILDING, VersionStatus.LOADING, VersionStatus.READY})
-"""Statuses of a version that a running rebuild works on. One that is pending is in nobody's way."""
+"""Statuses of a version that a running rebuild works on. One that is pending, or follows, is in nobody's way."""
 
 SEALED = SERVABLE
 """Statuses in which a version's base is complete and kept in that fabric."""
@@ -67,6 +68,8 @@ class RebuildKind(StrEnum):
     FULL_PUSH = "full_push"
     REPUSH = "repush"
     TTL_REPUSH = "ttl_repush"
+    STREAM_REPROCESSING = "stream_reprocessing"
+    """The version of a parallel rewind: made of the records of a job's generation alone. No plan has this kind."""
 
 
 _ADDED_LATER = {"partitioner_params": "{}", "partitioner_source": ""}
@@ -76,16 +79,6 @@ _ADDED_LATER = {"partitioner_params": "{}", "partitioner_source": ""}
 def newest_schema_id(schemas: Mapping[int, str]) -> int:
     """The id of the value schema that a store got last: a registry's ids need not grow."""
     return tuple(schemas)[-1]
-
-
-def real_time_topic(store_name: str) -> str:
-    """The name of a store's real-time topic, in every fabric."""
-    return f"{store_name}_rt"
-
-
-def dead_letter_topic(store_name: str) -> str:
-    """The name of the topic to which a store's dead letters are copied, in the fabric where they are."""
-    return f"{store_name}_dead_letters"
 
 
 class Frozen(BaseModel):
@@ -225,11 +218,13 @@ class Version(BaseModel):
         fabrics: Fabric → its life there, in the order in which the plan names them.
         feeds: Ids of the feeds that it applies; only ever grows (rule R9).
         replaces: Ids of feeds that it does not apply because others of its feeds take their place: what lacks these
-            alone lacks nothing (rule R9).
+            alone lacks nothing (rule R9). Repushes inherit it.
         stop: Up to where its feeds are applied, for a version whose feeds were closed (rule R10).
         ttl_floor_ms: Records written after 0 and before it have expired (rule R11); 0: nothing expires.
         tombstone_floor_ms: Below it, tombstones may have been dropped (rule R12); 0: none was.
         timed: Whether its records can have write times: it was pushed with them, or takes nearline writes.
+        unpushed: Whether no push brought any of its rows: its base, or the one that it was repushed from in the end,
+            was empty.
         defer_swap: Whether its swap waits until somebody asks for it.
         closing: Whether it ends nearline writes: from now on none is accepted, until ``stop`` is known and applied.
         plain_source: Where ``source_version`` has left the store: the nearest version behind it that is still there and
@@ -254,6 +249,8 @@ class Version(BaseModel):
     ttl_floor_ms: int = 0
     tombstone_floor_ms: int = 0
     timed: bool = False
+    # Left out of JSON where it says nothing: clients of the release before know no such field.
+    unpushed: bool = Field(default=False, exclude_if=lambda unpushed: not unpushed)
     defer_swap: bool = False
     closing: bool = False
     plain_source: int | None = None
@@ -319,11 +316,6 @@ class Version(BaseModel):
         """The version with fields of its life in some fabrics replaced."""
         there = {fabric: self.fabrics[fabric].model_copy(update=changes) for fabric in fabrics}
         return self.model_copy(update={"fabrics": {**self.fabrics, **there}})
-
-    @property
-    def must_close(self) -> bool:
-        """Whether nearline writes are still to end for this version: batch, but its feeds have no end yet (R10)."""
-        return bool(self.feeds) and not self.config.hybrid and self.stop is None
 
     def name_in(self, store: str) -> str:
         """The version's name, ``flights_v7``."""
@@ -406,6 +398,19 @@ class Store(BaseModel):
         """The feeds of those ids, and the value schemas that are known with them."""
         return Feeds(tuple(feed for feed in self.feeds if feed.id in ids), tuple(self.schemas))
 
+    @property
+    def real_time_feeds(self) -> tuple[Feed, ...]:
+        """Those of its feeds into which writers write."""
+        return tuple(feed for feed in self.feeds if feed.kind is FeedKind.RT)
+
+    def real_time_feeds_of(self, version: Version) -> tuple[Feed, ...]:
+        """Those of the feeds that a version applies into which writers write."""
+        return tuple(feed for feed in self.real_time_feeds if feed.id in version.feeds)
+
+    def must_close(self, version: Version) -> bool:
+        """Whether nearline writes are still to end for a version: batch, but their feeds have no end yet (R10)."""
+        return not version.config.hybrid and version.stop is None and bool(self.real_time_feeds_of(version))
+
     def in_the_making(self, fabrics: Collection[str] | None = None) -> Version | None:
         """The version that a running rebuild works on in one of the fabrics (None: in any), or None."""
         return next((version for version in self.versions if version.has(IN_THE_MAKING, fabrics)), None)
@@ -419,43 +424,15 @@ class Store(BaseModel):
         """Whether nearline writes into the feed are accepted: the version that its fabric serves applies it to no end.
 
         Before the first version the configuration decides. While a version that ends the writes becomes ready none is
-        accepted (rule R10).
+        accepted (rule R10). No writer writes into the feed of a job's generation.
         """
-        if any(version.closing and version.has(IN_THE_MAKING) for version in self.versions):
+        closing = any(version.closing and version.has(IN_THE_MAKING) for version in self.versions)
+        if closing or feed.kind is not FeedKind.RT:
             return False
         current = self.version(self.current.get(feed.fabric, 0))
         if current is None:
             return self.config.hybrid
         return current.config.hybrid and feed.id in current.feeds
-
-
-def check_store_name(name: str) -> None:
-    """Raise unless a store may have that name.
-
-    Raises:
-        InvalidRequest: ``bad_store_name``.
-    """
-    if not _NAME.fullmatch(name) or _VERSION_TOPIC.fullmatch(name) or name.endswith("_rt"):
-        raise InvalidRequest(
-            "bad_store_name",
-            "a store cannot have this name",
-            found=name,
-            expected="lower-case letters, digits and _ (at most 64, the first a letter), not ending in _rt or _v<N>",
-        )
-
-
-def parse_version(text: str, store: str) -> int:
-    """The number in ``7`` or ``flights_v7``.
-
-    Raises:
-        InvalidRequest: ``bad_version``: neither form, or another store's.
-    """
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
-    matched = _VERSION_TOPIC.fullmatch(text)
-    if matched is None or matched["store"] != store:
-        raise InvalidRequest("bad_version", "this is not a version of the store", found=text, expected=f"{store}_v<N>")
-    return int(matched["number"])
 
 
 def pending_changes(config: StoreConfig, running: Frozen | None) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from anew.core.feed import NOWHERE, PositionMap
 from anew.core.stores import lifecycle
 from anew.core.stores.plan import Plan, Source
 from anew.core.stores.store import ManifestRef, Store, Version, VersionStatus
+from anew.core.stores.transitions import VersionEvent
 from anew.testing.builders import FABRIC, a_config, a_feed, a_plan, a_store, a_version
 from anew.testing.clock import NOON_MS
 
@@ -169,7 +170,7 @@ def test_sealing_twice_alike_is_sealing_once() -> None:
     sealed = lifecycle.seal(store, 1, _MANIFEST, NOWHERE, NOON_MS)
     assert lifecycle.seal(sealed, 1, _MANIFEST, NOWHERE, NOON_MS + 5) == sealed
     serving = a_store(versions=(a_version(1),), current={FABRIC: 1})
-    assert lifecycle.end_badly(serving, 1, lifecycle.VersionEvent.FAIL, "late", NOON_MS) == serving
+    assert lifecycle.end_badly(serving, 1, VersionEvent.FAIL, "late", NOON_MS) == serving
 
 
 def _stopped(number: int, status: VersionStatus, stop: int | None, **changes: Any) -> Version:
@@ -262,8 +263,8 @@ def test_a_fabric_takes_what_was_put_off() -> None:
     assert again.value.code == "bad_transition"
 
 
-@pytest.mark.parametrize("event", [lifecycle.VersionEvent.FAIL, lifecycle.VersionEvent.KILL])
-def test_what_ends_in_one_fabric_goes_on_in_the_other(event: lifecycle.VersionEvent) -> None:
+@pytest.mark.parametrize("event", [VersionEvent.FAIL, VersionEvent.KILL])
+def test_what_ends_in_one_fabric_goes_on_in_the_other(event: VersionEvent) -> None:
     """Status and error are those of that fabric; the version can be read and held where it is whole."""
     store = _two(_in_two(S.LOADING, S.LOADING, manifest=_MANIFEST))
     after = lifecycle.existing(lifecycle.end_badly(store, 1, event, "no room", NOON_MS + 9, _OTHER), 1)

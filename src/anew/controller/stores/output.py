@@ -1,0 +1,243 @@
+"""Stores as outputs of stream jobs: feeds, the empty bases of versions that follow, and how far their replicas are.
+
+The first generation of a job into a store that serves something gets a feed that all versions apply; into an empty one,
+and for each rewind, a version of its own, which follows (`anew.core.stores.following`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import ClassVar
+
+from anew.api.jobs.place import OutputPlace
+from anew.catalog.change import Put, PutReclaim, PutStore, Reclaim
+from anew.controller.engine.context import Context
+from anew.controller.engine.fabrics import check_no_topic, fabric_named
+from anew.controller.engine.nodes import live_reports
+from anew.controller.engine.outputs import Opened, Output, Writer
+from anew.controller.stores.feeds import ends_of, ensure_feeds, topics_of_deleted_stores
+from anew.controller.stores.readiness import judge
+from anew.controller.stores.records import change_store, store_named
+from anew.core.errors import Refused
+from anew.core.feed import Feed
+from anew.core.ledger import Ledger
+from anew.core.stamp import Origin
+from anew.core.stores.following import (
+    Follower,
+    base_written,
+    bases_to_write,
+    begin_following,
+    cut_back,
+    cut_over,
+    give_up_following,
+)
+from anew.core.stores.jobfeeds import FOLLOWING, add_feed, drop_feed, generation_feed
+from anew.core.stores.names import incarnation_counter
+from anew.core.stores.rebuild import STORE
+from anew.core.stores.store import ManifestRef, Store, Version, newest_schema_id
+from anew.deepstore.interface import DeepStore
+from anew.segments.dictionary import ZSTD_DICT, store_dictionary
+from anew.segments.layout import manifest_path, version_path
+from anew.segments.manifest import Manifest, SubPartition
+
+
+class StoreOutput(Output):
+    """Stores."""
+
+    kind: ClassVar[str] = STORE
+
+    def uid_of(self, context: Context, name: str) -> str:
+        """See `Output.uid_of`.
+
+        Raises:
+            NotFound: ``unknown_store``.
+        """
+        return store_named(context, name).uid
+
+    def open(self, context: Context, writer: Writer) -> Opened:
+        """See `Output.open`.
+
+        Raises:
+            NotFound: ``unknown_store``.
+            Refused: ``topic_exists``, ``store_has_other_writers``, ``writes_disabled``, ``base_would_be_missing``.
+        """
+        store = store_named(context, writer.name)
+        feed = new_feed(context, store, writer.origin, next(iter(store.fabrics)))
+        serves = any(store.current.values())
+        if writer.replaces is None and serves:
+            return Opened(feed.id, puts=(PutStore(add_feed(store, feed), store.revision),))
+        replaces = () if writer.replaces is None else (writer.replaces,)
+        path = version_path(store.uid, store.next_version, writer.rebuild, 1)
+        # An empty store lacks nothing that was written before the first generation began.
+        made = Follower(feed, replaces, writer.is_whole or not serves, writer.rebuild, path)
+        ends = ends_of(context.fabrics, store.real_time_feeds)
+        after = begin_following(store, made, ends, context.clock())
+        return Opened(feed.id, after.versions[-1].number, (PutStore(after, store.revision),))
+
+    def made(self, context: Context, name: str, where: str) -> OutputPlace | None:
+        """See `Output.made`."""
+        store = store_named(context, name)
+        feed = store.feed(where)
+        if feed is None:
+            return None
+        if not feed.ready or bases_to_write(store):
+            store = ensure_feeds(context, store.uid)
+            write_bases(context, store)
+            feed = store.feed(where)
+        if feed is None or not feed.ready:
+            return None
+        newest = newest_schema_id(store.schemas)
+        return OutputPlace(
+            fabric=feed.fabric,
+            topic=feed.topic,
+            topic_uid=feed.topic_uid,
+            partitions=feed.partitions,
+            key_schema=store.key_schema,
+            key_schema_id=feed.key_schema_id,
+            value_schema=store.schemas[newest],
+            value_schema_id=newest,
+            skew_limit_ms=feed.skew_limit_ms,
+        )
+
+    def served(self, context: Context, name: str, where: str) -> bool:
+        """Every replica of the version that follows has applied what was appended (rule R17)."""
+        store = store_named(context, name)
+        version = _of_feed(store, where)
+        if version is None:
+            return any(where in each.feeds and each.number in store.current.values() for each in store.versions)
+        target = ends_of(context.fabrics, tuple(feed for feed in store.feeds_of(version) if feed.ready))
+        fabrics = version.where(FOLLOWING)
+        reports = live_reports(context, fabrics)
+        return all(judge(store, version, fabric, reports[fabric], target).caught_up for fabric in fabrics)
+
+    def cut_over(self, context: Context, name: str, before: str | None, after: str) -> tuple[Put, ...]:
+        """See `Output.cut_over`.
+
+        Raises:
+            Refused: ``not_served``: replicas have not applied what was appended; ``generation_moved``,
+                ``feeds_missing``, ``store_has_other_writers``, ``replaced_version_gone``.
+        """
+        store = store_named(context, name)
+        version = _of_feed(store, after)
+        if version is None and before is None:
+            # All versions apply the feed of a first generation.
+            return ()
+        if version is None:
+            return (PutStore(cut_back(store, str(before), context.clock()), store.revision),)
+        if not self.served(context, name, after):
+            raise Refused(
+                "not_served",
+                f"replicas of {version.name_in(name)} have not applied all that the generation wrote",
+                found=f"version {version.number} follows",
+                expected="every replica at the ends of its feeds",
+                hint=f"anew store show {name}; it takes a moment",
+            )
+        return (PutStore(cut_over(store, version.number, before, context.clock()), store.revision),)
+
+    def close(self, context: Context, name: str, where: str) -> tuple[Put, ...]:
+        """The version that follows is given up; a feed that versions apply stays until they are gone."""
+        store = context.catalog.store(name)
+        version = None if store is None else _of_feed(store, where)
+        if store is None or version is None:
+            return ()
+        why = "the generation that it followed was retired"
+        return (PutStore(give_up_following(store, version.number, why, context.clock()), store.revision),)
+
+    def gone(self, context: Context, name: str, where: str) -> tuple[Put, ...] | None:
+        """See `Output.gone`: the feed leaves the store once no version names it, and its topic after the grace."""
+        store = context.catalog.store(name)
+        feed = None if store is None else store.feed(where)
+        if store is None or feed is None:
+            return ()
+        if any(where in version.feeds and not version.reclaimed for version in store.versions):
+            return None
+        target, why = f"{feed.topic}\n{feed.topic_uid}", f"the generation that wrote into {where} was retired"
+        note = Reclaim(f"{feed.topic_uid}/topic", "topic", feed.fabric, target, context.reclaim_due_ms(), why)
+        return PutStore(drop_feed(store, where), store.revision), PutReclaim(note)
+
+
+def new_feed(context: Context, store: Store, origin: Origin, fabric: str, max_lateness_ms: int | None = None) -> Feed:
+    """A fresh feed for a generation, which nothing names yet: each call takes an incarnation of its own.
+
+    Raises:
+        Refused: ``topic_exists``: the log has a topic of that name that is not ours.
+    """
+    feed = generation_feed(
+        store,
+        origin,
+        fabric,
+        topic_uid=context.new_id(),
+        incarnation=context.catalog.next_number(incarnation_counter(store.name, fabric)),
+        max_lateness_ms=max_lateness_ms,
+    )
+    left = topics_of_deleted_stores(context, feed.topic)
+    hint = "remove the topic, or give the job another name"
+    check_no_topic(fabric_named(context, fabric), feed.topic, hint=hint, besides=left)
+    return feed
+
+
+def _of_feed(store: Store, feed: str) -> Version | None:
+    """The version that follows and applies a feed."""
+    return next((v for v in store.versions if v.has(FOLLOWING) and feed in v.feeds), None)
+
+
+def write_bases(context: Context, store: Store) -> None:
+    """Write the empty bases of versions that follow and have none yet, once their topics are there.
+
+    (1) The catalog has announced the version; (2) the manifest is written; (3) the catalog names it, and nodes load it.
+    A crash after any step leaves a state that the next call goes on from.
+
+    Raises:
+        Unreachable: A deep store does not answer.
+    """
+    for version, fabric in bases_to_write(store):
+        if all(feed.ready for feed in store.feeds_of(version)):
+            ref = _written(context.fabrics[fabric].deep_store, store, version, fabric)
+            operation = context.operation(
+                "base written", store.name, "controller", version=version.number, fabric=fabric
+            )
+            change_store(context, store.uid, operation, partial(_with_base, version.number, fabric, ref))
+
+
+def _with_base(number: int, fabric: str, ref: ManifestRef, present: Store) -> tuple[Store, tuple[()]]:
+    return base_written(present, number, fabric, ref), ()
+
+
+def _written(deep_store: DeepStore, store: Store, version: Version, fabric: str) -> ManifestRef:
+    """The manifest of an empty base in a deep store. One that is there already stays: it may be known elsewhere."""
+    path = manifest_path(version.path)
+    if deep_store.stat(path) is not None:
+        content = deep_store.get(path)
+        ref = Manifest.model_validate_json(content).ref(path)
+        return ref.model_copy(update={"checksum": hashlib.sha256(content).hexdigest()})
+    config = version.config
+    made = None
+    if config.compression == ZSTD_DICT:
+        made = store_dictionary(deep_store, version.path, b"")
+    manifest = Manifest(
+        store=store.name,
+        store_uid=store.uid,
+        version=version.number,
+        kind=version.kind,
+        rebuild=version.rebuild,
+        epoch=version.epoch,
+        key_schema=store.key_schema,
+        schemas=store.schemas,
+        config=config,
+        config_hash=version.config_hash,
+        dictionary=None if made is None else made.path,
+        dictionary_checksum=None if made is None else made.checksum,
+        feeds=store.feeds_of(version),
+        start=version.fabrics[fabric].start,
+        ttl_floor_ms=version.ttl_floor_ms,
+        created_at_ms=version.created_at_ms,
+        ledger=Ledger(),
+        sub_partitions=tuple(
+            SubPartition(partition=partition, sub_partition=sub)
+            for partition in range(config.partitions)
+            for sub in range(config.amplification_factor)
+        ),
+    )
+    deep_store.put(path, manifest.to_bytes())
+    return manifest.ref(path)
