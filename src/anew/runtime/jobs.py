@@ -16,13 +16,13 @@ from anew.api.waiting import wait_seconds
 from anew.core.errors import Unreachable
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.places import CODE_FOLDER
 from anew.core.jobs.plan import JobPlan
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.jobs.archive import Packed, pack
 from anew.runtime.clock import new_id
 from anew.runtime.trying import Tried, try_out
 
-CODE_FOLDER = "jobs/code"
 _READY_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
 

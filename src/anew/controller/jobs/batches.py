@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anew.api.jobs.requests import MOST_BATCHES, DriverEnded, RecordBatch, RunOrder
 from anew.api.jobs.views import BatchTaken
+from anew.catalog.change import Put
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import first_line
 from anew.controller.engine.records import check_driver, check_epoch, find_of
@@ -75,7 +76,7 @@ def driver_ended(context: Context, rebuild_id: str, request: DriverEnded) -> Non
         "driver ended", rebuild.job, "driver", generation=number, rebuild=rebuild.id, error=error
     )
 
-    def change(present: Job) -> tuple[Job, tuple[object, ...]]:
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
         generation = present.generation(number)
         after = present
         if error is not None:
@@ -85,4 +86,4 @@ def driver_ended(context: Context, rebuild_id: str, request: DriverEnded) -> Non
         check_epoch(record.rebuild, request.epoch)
         return after, (record,)
 
-    change_job(context, rebuild.job_uid, operation, change)  # type: ignore[arg-type]  # puts
+    change_job(context, rebuild.job_uid, operation, change)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from anew.catalog.change import Put, PutReclaim, Reclaim
 from anew.controller.engine.context import Context
 from anew.controller.engine.records import find_of
 from anew.controller.jobs.looks import look
 from anew.controller.jobs.records import change_job
 from anew.core.jobs import job as jobs
 from anew.core.jobs.job import Generation, GenerationStatus, Job
+from anew.core.jobs.places import folder_of
 from anew.core.jobs.rebuild import JOB, JobRebuild
 
 
@@ -18,6 +20,8 @@ def step_job(context: Context, job: Job) -> None:
             job = _make(context, job, generation)
         elif generation.status is GenerationStatus.RUNNING:
             job = _drive(context, job, generation)
+        elif generation.status is GenerationStatus.RETIRED:
+            job = _reclaim(context, job, generation)
     if job.live is None:
         job = _serve_first(context, job)
     look(context, job)
@@ -55,6 +59,22 @@ def _drive(context: Context, job: Job, generation: Generation) -> Job:
     return after
 
 
+def _reclaim(context: Context, job: Job, generation: Generation) -> Job:
+    """Let go of what a retired generation owns, once nobody needs it: the last of its output, its checkpoint."""
+    operation = context.operation("generation reclaimed", job.name, "controller", generation=generation.number)
+    fabric, path = context.fabrics[job.fabric], folder_of(job.uid, generation.number)
+    checkpoint = Reclaim(f"{path}@{fabric.name}", "tree", fabric.name, path, context.reclaim_due_ms(), "a generation")
+
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        output = context.outputs.of_kind(present.output.kind)
+        gone = output.gone(context, present.output.name, generation.writes_to)
+        if gone is None:
+            return present, ()
+        return jobs.reclaimed(present, generation.number, context.clock()), (*gone, PutReclaim(checkpoint))
+
+    return change_job(context, job.uid, operation, change)
+
+
 def _serve_first(context: Context, job: Job) -> Job:
     """The first generation serves as soon as it can: it takes nobody's place."""
     output = context.outputs.of_kind(job.output.kind)
@@ -63,9 +83,9 @@ def _serve_first(context: Context, job: Job) -> Job:
         if ready and output.served(context, job.output.name, generation.writes_to):
             operation = context.operation("generation serves", job.name, "controller", generation=generation.number)
 
-            def change(present: Job, number: int = generation.number) -> tuple[Job, tuple[object, ...]]:
+            def change(present: Job, number: int = generation.number) -> tuple[Job, tuple[Put, ...]]:
                 puts = output.cut_over(context, present.output.name, None, present.generation(number).writes_to)
                 return present.model_copy(update={"live": number}), puts
 
-            return change_job(context, job.uid, operation, change)  # type: ignore[arg-type]  # puts
+            return change_job(context, job.uid, operation, change)
     return job

@@ -29,6 +29,7 @@ from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import JobInput
 from anew.core.jobs.job import Generation
+from anew.core.jobs.places import folder_of
 from anew.core.rebuild import Progress, Stage
 from anew.deepstore.interface import DeepStore
 from anew.rebuild.jobs.archive import Unpacked, python_files, unpack
@@ -195,7 +196,7 @@ def checkpoint_of(root: str, job_uid: str, generation: int) -> Path:
             expected="a directory that driver and executors share",
             hint="jobs on other deep stores are not supported yet",
         )
-    return Path(root) / "jobs" / job_uid / f"g{generation}" / "checkpoint"
+    return Path(root) / folder_of(job_uid, generation) / "checkpoint"
 
 
 def _sink(driving: Driving, order: RunOrder, generation: Generation) -> SinkTask:

@@ -143,11 +143,16 @@ def test_what_is_dropped_goes_after_the_grace(jobs: Jobs) -> None:
     client.drop_generation(JOB, OfGeneration(generation=2))
     assert (jobs.view(2).status, client.rebuild(jobs.view(2).rebuild).status) == ("retired", "succeeded")
     assert jobs.beat(epoch, 2)[0]
+    checkpoint = f"jobs/{jobs.job().uid}/g2/checkpoint/offsets/0"
+    jobs.cluster.deep.put(checkpoint, b"v1")
+    jobs.cluster.round()
+    assert jobs.view(2).status == "reclaimed"
     assert refused(NotFound, lambda: client.topic("classes_g2")).code == "unknown_topic"
     assert jobs.cluster.log.topic("classes_g2") is not None
     jobs.cluster.pass_seconds(601)
     jobs.cluster.round()
     assert jobs.cluster.log.topic("classes_g2") is None
+    assert jobs.cluster.deep.stat(checkpoint) is None
     assert jobs.cluster.log.topic("classes_g1") is not None
 
 
