@@ -13,7 +13,7 @@ from anew.api.jobs.views import CutOverAnswer, JobView
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobStart
 from anew.api.waiting import wait_seconds
-from anew.core.errors import Unreachable
+from anew.core.errors import InvalidRequest, Unreachable
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.places import CODE_FOLDER
@@ -135,13 +135,13 @@ class JobHandle:
         """
         self._controller.delete_job(self.name)
 
-    def submit_first(self, code: Code, start: Start, request_id: str | None = None) -> JobView:
+    def begin_first(self, code: Code, packed: Packed, start: Start, request_id: str | None) -> JobView:
         """Plan and begin the first generation: tried, stored, and its output made.
 
         Raises:
             InvalidRequest: What is wrong with the function.
         """
-        plan, _ = self._planned(start, self._packed(code))
+        plan, _ = self._planned(start, (code, packed))
         return self.rewind(plan, request_id)
 
     def _packed(self, code: Code) -> tuple[Code, Packed]:
@@ -194,8 +194,15 @@ def submit(controller: ControllerClient, driver: str, request: CreateJob, code: 
         Refused: ``job_exists``.
     """
     handle = JobHandle(controller, request.name, driver)
+    # What is wrong with the code itself is known before anything is made.
+    packed = pack(code.entry, code.files, code.params, CODE_FOLDER)
     view = controller.create_job(request)
     if view.generations:
         return view
     first = None if request.request_id is None else f"{request.request_id}/1"
-    return handle.submit_first(code, start, first)
+    try:
+        return handle.begin_first(code, packed, start, first)
+    except InvalidRequest:
+        # The function cannot be run: the name shall be free for one that can.
+        controller.delete_job(request.name)
+        raise

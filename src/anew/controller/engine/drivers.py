@@ -71,11 +71,12 @@ def _silence(context: Context, rebuild: Rebuild) -> list[Problem]:
     where = f"pid {driver.pid} on {driver.host}" + (f", log {driver.log}" if driver.log else "")
     of = f"the driver of rebuild {rebuild.id} of {rebuild.subject.name} ({where})"
     told = f"{of} has not been heard for {silent // 1000} s"
+    becomes, hint = context.subjects.of(rebuild).after_silence(rebuild, left_seconds)
     return [
         Problem(
-            what=f"{told}; in {left_seconds} s {context.subjects.of(rebuild).after_silence}",
+            what=f"{told}; {becomes}",
             since_ms=heard_at_ms(context, rebuild),
-            hint=f"anew rebuild resume {rebuild.id}, or: anew rebuild kill {rebuild.id}",
+            hint=hint,
         )
     ]
 

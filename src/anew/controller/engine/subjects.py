@@ -53,7 +53,6 @@ class Subject(ABC, Generic[R, P]):
         plan: The class of its plans.
         start: The class of what its drivers begin with.
         reclaims: Kind of `Reclaim` → how what such a note names is removed.
-        after_silence: What happens once the lease of a silent driver is over.
     """
 
     name: ClassVar[str]
@@ -61,7 +60,6 @@ class Subject(ABC, Generic[R, P]):
     plan: type[P]
     start: type[DriverStart[R, Any]]
     reclaims: ClassVar[Mapping[str, Callable[[Context, Reclaim], None]]] = {}
-    after_silence: ClassVar[str] = "the rebuild fails"
 
     @abstractmethod
     def begin(self, context: Context, plan: P, opening: Mapping[str, Any]) -> Begun[R]:
@@ -114,6 +112,11 @@ class Subject(ABC, Generic[R, P]):
         Raises:
             Refused: It cannot be ended any more.
         """
+
+    def after_silence(self, rebuild: R, left_seconds: int) -> tuple[str, str]:
+        """What becomes of a rebuild whose driver is silent, and what a person can do."""
+        hint = f"anew rebuild resume {rebuild.id}, or: anew rebuild kill {rebuild.id}"
+        return f"in {left_seconds} s the rebuild fails", hint
 
     def lost(self, context: Context, rebuild: R) -> bool:
         """Go on after a driver whose lease is over; False: the rebuild fails."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anew.catalog.change import Put, PutReclaim, Reclaim
 from anew.controller.engine.context import Context
+from anew.controller.engine.drivers import heard_at_ms
 from anew.controller.engine.records import find_of
 from anew.controller.jobs.looks import look
 from anew.controller.jobs.records import change_job
@@ -42,8 +43,10 @@ def _make(context: Context, job: Job, generation: Generation) -> Job:
 def _drive(context: Context, job: Job, generation: Generation) -> Job:
     """Start a driver where none is at work: intent first, so that two controllers do not start two."""
     record, now_ms = find_of(context, generation.rebuild, JobRebuild), context.clock()
-    listens = context.attention.listened_for(context.limits.lease_seconds, now_ms)
-    lost = not record.driver or (listens and now_ms > record.lease_until_ms)
+    # One that was silent for so long may be replaced: whatever it appends from then on does not count.
+    limit_seconds = context.limits.takeover_seconds
+    is_silent = now_ms - heard_at_ms(context, record) >= limit_seconds * 1000
+    lost = not record.driver or (is_silent and context.attention.listened_for(limit_seconds, now_ms))
     if not lost or now_ms < generation.retry_at_ms:
         return job
     operation = context.operation("start driver", job.name, "controller", generation=generation.number)

@@ -26,7 +26,6 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
     record = JobRebuild
     plan = JobPlan
     start = JobStart
-    after_silence = "another one is started"
 
     def begin(self, context: Context, plan: JobPlan, opening: Mapping[str, Any]) -> Begun[JobRebuild]:
         """A generation, and its output.
@@ -115,6 +114,10 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
         output = context.outputs.of_kind(job.output.kind)
         after = retired(job, generation.number, context.clock())
         return PutJob(after, job.revision), *output.close(context, job.output.name, generation.writes_to)
+
+    def after_silence(self, rebuild: JobRebuild, left_seconds: int) -> tuple[str, str]:
+        """The next round starts another one."""
+        return "another one is started", f"anew job logs {rebuild.job}@{rebuild.generation}"
 
     def lost(self, context: Context, rebuild: JobRebuild) -> bool:
         """The next round starts another driver."""
