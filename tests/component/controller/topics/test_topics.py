@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import Collect
+from anew.api.models import Collect, RestoreCatalog
 from anew.api.topics import CreateTopic, TopicView
 from anew.controller.topics import upkeep
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused, Unreachable
@@ -260,6 +260,15 @@ def test_a_deleted_topic_is_forgotten(cluster: Cluster) -> None:
         cluster.pass_seconds(_MONTH_SECONDS)
         cluster.round()
     assert cluster.context.catalog.deleted_topics() == []
+
+
+def test_a_catalog_with_a_topic_is_no_place_for_a_restore(cluster: Cluster) -> None:
+    """A topic counts as something that a restore would meet, also one that was deleted."""
+    assert cluster.client.restore_catalog(RestoreCatalog(dry_run=True)).empty
+    _create(cluster)
+    assert not cluster.client.restore_catalog(RestoreCatalog(dry_run=True)).empty
+    cluster.client.delete_topic("clicks")
+    assert not cluster.client.restore_catalog(RestoreCatalog(dry_run=True)).empty
 
 
 # -- retention -------------------------------------------------------------------------------------------------------
