@@ -123,13 +123,14 @@ class EmbeddedLog:
             return self.offsets(at).begin
         file = self._reader(at)
         with file.reading() as meta:
-            if file.kept_from(retention, self._clock()) <= meta.begin:
+            begin = file.kept_from(retention, self._clock(), meta.begin)
+            if begin <= meta.begin:
                 return meta.begin
+        # Found before the lock is taken that appends wait for; what was written since keeps none of it.
         with file.writing() as meta:
-            begin = max(meta.begin, min(file.kept_from(retention, self._clock()), meta.next_offset))
             if begin > meta.begin:
                 file.move_begin(begin)
-        return begin
+            return max(begin, meta.begin)
 
     def append(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:
         """See `Log.append`. The file itself knows the ids of its last appends, also of other processes' ones."""

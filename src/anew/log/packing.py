@@ -259,3 +259,7 @@ def _check(records: pa.RecordBatch) -> None:
     for name in ("origin", "key", "schema_id"):
         if records.column(name).null_count:
             raise InvalidRequest("bad_records", f"the column {name} has nulls", found="null", expected="none")
+    least: Any = pc.min(records.column("schema_id")).as_py()  # None of no records
+    if least is not None and least < 0:
+        # The marker of raw records is one (`anew.log.wire.RAW`).
+        raise InvalidRequest("bad_records", "a schema's id is negative", found=least, expected="0 or greater")

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed, OutcomeUnknown
-from anew.log.interface import Appended, Retention
+from anew.log.interface import KEEP_FOR_EVER, Appended, Retention
 from anew.log.packing import Packed, Row, row_checksum, unpacked
 from anew.log.sqlite_errors import from_sqlite, translated
 
@@ -143,6 +143,7 @@ class PartitionFile:
         self._inode = opening.path.stat().st_ino
         self._end_seen = -1, -1
         self._held: Meta | None = None
+        self._wanted = KEEP_FOR_EVER, 0
         with translated(self._path):
             self._connection = sqlite3.connect(
                 f"{self._path.absolute().as_uri()}?mode=rw",
@@ -325,12 +326,21 @@ class PartitionFile:
         self._connection.execute(gone, (begin, begin))
         self._set_meta(begin=begin)
 
-    def kept_from(self, retention: Retention, now_ms: int) -> int:
-        """Where begin is to be under a retention: before a row, and the newest row is kept; part of a transaction.
+    def kept_from(self, retention: Retention, now_ms: int, begin: int) -> int:
+        """Where begin is to be next under a retention: before a row, and the newest row is kept; part of a transaction.
 
-        What is dropped at once is `FORGOTTEN_ROWS` at most, because appends wait for the transaction. A row goes by the
-        append time of its records, which is one for all, and by what they and their columns take.
+        What is dropped at once is `FORGOTTEN_ROWS` at most, because appends wait for the transaction that drops it.
+        Where more is to go, the rows are not looked at again before it has gone: what is written since keeps none.
         """
+        known, wanted = self._wanted
+        if known != retention or wanted <= begin:
+            wanted = self._wanted_from(retention, now_ms)
+            self._wanted = retention, wanted
+        most = self._connection.execute(_ROWS, (FORGOTTEN_ROWS,)).fetchone()
+        return wanted if most is None else min(wanted, int(most[0]))
+
+    def _wanted_from(self, retention: Retention, now_ms: int) -> int:
+        """Where a retention keeps rows from: by the append time of their records, and by what these take."""
         execute = self._connection.execute
         (newest,) = execute("SELECT max(first_offset) FROM batches").fetchone()
         if newest is None:
@@ -341,8 +351,7 @@ class PartitionFile:
             begin = newest if since is None else since[0]
         if retention.partition_bytes is not None and self._used_bytes() > retention.partition_bytes:
             begin = max(begin, self._newest_within(retention.partition_bytes, newest))
-        most = execute(_ROWS, (FORGOTTEN_ROWS,)).fetchone()
-        return int(begin if most is None else min(begin, most[0]))
+        return int(begin)
 
     def _newest_within(self, most_bytes: int, newest: int) -> int:
         """Where the newest rows begin that take so many bytes together; one is taken whatever its size."""

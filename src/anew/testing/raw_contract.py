@@ -183,6 +183,16 @@ class RawContract(LogContract):
             log.append(at, raw_records([(b"a", b"1")]))
         assert log.offsets(at) == Offsets(0, 0)
 
+    def test_a_record_with_schemas_cannot_pass_for_a_raw_one(self, log: Log, at: TopicPartition) -> None:
+        """No schema has a negative id, by which a log may mark raw records."""
+        good = some_records(2)
+        ids: Any = pa.array([1, -1], pa.int32())
+        place = good.schema.get_field_index("schema_id")
+        with pytest.raises(InvalidRequest) as caught:
+            log.append(at, good.set_column(place, good.schema.field("schema_id"), ids))
+        assert (caught.value.code, caught.value.found) == ("bad_records", -1)
+        assert log.offsets(at) == Offsets(0, 0)
+
     def test_a_raw_append_of_nothing_is_nothing(self, log: Log, at: TopicPartition) -> None:
         """An empty batch is acknowledged at the end and adds nothing."""
         log.append_raw(at, raw_records([(None, b"1")]))

@@ -80,7 +80,8 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> RestoredCa
 
 
 def _is_empty(catalog: Catalog) -> bool:
-    return not (catalog.stores() or catalog.deleted_stores() or catalog.tables() or catalog.deleted_tables())
+    live = catalog.stores() or catalog.tables() or catalog.topics()
+    return not (live or catalog.deleted_stores() or catalog.deleted_tables() or catalog.deleted_topics())
 
 
 def _made_before(context: Context, request: RestoreCatalog) -> RestoredCatalog | None:

@@ -12,6 +12,8 @@ from anew.log.interface import partitions_of
 
 MOST_PARTITIONS = 1_000
 """Of so many partitions a round applies retention, or of one topic with more; the next round goes on behind them."""
+MOST_STEPS = 20
+"""So often a round lets a partition forget a bounded number of records."""
 
 
 @dataclass(slots=True)
@@ -25,12 +27,16 @@ class TopicRetention:
     context: Context
     _at_ms: int = 0
     _after: str = ""
+    _is_behind: bool = False
 
     def step(self, apart: Apart) -> None:
         """Forget what topics keep no longer, in a bounded number of partitions; an error of one stops no other."""
         now_ms = self.context.clock()
-        if not self._after and now_ms - self._at_ms < self.context.limits.low_water_interval_seconds * 1000:
+        interval_ms = self.context.limits.low_water_interval_seconds * 1000
+        if not (self._after or self._is_behind) and now_ms - self._at_ms < interval_ms:
             return
+        if not self._after:
+            self._is_behind = False
         partitions = 0
         for topic in self._due():
             needs = {("topics", topic.fabric)}
@@ -56,6 +62,13 @@ class TopicRetention:
         ]
 
     def _apply(self, topic: Topic) -> None:
-        spec = spec_of(topic)
+        spec, log = spec_of(topic), self.context.fabrics[topic.fabric].log
         for at in partitions_of(spec):
-            self.context.fabrics[topic.fabric].log.apply_retention(at, spec.retention)
+            begin = -1
+            for _ in range(MOST_STEPS):
+                before, begin = begin, log.apply_retention(at, spec.retention)
+                if begin == before:
+                    break
+            else:
+                # More is to go than a round takes: the next one does not wait until retention is due again.
+                self._is_behind = True

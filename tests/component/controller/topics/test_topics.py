@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from anew.api.models import Collect
+from anew.api.models import Collect, RestoreCatalog
 from anew.api.topics import CreateTopic, TopicView
 from anew.controller.topics import upkeep
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused, Unreachable
 from anew.core.topics.topic import Kept, Topic, TopicFormat
+from anew.log import partition_file
 from anew.log.interface import Retention, TopicPartition, TopicSpec
 from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA, some_records
 from anew.testing.clock import NOON_MS
@@ -261,6 +262,15 @@ def test_a_deleted_topic_is_forgotten(cluster: Cluster) -> None:
     assert cluster.context.catalog.deleted_topics() == []
 
 
+def test_a_catalog_with_a_topic_is_no_place_for_a_restore(cluster: Cluster) -> None:
+    """A topic counts as something that a restore would meet, also one that was deleted."""
+    assert cluster.client.restore_catalog(RestoreCatalog(dry_run=True)).empty
+    _create(cluster)
+    assert not cluster.client.restore_catalog(RestoreCatalog(dry_run=True)).empty
+    cluster.client.delete_topic("clicks")
+    assert not cluster.client.restore_catalog(RestoreCatalog(dry_run=True)).empty
+
+
 # -- retention -------------------------------------------------------------------------------------------------------
 
 
@@ -318,6 +328,21 @@ def test_one_failing_topic_stops_no_other(cluster: Cluster, monkeypatch: pytest.
         cluster.round()
     assert [_begins(cluster, view) for view in views] == [[2], [0], [2]]
     assert "retention of clicks" in cluster.context.failing
+
+
+def test_what_a_round_leaves_goes_in_the_next(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that was not kept in order for long is put in order in bounded steps, without waiting between rounds."""
+    monkeypatch.setattr(partition_file, "FORGOTTEN_ROWS", 2)
+    monkeypatch.setattr(upkeep, "MOST_STEPS", 3)
+    view = _create(cluster, retention_seconds=60)
+    for _ in range(20):
+        _write(cluster, view, 1)
+    cluster.pass_seconds(600)
+    begins = []
+    for _ in range(4):
+        cluster.reconciler.round()
+        begins += _begins(cluster, view)
+    assert begins == [6, 12, 18, 19]
 
 
 def test_a_round_looks_at_a_bounded_number_of_partitions(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
