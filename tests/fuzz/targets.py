@@ -32,12 +32,14 @@ from anew.api.stores.replicas import DesiredStore, DesiredVersion
 from anew.codec.avro import decode_datum, encode_datum, parse_schema
 from anew.codec.compression import compressor
 from anew.codec.plain import from_plain, to_plain
+from anew.core.arrow import bytes_list
 from anew.core.blocks import cut, unpack
 from anew.core.cell import decode_cell, encode_cell
 from anew.core.condition import parse_condition
 from anew.core.errors import AnewError
 from anew.core.feed import NOWHERE
 from anew.core.grants import Grant, Right, format_grants, parse_grants, token_hash
+from anew.core.identity import identified_origins, split_identity
 from anew.core.ledger import Ledger
 from anew.core.merge import Cell
 from anew.core.partition import XxHash64Partitioner
@@ -122,6 +124,14 @@ def _origin(encoded: bytes) -> None:
     except ValueError:
         return
     assert origin.encoded == encoded
+
+
+def _identity(encoded: bytes) -> None:
+    try:
+        origin, batch, sequence = split_identity(encoded)
+    except ValueError:
+        return
+    assert bytes_list(identified_origins(origin, batch, np.array([sequence]))) == [encoded]
 
 
 def _manifest(content: bytes) -> None:
@@ -300,6 +310,9 @@ TARGETS: dict[str, Target] = {
         ),
     ),
     "cell": Target(_cell, (encode_cell(Cell(_STAMP, b"value", 1)), encode_cell(Cell(_STAMP, None)))),
+    "identity": Target(
+        _identity, (b"\x01job\x00" + b"\x00" * 20, b"\x01job\x00" + b"\x00" * 8, b"\x01\xff\x00" + b"\x01" * 20)
+    ),
     "origin": Target(_origin, (_ORIGIN, b"\x00", b"\x01job\x00" + b"\x00" * 8)),
     "block": Target(_block, (_ROWS,)),
     "block-head": Target(_block_head, (_CONSTANTS,)),

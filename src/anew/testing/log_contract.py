@@ -18,9 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from anew.core.arrow import replaced
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused
+from anew.core.identity import identified_origins, sequences
+from anew.core.stamp import Origin, OriginKind
 from anew.log.interface import LOG_RECORDS, Flaw, Log, Offsets, SetAside, TopicPartition, TopicSpec
-from anew.testing.builders import ORIGIN, append_records, some_records
+from anew.testing.builders import append_records, some_records
 from anew.testing.clock import ManualClock
 from anew.testing.log_reading import keys, keys_below, partition_of, rows
 
@@ -208,14 +211,16 @@ class LogContract(ABC):
         assert read.records.schema == LOG_RECORDS
 
     def test_what_is_read_is_what_was_appended(self, log: Log, at: TopicPartition, clock: Callable[[], int]) -> None:
-        """Every column comes back, tombstones and given times too, with dense offsets and the append time."""
+        """Every column comes back, tombstones, given times, identities, with dense offsets and the append time."""
         given = clock() - 5
-        appended = log.append(at, append_records([b"a", b"\x00", b""], [b"1", None, b""], [None, given, None]))
-        alike = {"origin": ORIGIN, "appended_ms": appended.last_ms, "flaw": Flaw.NONE}
+        carried = identified_origins(Origin(OriginKind.JOB, "clicks", 2), 1 << 30, sequences(3, 1 << 20, 0, 3))
+        records = append_records([b"a", b"\x00", b""], [b"1", None, b""], [None, given, None])
+        appended = log.append(at, replaced(records, "origin", carried))
+        alike, (one, two, three) = {"appended_ms": appended.last_ms, "flaw": Flaw.NONE}, carried.to_pylist()
         assert rows(log, at) == [
-            {**alike, "offset": 0, "written_ms": None, "key": b"a", "schema_id": 1, "value": b"1"},
-            {**alike, "offset": 1, "written_ms": given, "key": b"\x00", "schema_id": 0, "value": None},
-            {**alike, "offset": 2, "written_ms": None, "key": b"", "schema_id": 1, "value": b""},
+            {**alike, "offset": 0, "origin": one, "written_ms": None, "key": b"a", "schema_id": 1, "value": b"1"},
+            {**alike, "offset": 1, "origin": two, "written_ms": given, "key": b"\x00", "schema_id": 0, "value": None},
+            {**alike, "offset": 2, "origin": three, "written_ms": None, "key": b"", "schema_id": 1, "value": b""},
         ]
 
     def test_deletes_alone_are_read(self, log: Log, at: TopicPartition) -> None:

@@ -16,13 +16,14 @@ from anew.controller.restore.stores import rebuilt
 from anew.core.errors import Refused
 from anew.core.feed import FeedKind, PositionMap
 from anew.core.ledger import Ledger
-from anew.core.stores.jobfeeds import drop_feed
+from anew.core.stores.jobfeeds import add_feed, drop_feed
 from anew.core.stores.planning import PushOptions
 from anew.core.stores.rebuild import Fingerprints
 from anew.core.stores.store import Store, VersionStatus
 from anew.segments.manifest import parse_manifest
 from anew.testing.builders import FABRIC
 from tests.component.controller.feeding import (
+    announced,
     change,
     cut,
     cut_again,
@@ -158,6 +159,20 @@ def test_what_is_announced_is_made_by_the_rounds(cluster: Cluster) -> None:
     cluster.update(max_value_bytes=2_000_000)
     cluster.round()
     assert cluster.there(number).manifest == manifest, "what was written before is found, and not written again"
+
+
+def test_a_topic_that_is_still_to_be_made_holds_up_no_rebuild(cluster: Cluster) -> None:
+    """Between a job's commit and its topic, plans are made and begun: the feed is read from its first record."""
+    _serve_empty(cluster)
+    feed = announced(cluster, 1)
+    change(cluster, "add feed", lambda store: add_feed(store, feed))
+    plan = cluster.repush_plan()
+    nothing = PositionMap(dict.fromkeys(feed.feed_partitions(), 0))
+    assert (plan.source.end, plan.target.start, known(cluster, feed).ready) == (nothing, nothing, False)
+    pushed = cluster.push_plan(options=PushOptions(supersede_job=True))
+    assert pushed.target.start == nothing
+    assert cluster.serve(plan) == 2
+    assert known(cluster, feed).ready
 
 
 def test_a_follower_waits_for_no_deadline(cluster: Cluster) -> None:
@@ -302,8 +317,8 @@ def test_a_restored_catalog_knows_what_follows(cluster: Cluster) -> None:
     _serve_empty(cluster)
     old = feed_in_place(cluster, 1)
     _, number = follow(cluster, 2, old)
-    announced = _restored(cluster, cluster.store())
-    assert announced.status_of(number) == "following"
+    unwritten = _restored(cluster, cluster.store())
+    assert unwritten.status_of(number) == "following"
     cluster.settle(3)
     written = _restored(cluster, cluster.store())
     assert (written.status_of(number), written.current) == ("following", {FABRIC: 1})

@@ -141,5 +141,8 @@ def _explain(store: Store, keys: list[Any], number: int | None, *, as_json: bool
         return
     for row in found:
         out().print(f"{row['key']}: version {row['version']}, partition {row['partition']}")
-        columns = ["node", "found", "tombstone", "source", "feed", "offset", "written_at", "origin", "error"]
+        # Of a job's record, batch and sequence say what the offset says of others.
+        of_job = any("batch" in replica for replica in row["replicas"])
+        place = ["batch", "sequence"] if of_job else ["offset"]
+        columns = ["node", "found", "tombstone", "source", "feed", *place, "written_at", "origin", "error"]
         print_table(columns, [[replica.get(name) for name in columns] for replica in row["replicas"]])

@@ -10,6 +10,7 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import alive_nodes
 from anew.controller.engine.records import find_of
 from anew.controller.engine.subjects import Begun
+from anew.controller.stores.feeds import is_to_be_made
 from anew.controller.stores.records import store_named
 from anew.controller.stores.versiontopics import announced
 from anew.core.assignment import assign
@@ -110,7 +111,7 @@ def _check_logs(context: Context, store: Store, plan: Plan) -> None:
         log = context.fabrics[feed.fabric].log
         for at in feed.feed_partitions():
             start = plan.source.start.get(at)
-            if start is None:
+            if start is None or is_to_be_made(feed):
                 continue
             present = _offsets(log, topic_partition(feed, at.partition))
             stop = plan.source.end.get(at, start)

@@ -166,13 +166,21 @@ def _announced(present: Store) -> tuple[Store, tuple[()]]:
 
 
 def ends_of(fabrics: Mapping[str, Fabric], feeds: tuple[Feed, ...]) -> PositionMap:
-    """The end of every partition of the feeds, each asked for a few times before it counts as unreachable."""
+    """The end of every partition of the feeds, each asked for a few times before it counts as unreachable.
+
+    Of a job's feed whose topic is still to be made it is known: no generation appends before it is there.
+    """
     ends = {}
     for feed in feeds:
         for at in feed.feed_partitions():
             topic = topic_partition(feed, at.partition)
-            ends[at] = _end(fabrics[feed.fabric], topic)
+            ends[at] = 0 if is_to_be_made(feed) else _end(fabrics[feed.fabric], topic)
     return PositionMap(ends)
+
+
+def is_to_be_made(feed: Feed) -> bool:
+    """Whether a job's feed is announced, and no log has its topic yet."""
+    return feed.kind is FeedKind.GENERATION and not feed.ready
 
 
 def _end(fabric: Fabric, topic: TopicPartition) -> int:
@@ -191,7 +199,9 @@ def offsets_at(
     """Per feed partition, only some unless None, the first offset appended at or after a time."""
     return PositionMap(
         {
-            at: fabrics[feed.fabric].log.offset_for_time(topic_partition(feed, at.partition), at_ms)
+            at: 0
+            if is_to_be_made(feed)
+            else fabrics[feed.fabric].log.offset_for_time(topic_partition(feed, at.partition), at_ms)
             for feed in feeds
             for at in feed.feed_partitions()
             if only is None or at in only

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import Feed, FeedKind
 from anew.core.stores.properties import TTL_ENABLE, TTL_SECONDS, TTL_START, RepushProperties
-from anew.core.stores.store import SERVABLE, Store, Version
+from anew.core.stores.store import SERVABLE, Store, Version, VersionStatus
 
 
 def live_range_start_ms(store: Store, source: Version, asked: RepushProperties, now_ms: int) -> int:
@@ -76,7 +76,8 @@ def present_tombstone_floor_ms(store: Store) -> int:
 
     A rewind in place that writes records from before needs a version of its own.
     """
-    return max((version.tombstone_floor_ms for version in store.versions if version.has(SERVABLE)), default=0)
+    living = SERVABLE | {VersionStatus.BUILDING, VersionStatus.PENDING}
+    return max((version.tombstone_floor_ms for version in store.versions if version.has(living)), default=0)
 
 
 def check_undying(store: Store, *, timed: bool, empty: bool, allowed: bool) -> None:

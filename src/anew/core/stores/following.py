@@ -81,7 +81,7 @@ def begin_following(store: Store, made: Follower, ends: Mapping[FeedPartition, i
         return store
     _check_follower(store, made)
     check_alone(store, made.replaces, ends)
-    feeds = (*store.real_time_feeds, made.feed)
+    feeds = (*_nearline_feeds(store), made.feed)
     start = PositionMap({at: feed.low_water[at.partition] for feed in feeds for at in feed.feed_partitions()})
     config = store.config.frozen
     # Without a node: the next rounds place the replicas.
@@ -246,6 +246,13 @@ def _check_follower(store: Store, made: Follower) -> None:
             found=", ".join(strange),
             expected=", ".join(f.id for f in store.feeds if job_of(f) == job) or "no feed",
         )
+
+
+def _nearline_feeds(store: Store) -> list[Feed]:
+    """The feeds of nearline writes that a version made now applies: of a store that takes them, or did (rule R10)."""
+    serving = [version for version in store.versions if version.has({VersionStatus.CURRENT})]
+    applied = {feed for version in serving for feed in version.feeds}
+    return [feed for feed in store.real_time_feeds if store.config.hybrid or feed.id in applied]
 
 
 def _following(store: Store, number: int) -> Version:

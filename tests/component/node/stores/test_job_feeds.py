@@ -18,7 +18,7 @@ from anew.core.identity import identified_origins, sequences
 from anew.core.merge import Cell, merge_all
 from anew.core.partition import XxHash64Partitioner
 from anew.core.stamp import Origin, OriginKind, Stamp, fabric_origin
-from anew.log.interface import APPEND_RECORDS, TopicPartition
+from anew.log.interface import APPEND_RECORDS, TopicPartition, TopicSpec
 from anew.node.stores.feeds import MEETS_NOTHING
 from anew.storage import portions
 from anew.testing.builders import FABRIC
@@ -184,3 +184,31 @@ def test_replicas_with_other_batches_hold_what_the_definition_says(
         hashes = dict(zip([key for key, _ in mine], rows_of(mine).column("hash").to_pylist(), strict=True))
         for key, row_hash in expected_cells(expectation, place):
             assert hashes.pop(key) == row_hash
+
+
+@pytest.mark.case("rules:R9")
+def test_a_feed_is_added_to_replicas_that_are_there(tmp_path: Path) -> None:
+    """A job's feed comes beside nearline writes: it is applied from its first record, and nothing is loaded again."""
+    with world(tmp_path) as words:
+        rt, now = words.feed, clock()
+        of_job = {"kind": FeedKind.GENERATION, "origin": _JOB.encoded.hex(), "topic": "words-clicks-2"}
+        job = rt.model_copy(update={**of_job, "topic_uid": "t2", "incarnation": 2})
+        words.log.create_topic(TopicSpec(job.topic, job.topic_uid, job.partitions))
+        version = words.version(1, {"a": "base", "b": "base", "c": "base"})
+        words.write("a", "written", written_ms=now)
+        words.feed = job
+        put_out(words, Output("a", "put out at the same time", now))
+        put_out(words, Output("b", "put out", now))
+        with engine_in(tmp_path) as engine:
+            engine.accept(words.desired(feeds=(rt,)))
+            wait_for("the writes", lambda: caught_up(engine) and value_of(engine, "a") == "written")
+            replicas = [holding.replica for holding in engine.holdings()]
+            assert value_of(engine, "b") == "base"
+            start = version.start.merged(dict.fromkeys(job.feed_partitions(), 0))
+            words.versions[1] = version.model_copy(update={"feeds": (rt.id, job.id), "start": start})
+            engine.accept(words.desired(feeds=(rt, job)))
+            wait_for("the job's records", lambda: value_of(engine, "b") == "put out" and caught_up(engine))
+            assert [value_of(engine, key) for key in "ac"] == ["written", "base"], "a fabric wins on equal times"
+            assert [holding.replica for holding in engine.holdings()] == replicas
+            stamps = {replica.cell(key_of("b")) for replica in replicas if replica is not None} - {None}
+            assert [cell.stamp.origin for cell in stamps if cell is not None] == [_JOB.encoded]

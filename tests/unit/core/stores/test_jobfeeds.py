@@ -198,3 +198,5 @@ def test_how_far_back_a_rewind_in_place_may_write_is_known() -> None:
         a_version(3, S.RETIRED, tombstone_floor_ms=99),
     )
     assert present_tombstone_floor_ms(store.model_copy(update={"versions": versions})) == 9
+    making = (*versions, a_version(4, S.BUILDING, tombstone_floor_ms=50))
+    assert present_tombstone_floor_ms(store.model_copy(update={"versions": making})) == 50
