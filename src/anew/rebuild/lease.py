@@ -56,6 +56,7 @@ class Lease:
             target=lambda: measures.run(self._follow, self._closed), name="progress", daemon=True
         )
         self.lost = False
+        self._answered_seconds = time.monotonic()
 
     def __enter__(self) -> Lease:
         """Start giving signs of life."""
@@ -69,6 +70,11 @@ class Lease:
         self._woken.set()
         for thread in (self._beats, self._measures):
             thread.join(timeout=10)
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long the controller has answered no sign of life."""
+        return time.monotonic() - self._answered_seconds
 
     def enter(self, stage: Stage, measure: Callable[[], Progress], cancel: Callable[[], None]) -> None:
         """Say that a stage begins, how to measure it, and how to stop it."""
@@ -103,6 +109,7 @@ class Lease:
         began_seconds = time.monotonic()
         try:
             answer = self._controller.heartbeat(self._rebuild_id, beat)
+            self._answered_seconds = time.monotonic()
             took_seconds = time.monotonic() - began_seconds
             if took_seconds > self._interval_seconds:
                 _LOG.warning("heartbeat_slow", rebuild=self._rebuild_id, took_seconds=round(took_seconds, 1))

@@ -13,7 +13,7 @@ from anew.controller.engine.subjects import Begun, Step, Subject
 from anew.controller.jobs.batches import NO_LEASE
 from anew.controller.jobs.records import job_named, job_of
 from anew.core.errors import Refused
-from anew.core.jobs.job import Generation, GenerationStatus, Job, retired, with_generation
+from anew.core.jobs.job import Generation, GenerationStatus, Job, driver_began, retired, with_generation
 from anew.core.jobs.plan import JobPlan
 from anew.core.jobs.rebuild import JOB, JobRebuild
 from anew.core.rebuild import RebuildStatus
@@ -99,7 +99,8 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
                 expected="a generation that is to run",
                 hint=f"anew job run {before.job}@{before.generation}",
             )
-        return after, ()
+        job = job_of(context, before)
+        return after, (PutJob(driver_began(job, before.generation), job.revision),)
 
     def ended(self, context: Context, before: JobRebuild, ended: JobRebuild) -> tuple[Put, ...]:
         """The generation is retired with its record, and its output closed.

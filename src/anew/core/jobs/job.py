@@ -245,6 +245,11 @@ def started(job: Job, number: int, now_ms: int, start_seconds: float) -> Job:
     return _with(job, _changed(job.generation(number), retry_at_ms=now_ms + int(start_seconds * 1000)))
 
 
+def driver_began(job: Job, number: int) -> Job:
+    """A driver has taken a generation: the next one need not wait for it, should it be lost."""
+    return _with(job, _changed(job.generation(number), retry_at_ms=0))
+
+
 def driver_ended(job: Job, number: int, error: str, now_ms: int, *, for_good: bool) -> Job:
     """A driver of a running generation ended with an error: another one follows after a pause, unless for good."""
     found = job.generation(number)

@@ -24,7 +24,7 @@ from anew.api.jobs.place import OutputPlace
 from anew.api.jobs.requests import DriverEnded, RecordBatch, RunOrder
 from anew.api.models import Heartbeat, ResumeRebuild
 from anew.api.rebuilds import JobStart
-from anew.core.errors import AnewError, Failed, InvalidRequest, Refused
+from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import JobInput
@@ -158,6 +158,20 @@ def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
         while not batches.wait(_LOOK_SECONDS):
             if stopper.is_set():
                 batches.stop()
+            elif lease.silent_seconds > driving.patience_seconds:
+                # Nobody is there to follow for: whoever comes back starts another driver.
+                batches.stop()
+                raise _nobody_there(lease.silent_seconds)
+
+
+def _nobody_there(seconds: float) -> Unreachable:
+    return Unreachable(
+        "controller_unreachable",
+        "the controller does not answer",
+        found=f"no answer for {seconds:.0f} s",
+        expected="an answer to a sign of life",
+        hint="once it is back it starts another driver",
+    )
 
 
 @contextmanager
