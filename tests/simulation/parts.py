@@ -58,7 +58,8 @@ from anew.testing.builders import FABRIC
 from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
 from anew.testing.memory.rocks import RocksDisk
-from tests.simulation.disks import FarCatalog, FarDeepStore, FarLog, LogWatch
+from tests.simulation.catalogs import FarCatalog
+from tests.simulation.disks import FarDeepStore, FarLog, LogWatch
 from tests.simulation.history import SKEW_LIMIT_SECONDS
 from tests.simulation.network import Called, Network, is_injected
 from tests.simulation.tasks import TaskLoader
