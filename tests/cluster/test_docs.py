@@ -69,6 +69,26 @@ def test_the_commands_of_the_other_documents_run(anew: Anew, people: Path, tmp_p
     assert "1 pruned" in done.stdout
 
 
+@pytest.mark.timeout(500)
+def test_the_commands_of_reprocessing_run(anew: Anew, tmp_path: Path) -> None:
+    """The bash blocks of that page, one after another: the old class, then the new one, and the old generation goes."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", "set -euo pipefail\n" + "\n".join(_blocks("docs/reprocessing.md"))],
+        cwd=tmp_path,
+        env={**anew.environment, "PATH": path, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=480,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout[-3_000:], done.stderr[-3_000:])
+    first, _, second = done.stdout.partition("generation 2 serves")
+    assert "severe" in first.rpartition("UA1")[2]
+    assert "fine" in second
+    assert anew.here("job", "show", "delay_class")["live"] == 2
+
+
 def test_the_readme_names_only_targets_that_the_makefile_has() -> None:
     """Whatever the README tells a newcomer to call exists; continuous integration calls it."""
     makefile = (_ROOT / "Makefile").read_text(encoding="utf-8")

@@ -20,6 +20,7 @@ class GenerationView(Wire):
             known.
         caught_up: Whether it was found at the ends often enough to be cut over to.
         batch: The last batch that was recorded; null before the first.
+        applied: Whether what it wrote can be read wherever it is to be served; null: nobody can say now.
     """
 
     number: int
@@ -35,6 +36,7 @@ class GenerationView(Wire):
     records_per_s: float | None
     seconds_left: float | None
     caught_up: bool
+    applied: bool | None
     batch: int | None
     rows: int
     version: int | None

@@ -152,6 +152,9 @@ def watch(
     which: Which,
     *,
     until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="End once it may be cut over to.")] = False,
+    until_served: Annotated[
+        bool, typer.Option("--until-served", help="End once it serves, and has read all that there is.")
+    ] = False,
     json_output: Json = False,
 ) -> None:
     """Follow a job's generations: lag, pace, time left."""
@@ -168,6 +171,9 @@ def watch(
                 else:
                     out().print(_line(name, each))
             if until_caught_up and any(each.caught_up for each in shown):
+                return
+            serving = (each for each in shown if each.number == view.live)
+            if until_served and any(each.lag_records == 0 and each.applied for each in serving):
                 return
             wait_seconds(_WATCH_SECONDS)
 

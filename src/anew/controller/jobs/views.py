@@ -77,6 +77,7 @@ def _generation_view(context: Context, job: Job, generation: Generation) -> Gene
         records_per_s=pace,
         seconds_left=_seconds_left(lag, pace),
         caught_up=looks_of(context, job, generation.number) >= LOOKS_TO_CATCH_UP,
+        applied=None if generation.over else _applied(context, job, generation),
         batch=batches[-1].batch if batches else None,
         rows=sum(record.rows for record in batches),
         version=generation.version,
@@ -89,6 +90,14 @@ def _generation_view(context: Context, job: Job, generation: Generation) -> Gene
 def _lag(context: Context, generation: Generation, positions: Mapping[str, Offsets]) -> int | None:
     try:
         return behind(positions, ends_of(context, generation))
+    except AnewError:
+        return None
+
+
+def _applied(context: Context, job: Job, generation: Generation) -> bool | None:
+    try:
+        output = context.outputs.of_kind(job.output.kind)
+        return output.served(context, job.output.name, generation.writes_to)
     except AnewError:
         return None
 

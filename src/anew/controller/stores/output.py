@@ -35,7 +35,7 @@ from anew.core.stores.following import (
 from anew.core.stores.jobfeeds import FOLLOWING, add_feed, drop_feed, generation_feed
 from anew.core.stores.names import incarnation_counter
 from anew.core.stores.rebuild import STORE
-from anew.core.stores.store import ManifestRef, Store, Version, newest_schema_id
+from anew.core.stores.store import ManifestRef, Store, Version, VersionStatus, newest_schema_id
 from anew.deepstore.interface import DeepStore
 from anew.segments.dictionary import ZSTD_DICT, store_dictionary
 from anew.segments.layout import manifest_path, version_path
@@ -101,13 +101,15 @@ class StoreOutput(Output):
         )
 
     def served(self, context: Context, name: str, where: str) -> bool:
-        """Every replica of the version that follows has applied what was appended (rule R17)."""
+        """Every replica of the version that follows, or serves, has applied what was appended (rule R17)."""
         store = store_named(context, name)
         version = _of_feed(store, where)
+        serving = (v for v in store.versions if where in v.feeds and v.number in store.current.values())
+        version = next(serving, None) if version is None else version
         if version is None:
-            return any(where in each.feeds and each.number in store.current.values() for each in store.versions)
+            return False
         target = ends_of(context.fabrics, tuple(feed for feed in store.feeds_of(version) if feed.ready))
-        fabrics = version.where(FOLLOWING)
+        fabrics = version.where({VersionStatus.FOLLOWING, VersionStatus.CURRENT})
         reports = live_reports(context, fabrics)
         return all(judge(store, version, fabric, reports[fabric], target).caught_up for fabric in fabrics)
 
