@@ -15,7 +15,7 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.expire import expire_lost
 from anew.controller.engine.pause import cluster_paused
 from anew.controller.engine.seen import Seen, look, running_rebuilds
-from anew.controller.jobs.step import step_job
+from anew.controller.jobs.step import step_deleted_job, step_job
 from anew.controller.restore.records import Memory
 from anew.controller.stores.deadletters import set_aside
 from anew.controller.stores.feeds import look_at_partitions
@@ -124,6 +124,9 @@ class Reconciler:
         for job in self.context.catalog.jobs():
             with apart.step(f"job {job.name}"):
                 step_job(self.context, job)
+        for job in self.context.catalog.deleted_jobs():
+            with apart.step(f"deleted job {job.name}"):
+                step_deleted_job(self.context, job)
         for table in self.context.catalog.tables():
             with apart.step(f"table {table.name}"):
                 step_table(self.context, table, seen.usable[table.fabric], seen.reports[table.fabric])

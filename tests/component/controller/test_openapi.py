@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from anew.api import models
 from anew.api import topics as of_topics
 from anew.api.errors import ErrorAnswer
+from anew.api.jobs import requests as of_jobs
 from anew.api.pages import DEFAULT_ITEMS, MAX_ITEMS
 from anew.api.stores import requests as of_stores
 from anew.api.tables import requests as of_tables
@@ -19,6 +20,8 @@ from tests.component.controller.harness import Cluster
 _MADE_BY_DRIVERS_AND_NODES = {"BeginRebuild", "Seal", "NodeReport"} | {
     "CommitSegment",
     "CommitLoad",
+    "RecordBatch",
+    "DriverEnded",
 }
 """Bodies that nobody writes by hand: plans, manifests and reports."""
 
@@ -40,6 +43,7 @@ _NAME_A_STORE = {"POST /v1/stores", "POST /v1/rebuilds", "GET /v1/rebuilds", "GE
     "POST /v1/unpause",
     "POST /v1/gc",
     "POST /v1/tables",
+    "POST /v1/jobs",
     "POST /v1/topics",
 }
 """Operations that may name a store that is not there, though not in their path."""
@@ -63,7 +67,9 @@ def _bodies(document: dict[str, Any]) -> dict[str, str]:
 
 
 def _model(name: str) -> type[BaseModel]:
-    found: list[type[BaseModel]] = [vars(m)[name] for m in (models, of_stores, of_tables, of_topics) if name in vars(m)]
+    found: list[type[BaseModel]] = [
+        vars(m)[name] for m in (models, of_stores, of_tables, of_topics, of_jobs) if name in vars(m)
+    ]
     return found[0]
 
 
@@ -178,7 +184,12 @@ def test_every_answer_is_typed_through_and_through(document: dict[str, Any]) -> 
     """Whatever is answered has a schema that names its members, down to values that can be any JSON."""
     operations = _operations(document)
     bare = {name for name, operation in operations.items() if not list(_answers(operation))}
-    assert bare == {"GET /metrics", "POST /v1/stores/{name}/hold", "POST /v1/nodes/{node}/report"}
+    assert bare == {
+        "GET /metrics",
+        "POST /v1/stores/{name}/hold",
+        "POST /v1/nodes/{node}/report",
+        "POST /v1/rebuilds/{rebuild_id}/ended",
+    }
     seen: set[str] = set()
     found = {
         place
@@ -222,6 +233,7 @@ def test_every_list_is_paged(document: dict[str, Any]) -> None:
                 assert [form["type"] for form in parameters["after"]["anyOf"]] == ["string", "null"], name
     assert paged == {
         "GET /v1/history",
+        "GET /v1/jobs",
         "GET /v1/nodes",
         "GET /v1/rebuilds",
         "GET /v1/reclaims",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from anew.api.jobs.requests import MOST_BATCHES, DriverEnded, RecordBatch, RunOrder
 from anew.api.jobs.views import BatchTaken
-from anew.catalog.change import Put
+from anew.catalog.change import DropBatches, Put
+from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import first_line
 from anew.controller.engine.records import check_driver, check_epoch, find_of
@@ -14,6 +15,9 @@ from anew.core.jobs import job as jobs
 from anew.core.jobs.job import GenerationStatus, Job
 from anew.core.jobs.rebuild import JobRebuild
 
+KEPT_BATCHES = 10_000
+"""The records of so many of the last batches of a generation are kept, and of some more."""
+_FORGOTTEN_EVERY = 1_000
 NO_LEASE = {"driver": "", "lease_until_ms": 0}
 """Of the record of a generation that has no driver."""
 
@@ -53,6 +57,9 @@ def record_batch(context: Context, rebuild_id: str, request: RecordBatch) -> Bat
     check_epoch(rebuild, record.epoch)
     job = job_of(context, rebuild)
     context.catalog.put_batch(job.uid, rebuild.generation, record)
+    if record.batch >= KEPT_BATCHES and record.batch % _FORGOTTEN_EVERY == 0:
+        operation = context.operation("forget batches", job.name, "controller", generation=rebuild.generation)
+        commit(context, operation, DropBatches(job.uid, rebuild.generation, record.batch - KEPT_BATCHES))
     generation = job.generation(rebuild.generation)
     if generation.failures or generation.error:
         operation = context.operation("generation goes on", job.name, "driver", generation=rebuild.generation)

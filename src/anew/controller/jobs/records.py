@@ -54,6 +54,17 @@ def change_job(
     return change_document(context, operation, load, PutJob, change)
 
 
+def change_deleted_job(
+    context: Context, job: Job, operation: Operation, change: Callable[[Job], tuple[Job, tuple[Put, ...]]]
+) -> Job:
+    """Change a job, deleted or not: what its generations own goes after it.
+
+    Raises:
+        Refused: What ``change`` refuses; ``revision_conflict`` after many losses.
+    """
+    return change_document(context, operation, lambda: context.catalog.job_by_uid(job.uid) or job, PutJob, change)
+
+
 def with_record(context: Context, generation: Generation, **changes: object) -> PutRebuild:
     """The record of a generation with other values, as it is put beside its job."""
     record = find_of(context, generation.rebuild, JobRebuild)

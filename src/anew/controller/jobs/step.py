@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from anew.catalog.change import Put, PutReclaim, Reclaim
+from anew.catalog.change import DropBatches, Put, PutReclaim, Reclaim
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import heard_at_ms
 from anew.controller.engine.records import find_of
 from anew.controller.jobs.looks import look
-from anew.controller.jobs.records import change_job
+from anew.controller.jobs.records import change_deleted_job, change_job
 from anew.core.jobs import job as jobs
 from anew.core.jobs.job import Generation, GenerationStatus, Job
 from anew.core.jobs.places import folder_of
 from anew.core.jobs.rebuild import JOB, JobRebuild
+
+ALL_BATCHES = 1 << 31
+"""Above the number of any batch."""
 
 
 def step_job(context: Context, job: Job) -> None:
@@ -26,6 +29,13 @@ def step_job(context: Context, job: Job) -> None:
     if job.live is None:
         job = _serve_first(context, job)
     look(context, job)
+
+
+def step_deleted_job(context: Context, job: Job) -> None:
+    """Let go of what the generations of a deleted job own."""
+    for generation in job.generations:
+        if generation.status is GenerationStatus.RETIRED:
+            job = _reclaim(context, job, generation)
 
 
 def _make(context: Context, job: Job, generation: Generation) -> Job:
@@ -73,9 +83,11 @@ def _reclaim(context: Context, job: Job, generation: Generation) -> Job:
         gone = output.gone(context, present.output.name, generation.writes_to)
         if gone is None:
             return present, ()
-        return jobs.reclaimed(present, generation.number, context.clock()), (*gone, PutReclaim(checkpoint))
+        forgotten = DropBatches(present.uid, generation.number, ALL_BATCHES)
+        after = jobs.reclaimed(present, generation.number, context.clock())
+        return after, (*gone, PutReclaim(checkpoint), forgotten)
 
-    return change_job(context, job.uid, operation, change)
+    return change_deleted_job(context, job, operation, change)
 
 
 def _serve_first(context: Context, job: Job) -> Job:

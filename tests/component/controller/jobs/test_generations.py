@@ -167,6 +167,9 @@ def test_a_job_is_deleted_once_it_is_stopped(jobs: Jobs) -> None:
     client.stop_job(JOB, OfGeneration())
     client.delete_job(JOB)
     assert client.jobs() == []
+    jobs.cluster.round()
+    (deleted,) = jobs.cluster.context.catalog.deleted_jobs()
+    assert [each.status for each in deleted.generations] == ["reclaimed"]
     jobs.cluster.pass_seconds(601)
     jobs.cluster.round()
     assert client.topic("classes_g1").ready
