@@ -171,5 +171,23 @@ def demo_tables(
     return 0 if summary.passed else 1
 
 
+@demo_app.command("streams")
+def demo_streams(
+    *,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running afterwards.")] = False,
+    every: Annotated[int, typer.Option("--every", min=1, max=100, help="Take one flight of so many alone.")] = 1,
+    json_output: Json = False,
+) -> int:
+    """Sort real flights with a stream job, correct it beside the live one, cut over, back and over, check every key."""
+    from anew.demo.streams import run_demo as run_streams_demo
+
+    summary = run_streams_demo(print_step=lambda text: err().print(text, markup=False), keep=keep, every=every)
+    if json_output:
+        print_json(summary.to_json())
+    else:
+        out().print(summary.text(), markup=False)
+    return 0 if summary.passed else 1
+
+
 def _counts(states: dict[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in states.items())

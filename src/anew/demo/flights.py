@@ -13,6 +13,7 @@ import itertools
 import json
 import zipfile
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,11 @@ def flights(path: Path) -> Iterator[tuple[Plain, Plain]]:
                 "time_hour": row["time_hour"],
             }
             yield key, {name: _cell(name, row[name]) for name in VALUE}
+
+
+def typed_key(key: Plain) -> Plain:
+    """A key as writers and readers of Python take it."""
+    return {**key, "time_hour": datetime.fromisoformat(key["time_hour"])}
 
 
 def key_text(key: Plain) -> str:

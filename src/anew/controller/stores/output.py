@@ -20,7 +20,7 @@ from anew.controller.stores.feeds import ends_of, ensure_feeds, topics_of_delete
 from anew.controller.stores.readiness import judge
 from anew.controller.stores.records import change_store, store_named
 from anew.core.errors import Refused
-from anew.core.feed import Feed
+from anew.core.feed import Feed, PositionMap
 from anew.core.ledger import Ledger
 from anew.core.stamp import Origin
 from anew.core.stores.following import (
@@ -40,6 +40,9 @@ from anew.deepstore.interface import DeepStore
 from anew.segments.dictionary import ZSTD_DICT, store_dictionary
 from anew.segments.layout import manifest_path, version_path
 from anew.segments.manifest import Manifest, SubPartition
+
+_SERVED = (VersionStatus.FOLLOWING, VersionStatus.CURRENT, VersionStatus.BACKUP)
+"""Statuses of a version of which it matters whether it has applied a feed, the first one first."""
 
 
 class StoreOutput(Output):
@@ -101,15 +104,19 @@ class StoreOutput(Output):
         )
 
     def served(self, context: Context, name: str, where: str) -> bool:
-        """Every replica of the version that follows, or serves, has applied what was appended (rule R17)."""
+        """Every replica of the version has applied what was appended, within the store's lag limit (rule R17).
+
+        Of the version that follows, else of the one that serves, else of the one that can be cut back to. The ends move
+        all the time, and nodes report now and then: none would ever be found right there.
+        """
         store = store_named(context, name)
-        version = _of_feed(store, where)
-        serving = (v for v in store.versions if where in v.feeds and v.number in store.current.values())
-        version = next(serving, None) if version is None else version
+        version = _asked_about(store, where)
         if version is None:
             return False
-        target = ends_of(context.fabrics, tuple(feed for feed in store.feeds_of(version) if feed.ready))
-        fabrics = version.where({VersionStatus.FOLLOWING, VersionStatus.CURRENT})
+        ends = ends_of(context.fabrics, tuple(feed for feed in store.feeds_of(version) if feed.ready))
+        limit = store.config.lag_limit_records
+        target = PositionMap({at: max(0, end - limit) for at, end in ends.items()})
+        fabrics = version.where(_SERVED)
         reports = live_reports(context, fabrics)
         return all(judge(store, version, fabric, reports[fabric], target).caught_up for fabric in fabrics)
 
@@ -125,16 +132,16 @@ class StoreOutput(Output):
         if version is None and before is None:
             # All versions apply the feed of a first generation.
             return ()
-        if version is None:
-            return (PutStore(cut_back(store, str(before), context.clock()), store.revision),)
         if not self.served(context, name, after):
             raise Refused(
                 "not_served",
-                f"replicas of {version.name_in(name)} have not applied all that the generation wrote",
-                found=f"version {version.number} follows",
-                expected="every replica at the ends of its feeds",
+                f"replicas of {name} have not applied what the generation wrote",
+                found=f"the feed {after}",
+                expected=f"every replica within {store.config.lag_limit_records} records of its ends",
                 hint=f"anew store show {name}; it takes a moment",
             )
+        if version is None:
+            return (PutStore(cut_back(store, str(before), context.clock()), store.revision),)
         return (PutStore(cut_over(store, version.number, before, context.clock()), store.revision),)
 
     def close(self, context: Context, name: str, where: str) -> tuple[Put, ...]:
@@ -177,6 +184,16 @@ def new_feed(context: Context, store: Store, origin: Origin, fabric: str, max_la
     hint = "remove the topic, or give the job another name"
     check_no_topic(fabric_named(context, fabric), feed.topic, hint=hint, besides=left)
     return feed
+
+
+def _asked_about(store: Store, feed: str) -> Version | None:
+    """The version that readers ask, or are to ask, for what a feed brings."""
+    found = [version for version in store.versions if feed in version.feeds]
+    for status in _SERVED:
+        of_status = [version for version in found if version.has({status})]
+        if of_status:
+            return of_status[-1]
+    return None
 
 
 def _of_feed(store: Store, feed: str) -> Version | None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from anew.api.location import LogLocation
 from anew.codec.arrow_types import arrow_schema
@@ -72,7 +72,8 @@ def frame_schema(task: InputTask) -> pa.Schema:
         pa.field(PARTITION, pa.int32(), nullable=False),
         pa.field(OFFSET, pa.int64(), nullable=False),
     ]
-    return pa.schema(fields)
+    # As Spark has it: times in microseconds, and no other types than it knows.
+    return to_arrow_schema(from_arrow_schema(pa.schema(fields)), timezone="UTC")
 
 
 def decoder(task: InputTask) -> Callable[[pa.RecordBatch, int], pa.RecordBatch]:
