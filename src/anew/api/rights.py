@@ -66,6 +66,8 @@ WRITE_PLAN = Need(Right.WRITE, Concerns.PLAN, (ANY_SUBJECT,))
 REBUILD = Need(Right.WRITE, Concerns.REBUILD)
 OPERATE = Need(Right.OPERATE, Concerns.PATH)
 OPERATE_ALL = Need(Right.OPERATE)
+# It names what may not be there, and a token for some stores is not enough.
+OPERATE_ALL_NAMED = Need(Right.OPERATE, Concerns.CLUSTER, ("output",))
 OPERATE_NAME = Need(Right.OPERATE, Concerns.BODY, ("name",))
 OPERATE_STORE = Need(Right.OPERATE, Concerns.BODY, ("store",))
 

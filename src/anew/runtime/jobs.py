@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -11,18 +12,21 @@ from anew.api.http import ControllerClient
 from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration, PlanGeneration
 from anew.api.jobs.views import CutOverAnswer, JobView
 from anew.api.models import BeginRebuild
-from anew.api.rebuilds import JobStart
+from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
-from anew.core.errors import InvalidRequest, Unreachable
+from anew.core.errors import AnewError, Unreachable
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.places import CODE_FOLDER
 from anew.core.jobs.plan import JobPlan
+from anew.core.stores.store import newest_schema_id
 from anew.deepstore.open import open_deep_store
+from anew.rebuild.asking import asked_for, begun_before
 from anew.rebuild.jobs.archive import Packed, pack
 from anew.runtime.clock import new_id
 from anew.runtime.trying import Tried, try_out
 
+TOPIC = "topic"
 _READY_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
 
@@ -85,15 +89,29 @@ class JobHandle:
         """
         return self._planned(Start() if start is None else start, None if code is None else self._packed(code))[0]
 
-    def rewind(self, plan: JobPlan, request_id: str | None = None) -> JobView:
+    def rewind(self, plan: JobPlan, request_id: str | None = None) -> int:
         """Begin what a plan of `plan_rewind` says, and wait until its output is there; it runs when `run` says so.
+
+        Returns:
+            The number of the generation.
 
         Raises:
             Refused: ``plan_outdated``, ``rewind_running``.
         """
         begin = BeginRebuild(plan=plan, request_id=new_id() if request_id is None else request_id, driver=self.driver)
         number = self._controller.begin_rebuild(begin, JobStart).rebuild.generation
-        return self._until_made(number)
+        self._until_made(number)
+        return number
+
+    def begun_before(self, start: Start, code: Code | None, request_id: str | None) -> int | None:
+        """The generation that the same request began before; None for a new one, or one without an id (rule R22).
+
+        Raises:
+            InvalidRequest: ``request_id_reused``: the id was used for another request.
+        """
+        packed = None if code is None else self._packed(code)
+        view = begun_before(self._controller, request_id, self._asked(start, packed))
+        return view.generation if isinstance(view, JobRebuildView) else None
 
     def run(self, generation: int | None = None) -> JobView:
         """Let a generation run, the live one for None.
@@ -142,7 +160,8 @@ class JobHandle:
             InvalidRequest: What is wrong with the function.
         """
         plan, _ = self._planned(start, (code, packed))
-        return self.rewind(plan, request_id)
+        self.rewind(plan, request_id)
+        return self.show()
 
     def _packed(self, code: Code) -> tuple[Code, Packed]:
         return code, pack(code.entry, code.files, code.params, CODE_FOLDER)
@@ -153,18 +172,34 @@ class JobHandle:
             code=code, start=start.at, master=start.master, conf=dict(start.conf), max_records=start.max_records
         )
         plan = self._controller.plan_generation(self.name, request)
+        plan = plan.model_copy(update={"asked": self._asked(start, packed)})
         if packed is not None:
             said, made = packed
             cluster = self._controller.cluster(plan.inputs[0].fabric)
             if said.trial:
                 fabrics = {of.fabric for of in plan.inputs}
                 locations = {f: self._controller.cluster(f).log.model_dump(mode="json") for f in fabrics}
-                try_out(Tried(made.code, made.content, plan, locations))
+                try_out(Tried(made.code, made.content, plan, locations, *self._schemas(plan)))
             # Under its own hash, so that the same code is the same file: nothing is ever overwritten.
             deep_store = open_deep_store(cluster.deep_store)
             if deep_store.stat(made.code.path) is None:
                 deep_store.put(made.code.path, made.content)
         return plan, code
+
+    def _asked(self, start: Start, packed: tuple[Code, Packed] | None) -> str:
+        """The hash of all that a request for a generation says."""
+        code = None if packed is None else packed[1].code.hash
+        said = {"at": start.at, "master": start.master, "conf": dict(start.conf), "max_records": start.max_records}
+        return asked_for("rewind", self.name, code=code, start=said)
+
+    def _schemas(self, plan: JobPlan) -> tuple[str | None, str | None]:
+        """The schemas of keys and values of what the job writes into."""
+        kind, _, name = plan.output.partition(":")
+        if kind == TOPIC:
+            topic = self._controller.topic(name, facts=False)
+            return topic.key_schema, topic.value_schema
+        store = self._controller.snapshot(name).store
+        return store.key_schema, store.schemas[newest_schema_id(store.schemas)]
 
     def _until_made(self, number: int) -> JobView:
         waited = 0.0
@@ -202,7 +237,8 @@ def submit(controller: ControllerClient, driver: str, request: CreateJob, code: 
     first = None if request.request_id is None else f"{request.request_id}/1"
     try:
         return handle.begin_first(code, packed, start, first)
-    except InvalidRequest:
-        # The function cannot be run: the name shall be free for one that can.
-        controller.delete_job(request.name)
+    except AnewError:
+        # Nothing was begun: the name shall be free for a function that can be run, or a store that takes it.
+        with suppress(AnewError):
+            controller.delete_job(request.name, only_empty=True)
         raise

@@ -272,3 +272,14 @@ def test_a_request_id_opens_no_other_stores_rebuild(closed: Cluster) -> None:
     forged = closed.push_plan("flights").model_copy(update={"asked": theirs.request_hash})
     body = {"plan": forged.model_dump(mode="json"), "request_id": "shared", "driver": "mallory"}
     assert _ask(closed, ("POST", "/v1/rebuilds"), "flights-operator", json=body) == (422, "request_id_reused")
+
+
+def test_a_job_is_begun_by_those_who_may_operate_the_whole_cluster(closed: Cluster) -> None:
+    """Its plan names code, which runs with the cluster's rights: writing is not enough, nor is one store's token."""
+    plan = {"kind": "rewind", "job": "flights", "generation": 1}
+    for token in ("writer", "flights-operator"):
+        asked = _ask(closed, ("POST", "/v1/rebuilds"), token, json={"plan": plan, "request_id": "r"})
+        assert asked == (403, "not_allowed"), token
+    assert _ask(closed, ("POST", "/v1/rebuilds"), "operator", json={"plan": plan, "request_id": "r"})[0] == 422
+    body = {"name": "flights", "output": "store:people", "inputs": {"a": "b"}}
+    assert _ask(closed, ("POST", "/v1/jobs"), "flights-operator", json=body) == (403, "not_allowed")

@@ -121,3 +121,25 @@ def test_json_and_bytes(spark: SparkSession) -> None:
     assert "partition 2, offset 1" in str(caught.value.found)
     plain = InputTask(_NOWHERE, _input(format=TopicFormat.BYTES))
     assert decoder(plain)(_raw((None, b"\x00\xff")), 0).to_pylist()[0]["value"] == b"\x00\xff"
+
+
+@pytest.mark.parametrize(
+    ("values", "offset"),
+    [
+        ((b'{"n": 1}{"n": 2}', b""), 0),
+        ((b'{"n": 1}\n{"n": 2}', b" "), 0),
+        ((b'{"n": 1}', b"null"), 1),
+        ((b"null",), 0),
+        ((b'{"n": 1}},{"v":{"n": 2}', b'{"n": 3}'), 0),
+        ((b'{"n": "one"}',), 0),
+    ],
+)
+def test_a_json_value_is_one_object_and_stays_with_its_key(
+    spark: SparkSession, values: tuple[bytes, ...], offset: int
+) -> None:
+    """Two in one record, none, null, or another type: the record is named, and no value goes to another key."""
+    columns = "n INT"
+    task = InputTask(_NOWHERE, _input(format=TopicFormat.JSON, columns=columns), json_fields(spark, columns))
+    with pytest.raises(Failed) as caught:
+        decoder(task)(_raw(*((b"k", value) for value in values)), 0)
+    assert (caught.value.code, f"offset {offset}:" in str(caught.value.found)) == ("input_unreadable", True)

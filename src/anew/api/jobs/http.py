@@ -52,9 +52,10 @@ class JobCalls(Calls):
         """Retire a generation that is not live; the job's view."""
         return self._as(JobView, self._of_job(name, "drop", request))
 
-    def delete_job(self, name: str) -> JobDeleted:
-        """Delete a job that is stopped."""
-        return self._as(JobDeleted, Call("DELETE", path_of("jobs", name), look_up="anew job list"))
+    def delete_job(self, name: str, *, only_empty: bool = False) -> JobDeleted:
+        """Delete a job that is stopped, or (``only_empty``) one without a generation."""
+        query = {"only_empty": True} if only_empty else {}
+        return self._as(JobDeleted, Call("DELETE", path_of("jobs", name), query=query, look_up="anew job list"))
 
     def run_order(self, rebuild_id: str, epoch: int) -> RunOrder:
         """What the driver of a generation works with."""

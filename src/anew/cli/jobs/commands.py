@@ -137,13 +137,15 @@ def rewind(
     """Begin a generation beside the live one, with an output of its own, and let it run."""
     chosen = Start(_start(start), master, pairs(conf, "--conf"), max_records)
     with cluster() as connected:
-        handle = connected.job(name)
-        found = handle.plan_rewind(chosen, _maybe(code, param, file, no_trial=no_trial))
-        if dry_run:
-            _print_plan(found, as_json=json_output)
-            return
-        handle.rewind(found, request_id)
-        view = handle.run(found.generation)
+        handle, function = connected.job(name), _maybe(code, param, file, no_trial=no_trial)
+        number = None if dry_run else handle.begun_before(chosen, function, request_id)
+        if number is None:
+            found = handle.plan_rewind(chosen, function)
+            if dry_run:
+                _print_plan(found, as_json=json_output)
+                return
+            number = handle.rewind(found, request_id)
+        view = handle.run(number)
     _print(view, as_json=json_output)
 
 
@@ -238,8 +240,8 @@ def logs(which: Which, *, lines: Annotated[int, typer.Option(help="How many of t
     chosen = [each for each in view.generations if number in (None, each.number)]
     folder = resolve({}).home / "logs"
     for each in chosen:
-        found = sorted(folder.glob(f"{each.rebuild}-e*.log"), key=lambda path: path.stat().st_mtime)
-        for path in found[-1:]:
+        found = sorted(folder.glob(f"{each.rebuild}-e*"), key=lambda path: path.stat().st_mtime)
+        for path in found[-2:]:
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]:
                 out().print(line, markup=False, highlight=False)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from anew.api.rebuilds import DriverStart
+from anew.api.rights import WRITE_PLAN, Need
 from anew.catalog.change import Put, Reclaim
 from anew.core.errors import Failed
 from anew.core.plan import PlanValue
@@ -53,6 +54,7 @@ class Subject(ABC, Generic[R, P]):
         plan: The class of its plans.
         start: The class of what its drivers begin with.
         reclaims: Kind of `Reclaim` → how what such a note names is removed.
+        begins: What a token must allow whoever begins one.
     """
 
     name: ClassVar[str]
@@ -60,6 +62,7 @@ class Subject(ABC, Generic[R, P]):
     plan: type[P]
     start: type[DriverStart[R, Any]]
     reclaims: ClassVar[Mapping[str, Callable[[Context, Reclaim], None]]] = {}
+    begins: ClassVar[Need] = WRITE_PLAN
 
     @abstractmethod
     def begin(self, context: Context, plan: P, opening: Mapping[str, Any]) -> Begun[R]:

@@ -20,6 +20,7 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import failed_subject
 from anew.controller.http.bodies import read_body
 from anew.core.errors import InvalidRequest
+from anew.core.grants import Grant
 
 _ERRORS = {
     401: "No token, an unknown one, or one that has expired; nothing was changed.",
@@ -36,7 +37,6 @@ _ERROR_SHAPE = {"content": {"application/json": {"schema": {"$ref": f"#/componen
 RIGHT_SHOWN = "x-right"
 """The member of an operation in ``/openapi.json`` that names its right."""
 _BODY_METHODS = frozenset({"POST", "PATCH", "PUT"})
-_NAME_A_STORE = frozenset({Concerns.QUERY, Concerns.BODY, Concerns.PLAN})
 _ACTOR = b"anew-actor"
 _REQUEST_ID = "request_id"
 _NOTHING = (b"", b"{}")
@@ -89,6 +89,8 @@ class Admission:
             grant.check_right(need.right)
         check_parameters(request.query_params.multi_items(), known.parameters, need)
         body = await self._body(request, takes_one=known.takes_body)
+        if grant is not None and need.concerns is Concerns.PLAN:
+            self._check_begin(grant, body)
         if grant is not None and grant.stores is not None and need.concerns is not Concerns.NO_STORE:
             grant.check_store(await self._store(request, need, body, grant.stores))
         scope = dict(request.scope)
@@ -96,6 +98,19 @@ class Admission:
             others = [pair for pair in scope["headers"] if pair[0] != _ACTOR]
             scope["headers"] = [*others, (_ACTOR, quote(grant.name, safe=" @.:+-_/").encode())]
         return Request(scope, _again(body, request))
+
+    def _check_begin(self, grant: Grant, body: bytes) -> None:
+        """Raise unless a token allows what the plan in a body begins.
+
+        Raises:
+            NotAllowed: ``not_allowed``.
+        """
+        plan = parse_object(body).get("plan")
+        subject = self._context.subjects.find(str(plan.get("kind"))) if isinstance(plan, dict) else None
+        if subject is not None and subject.begins.right is not None:
+            grant.check_right(subject.begins.right)
+            if subject.begins.concerns is Concerns.CLUSTER:
+                grant.check_store(None)
 
     async def _body(self, request: Request, *, takes_one: bool) -> bytes:
         headers = request.headers
@@ -195,7 +210,7 @@ def rights_of(app: FastAPI) -> dict[tuple[str, str], Need]:
 
 
 def _statuses(method: str, path: str, need: Need) -> list[int]:
-    never = set() if "{" in path or need.concerns in _NAME_A_STORE else {404}
+    never = set() if "{" in path or need.names else {404}
     never |= {409} if method == "GET" else set()
     never |= {408, 413, 415} if method not in _BODY_METHODS else set()
     return [status for status in _ERRORS if status not in never]

@@ -31,7 +31,15 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
     body_hash = value_hash(request.model_dump(mode="json", exclude={"request_id"}))
     made = made_before(context, request.request_id, body_hash)
     if made is not None:
-        return job_named(context, request.name)
+        known_job = context.catalog.job_by_uid(made)
+        if known_job is None or known_job.deleted_at_ms is not None:
+            raise Refused(
+                "job_deleted",
+                f"the job that this request made was deleted: {request.name}",
+                found=request.request_id,
+                expected="a new id for a new request",
+            )
+        return known_job
     check_job_name(request.name)
     kind, separator, name = request.output.partition(":")
     if not separator or not name:
@@ -47,6 +55,7 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
         fabric=next(iter(context.fabrics)),
         inputs=dict(sorted(request.inputs.items())),
         output=output,
+        next_generation=_first_generation(context, request.name),
         created_at_ms=context.clock(),
     )
     inputs_of(context, job)
@@ -54,6 +63,12 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
     operation = context.operation("create job", job.name, actor, output=str(output), inputs=job.inputs)
     commit(context, operation, PutJob(job, None), *known)
     return job_named(context, request.name)
+
+
+def _first_generation(context: Context, name: str) -> int:
+    """A number above those of all generations of jobs that had the name: what they wrote may still be there (R20)."""
+    before = (job.next_generation for job in context.catalog.deleted_jobs() if job.name == name)
+    return max(before, default=1)
 
 
 def run(context: Context, name: str, number: int | None, actor: str) -> Job:
@@ -137,12 +152,12 @@ def drop(context: Context, name: str, number: int, actor: str) -> Job:
     return change_job(context, job.uid, operation, lambda present: _dropped(context, present, number))
 
 
-def delete(context: Context, name: str, actor: str) -> None:
+def delete(context: Context, name: str, actor: str, *, only_empty: bool = False) -> None:
     """Delete a job with all of its generations; what its live one wrote stays where it serves.
 
     Raises:
         NotFound: ``unknown_job``.
-        Refused: ``job_runs``.
+        Refused: ``job_runs``; ``job_has_generations``, where only one without any is to go.
     """
     job = job_named(context, name)
     running = [each.number for each in job.generations if each.status is GenerationStatus.RUNNING]
@@ -157,6 +172,14 @@ def delete(context: Context, name: str, actor: str) -> None:
     operation = context.operation("delete job", name, actor)
 
     def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        if only_empty and present.generations:
+            raise Refused(
+                "job_has_generations",
+                f"{name} has generations",
+                found=", ".join(str(each.number) for each in present.generations),
+                expected="a job without any",
+                hint=f"anew job show {name}",
+            )
         after, puts = present.model_copy(update={"live": None}), tuple[Put, ...]()
         for generation in present.generations:
             after, closed = _dropped(context, after, generation.number, keeps_output=generation.number == present.live)

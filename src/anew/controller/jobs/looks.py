@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from anew.controller.engine.context import Context
 from anew.controller.jobs.planning import held_of
 from anew.core.jobs.inputs import Offsets
-from anew.core.jobs.job import LOOKS_TO_CATCH_UP, Generation, Job, at_ends
+from anew.core.jobs.job import LOOKS_TO_CATCH_UP, Generation, GenerationStatus, Job, at_ends
 
 LAG_LIMIT_RECORDS = 10_000
 """So many records may be left of what arrives all the time."""
@@ -26,13 +26,15 @@ def look(context: Context, job: Job) -> None:
     """
     for generation in job.generations:
         at = job.uid, generation.number
-        if generation.over or generation.number == job.live:
+        if generation.status is not GenerationStatus.RUNNING or generation.number == job.live:
             context.looks.pop(at, None)
             continue
+        # What is not answered now counts as not there.
+        before = context.looks.pop(at, 0)
         live = {} if job.live is None else position_of(context, job, job.generation(job.live))
         ends = ends_of(context, generation)
         found = at_ends(position_of(context, job, generation), live, ends, LAG_LIMIT_RECORDS)
-        context.looks[at] = min(context.looks.get(at, 0) + 1, LOOKS_TO_CATCH_UP) if found else 0
+        context.looks[at] = min(before + 1, LOOKS_TO_CATCH_UP) if found else 0
 
 
 def position_of(context: Context, job: Job, generation: Generation) -> Mapping[str, Offsets]:

@@ -13,6 +13,7 @@ from anew.core.jobs.job import Job
 from anew.core.jobs.plan import JobFence, JobPlan
 from anew.core.plan import Estimate
 from anew.core.suggest import did_you_mean
+from anew.core.topics.topic import TopicFormat
 from anew.log.interface import Offsets as LogOffsets
 from anew.log.interface import TopicPartition
 
@@ -29,6 +30,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         InvalidRequest: ``no_code``, ``unknown_input``.
         Unreachable: A log does not answer: what it holds is never guessed.
     """
+    _check_conf(request.conf)
     inputs = inputs_of(context, job)
     held = {of.name: held_of(context, of) for of in inputs}
     start = _start(inputs, held, request.start)
@@ -36,7 +38,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         begins = {partition: found.begin for partition, found in held[name].items()}
         check_start(name, offsets, begins, {partition: found.end for partition, found in held[name].items()})
     gone = tuple(_gone(inputs, start, held))
-    is_whole = all(offset == 0 for of in start.values() for offset in of.values())
+    is_whole = _is_whole(start)
     records = sum(held[name][p].end - offset for name, of in start.items() for p, offset in of.items())
     return JobPlan(
         job=job.name,
@@ -55,6 +57,32 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         estimate=Estimate(records=records, bytes=0, seconds=None),
         fence=JobFence(job_uid=job.uid, live=job.live),
     ).sealed()
+
+
+def check_plan(context: Context, job: Job, plan: JobPlan) -> None:
+    """Raise unless what a plan says of inputs and start is so: whoever made it may have changed it.
+
+    Raises:
+        Refused: ``plan_outdated``; ``start_out_of_range``, ``start_incomplete``.
+        NotFound, Unreachable: As `plan_generation`.
+    """
+    inputs = inputs_of(context, job)
+    if plan.inputs != inputs or plan.is_whole != _is_whole(plan.start) or plan.output != str(job.output):
+        raise Refused(
+            "plan_outdated",
+            "what the plan was made from has changed",
+            found=f"inputs {[of.topic_uid for of in plan.inputs]}, whole {plan.is_whole}",
+            expected=f"inputs {[of.topic_uid for of in inputs]}, whole {_is_whole(plan.start)}",
+            hint="make a new plan",
+        )
+    for of in inputs:
+        held = held_of(context, of)
+        begins, ends = {p: each.begin for p, each in held.items()}, {p: each.end for p, each in held.items()}
+        check_start(of.name, plan.start.get(of.name, {}), begins, ends)
+
+
+def _is_whole(start: Mapping[str, Offsets]) -> bool:
+    return all(offset == 0 for of in start.values() for offset in of.values())
 
 
 def inputs_of(context: Context, job: Job) -> tuple[JobInput, ...]:
@@ -98,7 +126,26 @@ def _input(context: Context, name: str, topic_name: str) -> JobInput:
             expected="a topic that is ready",
             hint="try again in a moment",
         )
+    if topic.format is TopicFormat.JSON and topic.columns is None:
+        raise Refused(
+            "no_columns",
+            f"the topic {topic_name} does not say what its JSON values hold",
+            found="no columns",
+            expected="columns, such as user STRING, n INT",
+            hint="make a topic with --columns",
+        )
     return input_of(name, topic)
+
+
+def _check_conf(conf: Mapping[str, str]) -> None:
+    """Raise where Spark would run a task twice at once: a copy that is killed may have appended what wins."""
+    if conf.get("spark.speculation", "false").strip().lower() != "false":
+        raise InvalidRequest(
+            "bad_conf",
+            "a job's tasks are not run twice at once",
+            found=f"spark.speculation={conf['spark.speculation']}",
+            expected="spark.speculation=false",
+        )
 
 
 def _code(job: Job, request: PlanGeneration) -> JobCode:

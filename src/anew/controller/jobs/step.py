@@ -6,8 +6,9 @@ from anew.catalog.change import DropBatches, Put, PutReclaim, Reclaim
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import heard_at_ms
 from anew.controller.engine.records import find_of
+from anew.controller.jobs.batches import NO_LEASE
 from anew.controller.jobs.looks import look
-from anew.controller.jobs.records import change_deleted_job, change_job
+from anew.controller.jobs.records import change_deleted_job, change_job, with_record
 from anew.core.jobs import job as jobs
 from anew.core.jobs.job import Generation, GenerationStatus, Job
 from anew.core.jobs.places import folder_of
@@ -51,25 +52,44 @@ def _make(context: Context, job: Job, generation: Generation) -> Job:
 
 
 def _drive(context: Context, job: Job, generation: Generation) -> Job:
-    """Start a driver where none is at work: intent first, so that two controllers do not start two."""
+    """Start a driver where none is at work: intent first, so that of two controllers one starts it."""
     record, now_ms = find_of(context, generation.rebuild, JobRebuild), context.clock()
+    number = generation.number
     # One that was silent for so long may be replaced: whatever it appends from then on does not count.
     limit_seconds = context.limits.takeover_seconds
     is_silent = now_ms - heard_at_ms(context, record) >= limit_seconds * 1000
-    lost = not record.driver or (is_silent and context.attention.listened_for(limit_seconds, now_ms))
-    if not lost or now_ms < generation.retry_at_ms:
+    if record.driver and not (is_silent and context.attention.listened_for(limit_seconds, now_ms)):
         return job
-    operation = context.operation("start driver", job.name, "controller", generation=generation.number)
-    seconds = context.limits.scheduled_start_seconds
-    after = change_job(
-        context,
-        job.uid,
-        operation,
-        lambda present: (jobs.started(present, generation.number, now_ms, seconds), ()),
-    )
-    request_id = f"{generation.rebuild}-e{record.epoch + 1}-{after.revision}"
-    context.launch(JOB, f"{job.name}@{generation.number}", request_id)
+    if now_ms < generation.retry_at_ms:
+        return job
+    if record.driver or generation.launched:
+        why = "its driver was lost" if record.driver else "a driver was started, and did not report"
+        return _note_lost(context, job, generation, f"{why}: anew job logs {job.name}@{number}")
+    operation = context.operation("start driver", job.name, "controller", generation=number)
+    seconds, is_first = context.limits.scheduled_start_seconds, True
+
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        nonlocal is_first
+        is_first = not present.generation(number).launched
+        return (jobs.started(present, number, now_ms, seconds) if is_first else present), ()
+
+    after = change_job(context, job.uid, operation, change)
+    if is_first:
+        request_id = f"{generation.rebuild}-e{record.epoch + 1}-{after.revision}"
+        context.launch(JOB, f"{job.name}@{number}", request_id)
     return after
+
+
+def _note_lost(context: Context, job: Job, generation: Generation, why: str) -> Job:
+    """A driver ended without a word: the next one follows after a pause that rises until a batch is recorded."""
+    operation = context.operation("driver lost", job.name, "controller", generation=generation.number, error=why)
+    now_ms = context.clock()
+
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        after = jobs.driver_ended(present, generation.number, why, now_ms, for_good=False)
+        return after, (with_record(context, generation, **NO_LEASE),)
+
+    return change_job(context, job.uid, operation, change)
 
 
 def _reclaim(context: Context, job: Job, generation: Generation) -> Job:

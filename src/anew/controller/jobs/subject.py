@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from anew.api.rebuilds import JobStart
+from anew.api.rights import OPERATE_ALL
 from anew.catalog.change import Put, PutJob
 from anew.controller.engine.context import Context
 from anew.controller.engine.outputs import Writer
 from anew.controller.engine.subjects import Begun, Step, Subject
 from anew.controller.jobs.batches import NO_LEASE
+from anew.controller.jobs.planning import check_plan
 from anew.controller.jobs.records import job_named, job_of
 from anew.core.errors import Refused
 from anew.core.jobs.job import Generation, GenerationStatus, Job, driver_began, retired, with_generation
@@ -26,6 +28,8 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
     record = JobRebuild
     plan = JobPlan
     start = JobStart
+    # What it names is code, which runs with the rights of the cluster.
+    begins = OPERATE_ALL
 
     def begin(self, context: Context, plan: JobPlan, opening: Mapping[str, Any]) -> Begun[JobRebuild]:
         """A generation, and its output.
@@ -35,6 +39,7 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
         """
         job = job_named(context, plan.job)
         _check_fence(job, plan)
+        check_plan(context, job, plan)
         output = context.outputs.of_kind(job.output.kind)
         before = None if plan.replaces is None else job.generation(plan.replaces).writes_to
         writer = Writer(

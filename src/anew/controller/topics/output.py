@@ -1,7 +1,8 @@
 """A topic as the output of jobs: each generation writes into a topic of its own, ``<topic>_g<N>``.
 
 They have the schemas, the partitions and the retention of the topic that the job names. Which of them readers are to
-ask is what the job says; the records there that count are those of `anew.core.jobs.committed`.
+ask is what the job says. Records of attempts that died and of batches that ran again lie there too:
+`anew.core.jobs.committed` tells those that count.
 """
 
 from __future__ import annotations
@@ -64,11 +65,12 @@ class TopicOutput(Output):
             "created_at_ms": context.clock(),
             "revision": 0,
         }
-        return Opened(name, puts=(PutTopic(like.model_copy(update=changes), None),))
+        made = like.model_copy(update=changes)
+        return Opened(_where(made), puts=(PutTopic(made, None),))
 
     def made(self, context: Context, name: str, where: str) -> OutputPlace | None:
         """See `Output.made`."""
-        found = context.catalog.topic(where)
+        found = _found(context, where)
         if found is None:
             return None
         topic = found if found.ready else make_announced(context, found.uid)
@@ -88,7 +90,7 @@ class TopicOutput(Output):
 
     def served(self, context: Context, name: str, where: str) -> bool:
         """What was appended can be read."""
-        found = context.catalog.topic(where)
+        found = _found(context, where)
         return found is not None and found.ready
 
     def cut_over(self, context: Context, name: str, before: str | None, after: str) -> tuple[Put, ...]:
@@ -109,7 +111,7 @@ class TopicOutput(Output):
 
     def close(self, context: Context, name: str, where: str) -> tuple[Put, ...]:
         """The generation's topic is deleted; the log's goes after the grace."""
-        topic = context.catalog.topic(where)
+        topic = _found(context, where)
         if topic is None:
             return ()
         target, why = f"{topic.name}\n{topic.topic_uid}", f"the generation that wrote into {where} was retired"
@@ -120,6 +122,16 @@ class TopicOutput(Output):
     def gone(self, context: Context, name: str, where: str) -> tuple[Put, ...] | None:
         """Nothing is left to do: what is deleted goes by itself."""
         return ()
+
+
+def _where(topic: Topic) -> str:
+    return f"{topic.name}#{topic.uid}"
+
+
+def _found(context: Context, where: str) -> Topic | None:
+    """The topic that was made for a generation, and no later one of its name."""
+    found = context.catalog.topic(where.partition("#")[0])
+    return found if found is not None and _where(found) == where else None
 
 
 def _check_avro(topic: Topic) -> None:

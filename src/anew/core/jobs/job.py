@@ -62,6 +62,7 @@ class Generation(Value):
         master, conf, max_records: How Spark runs it.
         failures: How many of its drivers in a row have ended before their first batch.
         retry_at_ms: Before that time no driver is started.
+        launched: Whether a driver was started that has not taken it yet.
         error: Why it failed, or why its last driver ended.
     """
 
@@ -82,6 +83,7 @@ class Generation(Value):
     max_records: int = 100_000
     failures: int = 0
     retry_at_ms: int = 0
+    launched: bool = False
     error: str | None = None
 
     @property
@@ -242,12 +244,12 @@ def to_stop(job: Job, number: int, now_ms: int) -> Job:
 
 def started(job: Job, number: int, now_ms: int, start_seconds: float) -> Job:
     """A driver of a generation is started now; no other one before it had the time to begin."""
-    return _with(job, _changed(job.generation(number), retry_at_ms=now_ms + int(start_seconds * 1000)))
+    return _with(job, _changed(job.generation(number), retry_at_ms=now_ms + int(start_seconds * 1000), launched=True))
 
 
 def driver_began(job: Job, number: int) -> Job:
     """A driver has taken a generation: the next one need not wait for it, should it be lost."""
-    return _with(job, _changed(job.generation(number), retry_at_ms=0))
+    return _with(job, _changed(job.generation(number), retry_at_ms=0, launched=False))
 
 
 def driver_ended(job: Job, number: int, error: str, now_ms: int, *, for_good: bool) -> Job:
@@ -256,9 +258,11 @@ def driver_ended(job: Job, number: int, error: str, now_ms: int, *, for_good: bo
     if found.status is not GenerationStatus.RUNNING:
         return job
     if for_good:
-        return _to(job, found, GenerationStatus.FAILED, now_ms, error=error)
+        return _to(job, found, GenerationStatus.FAILED, now_ms, error=error, launched=False)
     pause_ms = int(backoff_seconds(found.failures, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS) * 1000)
-    return _with(job, _changed(found, failures=found.failures + 1, retry_at_ms=now_ms + pause_ms, error=error))
+    return _with(
+        job, _changed(found, failures=found.failures + 1, retry_at_ms=now_ms + pause_ms, error=error, launched=False)
+    )
 
 
 def got_on(job: Job, number: int) -> Job:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -45,9 +46,13 @@ from anew.spark.session import SparkSession, send_modules
 _T = TypeVar("_T")
 _LOG = structlog.get_logger("anew.jobs")
 _TURNED_AWAY = frozenset({"epoch_outdated", "rebuild_ended", "generation_stopped"})
-_PASSES = frozenset({"build_failed", "log_stalled", "schema_undecided", "topic_lost", "spark_unreachable"})
-"""Of failures: those after which another driver may do better."""
+_STAYS = frozenset({"output_misfit", "input_unreadable", "input_expired", "checkpoint_unreadable", "code_damaged"})
+"""Of failures: those after which another driver would come to the same end. All others may pass."""
+_MAY_PASS = frozenset({"driver_alive", "revision_conflict", "batch_gap", "output_not_made"})
+"""Likewise of refusals: those that may pass."""
 _LOOK_SECONDS = 0.2
+_STOP_SECONDS, _HUNG = 300.0, 70
+"""A batch that takes longer than this once it is to be the last one is not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class _Recorder:
 
     def ended(self, error: AnewError | None) -> None:
         """Say why the driver ends; where nobody answers the lease's end says as much."""
-        for_good = error is not None and _is_for_good(error)
+        for_good = error is not None and is_for_good(error)
         told = DriverEnded(epoch=self.epoch, error=None if error is None else str(error), for_good=for_good)
         try:
             self._patiently(lambda: self.driving.controller.driver_ended(self.rebuild_id, told))
@@ -157,11 +162,20 @@ def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
         lease.enter(Stage.BUILD, lambda: _progress(batches), stopper.set)
         while not batches.wait(_LOOK_SECONDS):
             if stopper.is_set():
-                batches.stop()
+                _stop(batches)
             elif lease.silent_seconds > driving.patience_seconds:
                 # Nobody is there to follow for: whoever comes back starts another driver.
-                batches.stop()
+                _stop(batches)
                 raise _nobody_there(lease.silent_seconds)
+
+
+def _stop(batches: Batches) -> None:
+    """End the batches; a function that hangs is left behind with the process, whose next driver has a greater epoch."""
+    overdue = threading.Timer(_STOP_SECONDS, os._exit, (_HUNG,))
+    overdue.daemon = True
+    overdue.start()
+    batches.stop()
+    overdue.cancel()
 
 
 def _nobody_there(seconds: float) -> Unreachable:
@@ -236,8 +250,8 @@ def _progress(batches: Batches) -> Progress:
     return Progress(done=done, total=0, unit="batches", records=0 if last is None else last.rows)
 
 
-def _is_for_good(error: AnewError) -> bool:
+def is_for_good(error: AnewError) -> bool:
     """Whether another driver would come to the same end."""
     if isinstance(error, InvalidRequest | Refused):
-        return error.code != "driver_alive"
-    return isinstance(error, Failed) and error.code not in _PASSES and error.code != "driver_broke"
+        return error.code not in _MAY_PASS
+    return error.code in _STAYS

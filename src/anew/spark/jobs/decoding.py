@@ -25,6 +25,7 @@ from anew.core.stores.store import newest_schema_id
 from anew.core.topics.topic import TopicFormat
 
 _NO_COLUMNS = b""
+_MEMBER = "v"
 KEY, VALUE, DELETED, TIMESTAMP, PARTITION, OFFSET = "key", "value", "deleted", "timestamp", "partition", "offset"
 _FLAW_HINT = "records that cannot be read stop a job: mend the producer, and begin behind them"
 
@@ -167,15 +168,15 @@ def _parse_json(records: pa.RecordBatch, task: InputTask, partition: int) -> pa.
         return pa.array([], pa.struct(list(schema)))
     values = bytes_list(records.column("value"))
     try:
-        parsed = _read_json(b"\n".join(value.replace(b"\n", b" ") for value in values), schema)
-        if parsed.num_rows == len(values):
-            return parsed.to_struct_array().combine_chunks()
+        parsed = _read_json(values, schema)
+        if len(parsed) == len(values) and parsed.null_count == 0:
+            return parsed
     except pa.ArrowInvalid:
         pass
     for row, value in enumerate(values):
         try:
-            fits = _read_json(value.replace(b"\n", b" "), schema).num_rows == 1
-            why = "its value is not one JSON object"
+            found = _read_json([value], schema)
+            fits, why = len(found) == 1 and found.null_count == 0, "its value is not one JSON object"
         except pa.ArrowInvalid as error:
             fits, why = False, str(error)
         if not fits:
@@ -183,7 +184,15 @@ def _parse_json(records: pa.RecordBatch, task: InputTask, partition: int) -> pa.
     raise AssertionError("each value can be read, and all of them together cannot")
 
 
-def _read_json(text: bytes, schema: pa.Schema) -> pa.Table:
+def _read_json(values: list[bytes], schema: pa.Schema) -> pa.Array[Any]:
+    """Values as structs, one for each: as a member of an object, what is no single value is no JSON."""
+    wrapped = pa.schema([pa.field(_MEMBER, pa.struct(list(schema)))])
+    text = b"\n".join(b'{"%s":%s}' % (_MEMBER.encode(), value.replace(b"\n", b" ")) for value in values)
+    table = _parsed_json(text, wrapped)
+    return table.column(_MEMBER).combine_chunks()
+
+
+def _parsed_json(text: bytes, schema: pa.Schema) -> pa.Table:
     options = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     block = pa_json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1 << 20))
     return pa_json.read_json(io.BytesIO(text), read_options=block, parse_options=options)

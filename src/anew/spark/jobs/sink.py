@@ -119,11 +119,30 @@ def check_types(frame: DataFrame, key_schema: str | None, value_schema: str | No
         InvalidRequest: ``column_type``, ``missing_column``: no value of a column could fit.
     """
     schema = to_arrow_schema(frame.schema, timezone="UTC")
+    _check_types_of_ours(schema)
     empty = pa.RecordBatch.from_pylist([], schema=schema)
     for column, text in ((KEY, key_schema), (VALUE, value_schema)):
         if text is not None and column in schema.names:
             _encoded(parse_schema(text), empty, column)
     return schema
+
+
+def _check_types_of_ours(schema: pa.Schema) -> None:
+    """Raise unless ``deleted`` and the time have types that say what they are to say."""
+    wanted: dict[str, tuple[Callable[[Any], bool], str]] = {
+        DELETED: (pa.types.is_boolean, "a boolean"),
+        WRITTEN_AT: (lambda of: pa.types.is_timestamp(of) or pa.types.is_int64(of), "a timestamp, or a long of ms"),
+        TIMESTAMP: (pa.types.is_timestamp, "a timestamp"),
+    }
+    for column in schema:
+        if column.name in wanted and not wanted[column.name][0](column.type):
+            raise InvalidRequest(
+                "column_type",
+                f"the column {column.name} has another type than it may have",
+                found=str(column.type),
+                expected=wanted[column.name][1],
+                hint="cast it in the function",
+            )
 
 
 def append_frame(frame: DataFrame, task: SinkTask, batch: int, epoch: int) -> list[TaskOutput]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CutOver, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration
 from anew.api.models import ResumeRebuild
 from anew.api.rebuilds import JobStart
-from anew.core.errors import NotFound, Refused
+from anew.api.topics import CreateTopic
+from anew.core.errors import InvalidRequest, NotFound, Refused
 from tests.component.controller.harness import refused
 from tests.component.controller.jobs.jobs_harness import JOB, Jobs
 
@@ -51,6 +52,9 @@ def test_a_generation_has_one_driver(jobs: Jobs) -> None:
     jobs.cluster.pass_seconds(9)
     jobs.cluster.round()
     assert len(jobs.launched) == 1
+    jobs.cluster.pass_seconds(2)
+    jobs.cluster.round()
+    assert (len(jobs.launched), jobs.view().error) == (1, f"its driver was lost: anew job logs {JOB}@1")
     jobs.cluster.pass_seconds(2)
     jobs.cluster.round()
     assert jobs.launched == [f"{JOB}@1", f"{JOB}@1"]
@@ -173,3 +177,73 @@ def test_a_job_is_deleted_once_it_is_stopped(jobs: Jobs) -> None:
     jobs.cluster.pass_seconds(601)
     jobs.cluster.round()
     assert client.topic("classes_g1").ready
+
+
+def test_a_driver_that_never_reports_is_told_and_followed_after_pauses(jobs: Jobs) -> None:
+    """One that cannot even begin, for want of Java or of a token: the generation has an error, and the status too."""
+    jobs.running()
+    jobs.cluster.pass_seconds(181)
+    jobs.cluster.round()
+    assert jobs.view().error == f"a driver was started, and did not report: anew job logs {JOB}@1"
+    assert any(f"{JOB}@1 does not get on" in problem.what for problem in jobs.cluster.client.status().problems)
+    assert len(jobs.launched) == 1
+    jobs.cluster.pass_seconds(2)
+    jobs.cluster.round()
+    assert len(jobs.launched) == 2
+
+
+def test_a_generation_that_does_not_run_has_not_caught_up(jobs: Jobs) -> None:
+    """Stopped or failed, it stays where it is: it is cut over to by force alone."""
+    jobs.running()
+    jobs.take()
+    jobs.running(jobs.plan(code=None))
+    epoch = jobs.take(2)
+    jobs.cluster.settle(3)
+    assert jobs.view(2).caught_up
+    jobs.end(epoch, "no such column", 2, for_good=True)
+    jobs.cluster.settle(1)
+    assert (jobs.view(2).status, jobs.view(2).caught_up) == ("failed", False)
+    assert refused(Refused, lambda: jobs.cluster.client.cut_over(JOB, CutOver())).code == "not_caught_up"
+
+
+@pytest.mark.case("rules:R20")
+def test_a_job_of_a_name_that_was_used_goes_on_counting(jobs: Jobs) -> None:
+    """What generations of the deleted one wrote may still be there: those of the new one are younger."""
+    jobs.begin()
+    jobs.cluster.client.delete_job(JOB)
+    error = refused(Refused, jobs.create)
+    assert error.code == "job_deleted"
+    request = CreateJob(name=JOB, output="topic:classes", inputs={"events": "events"})
+    jobs.cluster.client.create_job(request)
+    assert jobs.plan().generation == 2
+
+
+def test_a_plan_is_judged_and_not_believed(jobs: Jobs) -> None:
+    """Whoever changes what it says of its start, and seals it again, is refused."""
+    jobs.write(5)
+    plan = jobs.plan(start="newest").model_copy(update={"is_whole": True}).sealed()
+    assert refused(Refused, lambda: jobs.begin(plan)).code == "plan_outdated"
+    beyond = jobs.plan().model_copy(update={"start": {"events": {0: 9, 1: 0}}, "is_whole": False}).sealed()
+    assert refused(Refused, lambda: jobs.begin(beyond)).code == "start_out_of_range"
+    assert refused(InvalidRequest, lambda: jobs.plan(conf={"spark.speculation": "true"})).code == "bad_conf"
+
+
+def test_a_topic_that_somebody_else_made_under_the_name_is_left_alone(jobs: Jobs) -> None:
+    """A generation knows its topic by identity: it neither writes into another one nor deletes it."""
+    jobs.running()
+    jobs.running(jobs.plan(code=None))
+    client = jobs.cluster.client
+    client.delete_topic("classes_g2")
+    client.create_topic(CreateTopic(name="classes_g2", partitions=1, columns="n INT"))
+    epoch = jobs.take(2)
+    order = refused(Refused, lambda: client.run_order(jobs.view(2).rebuild, epoch))
+    assert order.code == "output_not_made"
+    client.drop_generation(JOB, OfGeneration(generation=2))
+    assert client.topic("classes_g2").columns == "n INT"
+
+
+def test_a_job_with_a_generation_is_not_deleted_as_an_empty_one(jobs: Jobs) -> None:
+    """Two submits of one request: the one that fails takes nothing away from the other."""
+    jobs.begin()
+    client = jobs.cluster.client
+    assert refused(Refused, lambda: client.delete_job(JOB, only_empty=True)).code == "job_has_generations"
