@@ -7,7 +7,7 @@ A wing registers its output in the `Outputs` of the context, as it does its subj
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -92,8 +92,8 @@ class Output(ABC):
         """
 
     @abstractmethod
-    def close(self, context: Context, name: str, where: str) -> tuple[Put, ...]:
-        """What gives up an output that nobody reads: its parts are noted as to be reclaimed."""
+    def close(self, context: Context, name: str, where: Collection[str]) -> tuple[Put, ...]:
+        """What gives up outputs that nobody reads: their parts are noted as to be reclaimed."""
 
     @abstractmethod
     def gone(self, context: Context, name: str, where: str) -> tuple[Put, ...] | None:

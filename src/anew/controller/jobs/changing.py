@@ -180,26 +180,28 @@ def delete(context: Context, name: str, actor: str, *, only_empty: bool = False)
                 expected="a job without any",
                 hint=f"anew job show {name}",
             )
-        after, puts = present.model_copy(update={"live": None}), tuple[Put, ...]()
-        for generation in present.generations:
-            after, closed = _dropped(context, after, generation.number, keeps_output=generation.number == present.live)
-            puts = (*puts, *closed)
-        return after.model_copy(update={"deleted_at_ms": context.clock()}), puts
+        after, going = present.model_copy(update={"live": None}), [g for g in present.generations if not g.over]
+        for generation in going:
+            after = jobs.retired(after, generation.number, context.clock())
+        # What the live one wrote stays where it serves.
+        closed = _closed(context, present, *(g for g in going if g.number != present.live))
+        records = (_ended(context, generation) for generation in going)
+        return after.model_copy(update={"deleted_at_ms": context.clock()}), (*records, *closed)
 
     change_job(context, job.uid, operation, change)
 
 
-def _dropped(context: Context, job: Job, number: int, *, keeps_output: bool = False) -> tuple[Job, tuple[Put, ...]]:
+def _dropped(context: Context, job: Job, number: int) -> tuple[Job, tuple[Put, ...]]:
     generation = job.generation(number)
     after = jobs.retired(job, number, context.clock())
     if generation.over:
         return job, ()
-    closed = () if keeps_output else _closed(context, job, generation)
-    return after, (_ended(context, generation), *closed)
+    return after, (_ended(context, generation), *_closed(context, job, generation))
 
 
-def _closed(context: Context, job: Job, generation: Generation) -> tuple[Put, ...]:
-    return context.outputs.of_kind(job.output.kind).close(context, job.output.name, generation.writes_to)
+def _closed(context: Context, job: Job, *generations: Generation) -> tuple[Put, ...]:
+    output = context.outputs.of_kind(job.output.kind)
+    return output.close(context, job.output.name, [generation.writes_to for generation in generations])
 
 
 def _ended(context: Context, generation: Generation) -> PutRebuild:

@@ -27,9 +27,9 @@ def step_job(context: Context, job: Job) -> None:
             job = _drive(context, job, generation)
         elif generation.status is GenerationStatus.RETIRED:
             job = _reclaim(context, job, generation)
-    if job.live is None:
-        job = _serve_first(context, job)
     look(context, job)
+    if job.live is None:
+        _serve_first(context, job)
 
 
 def step_deleted_job(context: Context, job: Job) -> None:

@@ -119,7 +119,7 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
             return ()
         output = context.outputs.of_kind(job.output.kind)
         after = retired(job, generation.number, context.clock())
-        return PutJob(after, job.revision), *output.close(context, job.output.name, generation.writes_to)
+        return PutJob(after, job.revision), *output.close(context, job.output.name, (generation.writes_to,))
 
     def after_silence(self, rebuild: JobRebuild, left_seconds: int) -> tuple[str, str]:
         """The next round starts another one."""

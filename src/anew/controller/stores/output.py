@@ -7,6 +7,7 @@ and for each rewind, a version of its own, which follows (`anew.core.stores.foll
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from functools import partial
 from typing import ClassVar
 
@@ -144,14 +145,15 @@ class StoreOutput(Output):
             return (PutStore(cut_back(store, str(before), context.clock()), store.revision),)
         return (PutStore(cut_over(store, version.number, before, context.clock()), store.revision),)
 
-    def close(self, context: Context, name: str, where: str) -> tuple[Put, ...]:
-        """The version that follows is given up; a feed that versions apply stays until they are gone."""
-        store = context.catalog.store(name)
-        version = None if store is None else _of_feed(store, where)
-        if store is None or version is None:
+    def close(self, context: Context, name: str, where: Collection[str]) -> tuple[Put, ...]:
+        """The versions that follow are given up; a feed that versions apply stays until they are gone."""
+        store = after = context.catalog.store(name)
+        if store is None or after is None:
             return ()
-        why = "the generation that it followed was retired"
-        return (PutStore(give_up_following(store, version.number, why, context.clock()), store.revision),)
+        for version in filter(None, (_of_feed(store, feed) for feed in where)):
+            why = "the generation that it followed was retired"
+            after = give_up_following(after, version.number, why, context.clock())
+        return () if after == store else (PutStore(after, store.revision),)
 
     def gone(self, context: Context, name: str, where: str) -> tuple[Put, ...] | None:
         """See `Output.gone`: the feed leaves the store once no version names it, and its topic after the grace."""

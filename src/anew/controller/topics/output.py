@@ -7,6 +7,7 @@ ask is what the job says. Records of attempts that died and of batches that ran 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from anew.api.jobs.place import OutputPlace
@@ -109,19 +110,21 @@ class TopicOutput(Output):
             )
         return ()
 
-    def close(self, context: Context, name: str, where: str) -> tuple[Put, ...]:
-        """The generation's topic is deleted; the log's goes after the grace."""
-        topic = _found(context, where)
-        if topic is None:
-            return ()
-        target, why = f"{topic.name}\n{topic.topic_uid}", f"the generation that wrote into {where} was retired"
-        note = Reclaim(f"{topic.uid}/topic", "topic", topic.fabric, target, context.reclaim_due_ms(), why)
-        gone = topic.model_copy(update={"deleted_at_ms": context.clock()})
-        return PutTopic(gone, topic.revision), PutReclaim(note)
+    def close(self, context: Context, name: str, where: Collection[str]) -> tuple[Put, ...]:
+        """The generations' topics are deleted; those of the log go after the grace."""
+        topics = filter(None, (_found(context, one) for one in where))
+        return tuple(put for topic in topics for put in _deleted(context, topic))
 
     def gone(self, context: Context, name: str, where: str) -> tuple[Put, ...] | None:
         """Nothing is left to do: what is deleted goes by itself."""
         return ()
+
+
+def _deleted(context: Context, topic: Topic) -> tuple[PutTopic, PutReclaim]:
+    target, why = f"{topic.name}\n{topic.topic_uid}", f"the generation that wrote into {topic.name} was retired"
+    note = Reclaim(f"{topic.uid}/topic", "topic", topic.fabric, target, context.reclaim_due_ms(), why)
+    gone = topic.model_copy(update={"deleted_at_ms": context.clock()})
+    return PutTopic(gone, topic.revision), PutReclaim(note)
 
 
 def _where(topic: Topic) -> str:
