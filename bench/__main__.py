@@ -31,6 +31,7 @@ from bench import (
     repush,
     repushkafka,
     rounds,
+    streams,
     transport,
 )
 from bench.machine import machine
@@ -56,6 +57,7 @@ _MODULES = (
     rounds,
     join,
     query,
+    streams,
 )
 BENCHES: dict[str, Bench] = {bench.name: bench for module in _MODULES for bench in module.BENCHES}
 _END_SECONDS = 60.0

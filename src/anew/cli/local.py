@@ -176,12 +176,17 @@ def demo_streams(
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running afterwards.")] = False,
     every: Annotated[int, typer.Option("--every", min=1, max=100, help="Take one flight of so many alone.")] = 1,
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="Read and write topics of a Kafka broker of the demo's own.")
+    ] = False,
     json_output: Json = False,
 ) -> int:
     """Sort real flights with a stream job, correct it beside the live one, cut over, back and over, check every key."""
     from anew.demo.streams import run_demo as run_streams_demo
 
-    summary = run_streams_demo(print_step=lambda text: err().print(text, markup=False), keep=keep, every=every)
+    summary = run_streams_demo(
+        print_step=lambda text: err().print(text, markup=False), keep=keep, every=every, kafka=kafka
+    )
     if json_output:
         print_json(summary.to_json())
     else:

@@ -74,6 +74,12 @@ class Stage:
         if (self.home / "kafka").exists():
             self.anew("kafka", "down")
 
+    def start_brokers(self) -> None:
+        """Start a Kafka broker of the demo's own, which is the log of all that follows."""
+        self.say("\n0. A Kafka broker, through which all records go")
+        self.environment["ANEW_LOG"] = f"kafka://{self.anew('kafka', 'up')['bootstrap']}"
+        self.say(f"   ANEW_LOG={self.environment['ANEW_LOG']}")
+
     def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
         """Start a process that works until its standard input closes."""
         command = [sys.executable, "-m", module, *arguments]

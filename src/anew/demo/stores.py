@@ -131,7 +131,7 @@ def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1, k
         base, december = extract(stage.home / "data", every)
         journal = stage.home / "data" / "journal.jsonl"
         if kafka:
-            _start_kafka(stage)
+            stage.start_brokers()
         _push(stage, base, summary)
         print_step("\n4. A writer process streams December in; a reader process reads all the time")
         with running(stage.start("anew.demo.writer", str(base), str(december), str(journal))) as writer:
@@ -178,13 +178,6 @@ def _remove_topic() -> None:
     if topic is not None:
         log.delete_topic(topic.name, topic.uid)
     log.close()
-
-
-def _start_kafka(stage: Stage) -> None:
-    stage.say("\n0. A Kafka broker, through which all nearline writes go")
-    brokers = stage.anew("kafka", "up")
-    stage.environment["ANEW_LOG"] = f"kafka://{brokers['bootstrap']}"
-    stage.say(f"   ANEW_LOG={stage.environment['ANEW_LOG']}")
 
 
 def _push(stage: Stage, base: Path, summary: Summary) -> None:

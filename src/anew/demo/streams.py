@@ -95,19 +95,22 @@ class Summary:
         return "\n".join(lines)
 
 
-def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1) -> Summary:
+def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1, kafka: bool = False) -> Summary:
     """Play the story; the cluster and its home are gone afterwards unless they are kept.
 
     Args:
         print_step: Gets each line for people.
         keep: Whether the cluster goes on.
         every: One flight of so many is taken.
+        kafka: Whether topics and feeds are those of a Kafka broker of the demo's own.
 
     Raises:
         Failed: A command did not do what it should.
     """
     began, summary = time.monotonic(), Summary()
     with staged(print_step, (), keep=keep) as stage:
+        if kafka:
+            stage.start_brokers()
         _begin(stage, every, summary)
         with running(stage.start("anew.demo.classreader", str(every))) as reader:
             with running(stage.start("anew.demo.departing", str(every), str(_DEPARTURES_PER_SECOND))) as writer:

@@ -9,7 +9,7 @@ from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import first_line
 from anew.controller.engine.records import check_driver, check_epoch, find_of
-from anew.controller.jobs.records import change_job, job_of, with_record
+from anew.controller.jobs.records import change_deleted_job, change_job, job_of, with_record
 from anew.core.errors import Refused
 from anew.core.jobs import job as jobs
 from anew.core.jobs.job import GenerationStatus, Job
@@ -75,8 +75,6 @@ def driver_ended(context: Context, rebuild_id: str, request: DriverEnded) -> Non
     """
     rebuild = find_of(context, rebuild_id, JobRebuild)
     check_epoch(rebuild, request.epoch)
-    if rebuild.ended:
-        return
     number, now_ms = rebuild.generation, context.clock()
     error = None if request.error is None else first_line(request.error)
     operation = context.operation(
@@ -93,4 +91,5 @@ def driver_ended(context: Context, rebuild_id: str, request: DriverEnded) -> Non
         check_epoch(record.rebuild, request.epoch)
         return after, (record,)
 
-    change_job(context, rebuild.job_uid, operation, change)
+    # Also one that was told to end because its generation was retired: nobody drives it from now on.
+    change_deleted_job(context, job_of(context, rebuild), operation, change)

@@ -150,6 +150,9 @@ def test_what_is_dropped_goes_after_the_grace(jobs: Jobs) -> None:
     client.drop_generation(JOB, OfGeneration(generation=2))
     assert (jobs.view(2).status, client.rebuild(jobs.view(2).rebuild).status) == ("retired", "succeeded")
     assert jobs.beat(epoch, 2)[0]
+    assert jobs.view(2).driver
+    jobs.end(epoch, number=2)
+    assert (jobs.view(2).driver, jobs.view(2).status) == (False, "retired")
     checkpoint = f"jobs/{jobs.job().uid}/g2/checkpoint/offsets/0"
     jobs.cluster.deep.put(checkpoint, b"v1")
     jobs.cluster.round()
