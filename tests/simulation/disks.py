@@ -94,7 +94,7 @@ class FarLog:
         """See `Log.read`."""
         return self._network.outside(_LOG_READ, lambda: self._log.read(at, offset, max_records, end))
 
-    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+    def fetch_ahead(self, places: Mapping[TopicPartition, int], *, raw: bool = False) -> None:
         """See `Log.fetch_ahead`."""
         self._log.fetch_ahead(places)
 

@@ -180,7 +180,7 @@ class EmbeddedLog:
             records = file.records(offset, stop if end is None else max(offset, min(stop, end)))
         return LogRead(records, offset + records.num_rows)
 
-    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+    def fetch_ahead(self, places: Mapping[TopicPartition, int], *, raw: bool = False) -> None:
         """See `Log.fetch_ahead`. Files need no time to begin."""
 
     def touched(self, topics: Collection[str]) -> Collection[str]:

@@ -324,10 +324,11 @@ class Log(Protocol):
         and value are in wire form, else one with a `Flaw`.
         """
 
-    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+    def fetch_ahead(self, places: Mapping[TopicPartition, int], *, raw: bool = False) -> None:
         """Begin to fetch what will be read soon, each partition from an offset: for who reads several in turn.
 
-        A hint, which asks nobody and waits for nothing; what is wrong with a place is told by the read that follows.
+        ``raw`` says that `read_raw` will read it. A hint, which asks nobody and waits for nothing; what is wrong with a
+        place is told by the read that follows.
         """
 
     def touched(self, topics: Collection[str]) -> Collection[str] | None:

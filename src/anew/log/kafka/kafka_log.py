@@ -121,9 +121,9 @@ class KafkaLog:
         with self._connection.operation():
             return self._reader.read(Reading(at, None), offset, max_records, end)
 
-    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+    def fetch_ahead(self, places: Mapping[TopicPartition, int], *, raw: bool = False) -> None:
         """See `Log.fetch_ahead`."""
-        self._reader.fetch_ahead(places)
+        self._reader.fetch_ahead(places, raw=raw)
 
     def touched(self, topics: Collection[str]) -> Collection[str]:
         """See `Log.touched`. What is read on is fetched ahead."""

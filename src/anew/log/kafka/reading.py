@@ -144,7 +144,7 @@ class Reader:
                     return read
                 self._forget(place)
 
-    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+    def fetch_ahead(self, places: Mapping[TopicPartition, int], *, raw: bool = False) -> None:
         """Begin to fetch at places, unless they are fetched already, or their partitions at as many as may be.
 
         Whoever begins with a second partition once the first is read to its end waits for the fetch that waits there.
@@ -153,11 +153,11 @@ class Reader:
         for at, offset in places.items():
             with self._lock:
                 same = self._of_name(at)
-                if len(same) >= _MOST_CONNECTIONS or any(place.offset == offset for place in same):
+                if len(same) >= _MOST_CONNECTIONS or any(p.offset == offset and p.is_raw == raw for p in same):
                     continue
                 with suppress(KafkaError):
                     # Not proved: nobody has said yet that the offset is one that the partition has.
-                    self._begin(Reading(at, at.key_schema_id), offset, now, proved_at=-math.inf)
+                    self._begin(Reading(at, None if raw else at.key_schema_id), offset, now, proved_at=-math.inf)
 
     def touched(self, topics: Collection[str]) -> set[str]:
         """Of which topics something was fetched that nobody has read; also those of which nothing is fetched yet."""

@@ -1,14 +1,17 @@
 """What a job's function made, appended to the topic of its output: encoded, placed by key, and with its identity.
 
 The frame of a batch is evaluated once. Each task appends what it holds, in its order, and says in the end which ranges
-of the output it appended to. What an attempt appended that died lies there too: whose records count is decided by the
-record of the batch (`anew.core.jobs.batch`), and between equal stamps by the sequence (rule R20).
+of the output it appended to. While a block is on its way, to all partitions of the output at once, the next one is
+made. What an attempt appended that died lies there too: whose records count is decided by the record of the batch
+(`anew.core.jobs.batch`), and between equal stamps by the sequence (rule R20).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,7 @@ from anew.core.identity import ATTEMPT_BITS, identified_origins, sequences
 from anew.core.jobs.batch import OutputRange, TaskOutput
 from anew.core.partition import XxHash64Partitioner
 from anew.core.stamp import Origin
-from anew.log.interface import APPEND_RECORDS, Log, TopicPartition, identified
+from anew.log.interface import APPEND_RECORDS, Appended, Log, TopicPartition, identified
 from anew.log.open import BUILD_TIMEOUT_SECONDS, open_log
 from anew.spark.failures import reason_of, told_to_driver
 from anew.spark.inputcolumns import cast_selected
@@ -40,6 +43,7 @@ _PASSED_OVER = frozenset({TIMESTAMP, PARTITION, OFFSET})
 """Columns of an input's frame that a function may leave in what it gives."""
 _APPENDED_ROWS = 50_000
 """Rows that a task gathers before it appends: an append to each partition costs a round trip, or a write to disk."""
+_APPENDS_AT_ONCE = 8
 
 _LOGS: dict[tuple[LogLocation, int], Log] = {}
 """Open logs of this worker, one for all of its tasks."""
@@ -188,6 +192,7 @@ class _Output:
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
     _waiting_rows: int = 0
     _ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _under_way: dict[int, Future[Appended]] = field(default_factory=dict)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Take rows; they are appended when enough of them have come together."""
@@ -199,7 +204,7 @@ class _Output:
             self.flush()
 
     def flush(self) -> None:
-        """Append what was taken: one append for each partition of the output."""
+        """Begin to append what was taken, once what came before is there: one append for each output partition."""
         if not self._waiting:
             return
         rows, self._waiting, self._waiting_rows = concat(self._waiting), [], 0
@@ -208,15 +213,23 @@ class _Output:
         origins = identified_origins(self.task.origin, self.batch, numbers)
         records = records.set_column(APPEND_RECORDS.get_field_index("origin"), APPEND_RECORDS.field("origin"), origins)
         log, task = _log_of(self.task), self.task
+        self._settle()
         for partition, part in _dealt(records, task.partitions):
             at = TopicPartition(task.topic, task.uid, partition, task.key_schema_id)
-            done = log.append(at, identified(part))
-            begin, _ = self._ranges.get(partition, (done.first_offset, 0))
-            self._ranges[partition] = begin, done.next_offset
+            self._under_way[partition] = _appending().submit(log.append, at, identified(part))
         self.rows += records.num_rows
 
+    def _settle(self) -> None:
+        """Wait for what is under way."""
+        for partition, appended in self._under_way.items():
+            done = appended.result()
+            begin, _ = self._ranges.get(partition, (done.first_offset, 0))
+            self._ranges[partition] = begin, done.next_offset
+        self._under_way.clear()
+
     def report(self, number: int) -> TaskOutput:
-        """What was appended."""
+        """What was appended, once it is."""
+        self._settle()
         ranges = (OutputRange(partition=p, begin=b, end=e) for p, (b, e) in sorted(self._ranges.items()))
         return TaskOutput(task=number, attempt=self.attempt % (1 << ATTEMPT_BITS), rows=self.rows, ranges=tuple(ranges))
 
@@ -304,6 +317,12 @@ def _dealt(records: pa.RecordBatch, partitions: int) -> Iterator[tuple[int, pa.R
     for partition in np.unique(to).tolist():
         begin, end = int(cuts[partition]), int(cuts[partition + 1])
         yield partition, placed.slice(begin, end - begin)
+
+
+@cache
+def _appending() -> ThreadPoolExecutor:
+    """Of this worker; whoever appends waits for its log, not for the processor."""
+    return ThreadPoolExecutor(_APPENDS_AT_ONCE, thread_name_prefix="appending")
 
 
 def _log_of(task: SinkTask) -> Log:

@@ -1,7 +1,8 @@
 """A topic as a streaming source of Spark: planned on the driver, read by tasks as Arrow batches.
 
-Offsets are ``{"input": name, partition: next offset, …}``: Spark keeps them by the order of its sources alone. One task
-reads one partition of the topic, so that its order is the frame's order within a task. A range that the log does not
+Offsets are ``{"input": name, partition: next offset, …}``: Spark keeps them by the order of its sources alone. A
+partition of the topic is read by one task, so that its order is the frame's order within a task; a small batch is read
+by few tasks, because each costs more than it has to read. A range that the log does not
 hold is an error, never skipped (cases B8, B9).
 """
 
@@ -38,6 +39,9 @@ from anew.spark.worker import begin_task, required_build
 _FORMAT = "anew-topic"
 INPUT = "input"
 _TASK, _START, _MAX_RECORDS, _BUILD = "task", "start", "max_records", "build"
+
+_TASK_RECORDS = 5_000
+"""A task has at least about so many records to read, where there are as many."""
 
 _LOGS: dict[LogLocation, Log] = {}
 """Open logs of this worker: one for all of its tasks, because to connect takes longer than to read a small batch."""
@@ -90,11 +94,22 @@ class TopicSource(DataSource):
         return _Reader(reading, options.get(_BUILD) or None)
 
 
-@dataclass(frozen=True)
-class _Range(InputPartition):
+@dataclass(frozen=True, slots=True)
+class _Range:
     partition: int
     begin: int
     end: int
+
+    @property
+    def count(self) -> int:
+        return self.end - self.begin
+
+
+@dataclass(frozen=True)
+class _Task(InputPartition):
+    """Ranges that one task reads, one after another."""
+
+    ranges: tuple[_Range, ...]
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -134,24 +149,27 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._named({at: start[at] + -(-count * limit.max_rows // total) for at, count in left.items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One for each partition of the topic that has something."""
-        ranges = ((int(at), start[at], end[at]) for at in sorted(end.keys() - {INPUT}, key=int))
-        return [_Range(at, begin, until) for at, begin, until in ranges if until > begin]
+        """What each task reads: no more tasks than partitions of the topic that have something."""
+        ranges = (_Range(int(at), start[at], end[at]) for at in sorted(end.keys() - {INPUT}, key=int))
+        return _shared_out([each for each in ranges if each.count > 0])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range. Runs on an executor."""
-        assert isinstance(partition, _Range)
+        """The rows of ranges. Runs on an executor."""
+        assert isinstance(partition, _Task)
         begin_task(self._build)
         task = self._reading.task
         decode = decoder(task)
         with told_to_driver():
-            log, place = _log_of(task.location), _place(task.of, partition.partition)
-            held = log.offsets(place)
-            # What was planned before a driver ended may have expired since.
-            if not held.begin <= partition.begin <= held.end:
-                raise _not_held(task.of, partition.partition, partition.begin, held.begin, held.end)
-            for read in _through(log, task.of, partition):
-                yield decode(read.records, partition.partition)
+            log = _log_of(task.location)
+            others = {_place(task.of, part.partition): part.begin for part in partition.ranges[1:]}
+            log.fetch_ahead(others, raw=task.of.format is not TopicFormat.AVRO)
+            for part in partition.ranges:
+                held = log.offsets(_place(task.of, part.partition))
+                # What was planned before a driver ended may have expired since.
+                if not held.begin <= part.begin <= held.end:
+                    raise _not_held(task.of, part.partition, part.begin, held.begin, held.end)
+                for read in _through(log, task.of, part):
+                    yield decode(read.records, part.partition)
 
     def _named(self, offsets: dict[str, int]) -> dict[str, Any]:
         return {INPUT: self._reading.task.of.name, **offsets}
@@ -172,6 +190,15 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     raise _not_held(task.of, partition, at, found.begin, found.end)
                 ends[str(partition)] = found.end
         return ends
+
+
+def _shared_out(ranges: Sequence[_Range]) -> list[_Task]:
+    """Ranges to tasks, about evenly: the longest first, each to the task that has least."""
+    count = min(len(ranges), max(1, sum(each.count for each in ranges) // _TASK_RECORDS))
+    tasks: list[list[_Range]] = [[] for _ in range(count)]
+    for each in sorted(ranges, key=lambda of: of.count, reverse=True):
+        min(tasks, key=lambda task: sum(of.count for of in task)).append(each)
+    return [_Task(tuple(sorted(task, key=lambda of: of.partition))) for task in tasks]
 
 
 def _not_held(of: JobInput, partition: int, at: int, begin: int, end: int) -> Failed:

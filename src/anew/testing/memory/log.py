@@ -222,7 +222,7 @@ class MemoryLog:
             rows = self._proved(at, partition, offset, stop)
         return LogRead(_batch(offset, rows), offset + len(rows))
 
-    def fetch_ahead(self, places: Mapping[TopicPartition, int]) -> None:
+    def fetch_ahead(self, places: Mapping[TopicPartition, int], *, raw: bool = False) -> None:
         """See `Log.fetch_ahead`."""
 
     def touched(self, topics: Collection[str]) -> Collection[str]:

@@ -272,7 +272,7 @@ def test_all_feed_partitions_are_begun_at_once(words: World, tmp_path: Path, mon
     """Before a node reads for a replica the log hears of all that this one reads, once, from where each is applied."""
     heard: list[dict[int, int]] = []
 
-    def fetch_ahead(_log: EmbeddedLog, places: Mapping[TopicPartition, int]) -> None:
+    def fetch_ahead(_log: EmbeddedLog, places: Mapping[TopicPartition, int], **_how: bool) -> None:
         heard.append({at.partition: offset for at, offset in places.items()})
 
     monkeypatch.setattr(EmbeddedLog, "fetch_ahead", fetch_ahead)
