@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +18,7 @@ from anew.core.errors import AnewError, Unreachable
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.places import CODE_FOLDER
-from anew.core.jobs.plan import JobPlan
+from anew.core.jobs.plan import DEPLOY, PARALLEL, REWIND, JobPlan, Mode
 from anew.core.stores.store import newest_schema_id
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.asking import asked_for, begun_before
@@ -27,7 +27,7 @@ from anew.runtime.clock import new_id
 from anew.runtime.trying import Tried, try_out
 
 TOPIC = "topic"
-_READY_SECONDS = 30.0
+_READY_SECONDS, _REST_SECONDS = 30.0, 300.0
 _LOOK_SECONDS = 0.2
 
 
@@ -89,8 +89,23 @@ class JobHandle:
         """
         return self._planned(Start() if start is None else start, None if code is None else self._packed(code))[0]
 
+    def plan_deploy(self, start: Start | None = None, code: Code | None = None) -> JobPlan:
+        """What a deployment of other code would begin now: it goes on where the live generation ended (case F1).
+
+        Args:
+            start: How it is run; it names no place.
+            code: None: the live generation's.
+
+        Raises:
+            NotFound: ``unknown_job``.
+            Refused: ``generation_runs``, ``driver_alive``, ``nothing_live``, ``input_changed``, ``start_out_of_range``.
+            InvalidRequest: What is wrong with the code.
+        """
+        packed = None if code is None else self._packed(code)
+        return self._planned(Start() if start is None else start, packed, DEPLOY)[0]
+
     def rewind(self, plan: JobPlan, request_id: str | None = None) -> int:
-        """Begin what a plan of `plan_rewind` says, and wait until its output is there; it runs when `run` says so.
+        """Begin what a plan says, and wait until its output is there; it runs when `run` says so.
 
         Returns:
             The number of the generation.
@@ -103,14 +118,16 @@ class JobHandle:
         self._until_made(number)
         return number
 
-    def begun_before(self, start: Start, code: Code | None, request_id: str | None) -> int | None:
+    def begun_before(
+        self, start: Start, code: Code | None, request_id: str | None, mode: Mode = PARALLEL
+    ) -> int | None:
         """The generation that the same request began before; None for a new one, or one without an id (rule R22).
 
         Raises:
             InvalidRequest: ``request_id_reused``: the id was used for another request.
         """
         packed = None if code is None else self._packed(code)
-        view = begun_before(self._controller, request_id, self._asked(start, packed))
+        view = begun_before(self._controller, request_id, self._asked(start, packed, mode))
         return view.generation if isinstance(view, JobRebuildView) else None
 
     def run(self, generation: int | None = None) -> JobView:
@@ -128,6 +145,52 @@ class JobHandle:
             Refused: ``generation_over``.
         """
         return self._controller.stop_job(self.name, OfGeneration(generation=generation))
+
+    def deploy(
+        self, start: Start, code: Code | None = None, *, stop: bool = False, request_id: str | None = None
+    ) -> JobView:
+        """Go on with other code where the live generation ended, in its place, and let it run (case F1).
+
+        Args:
+            start: How it is run; it names no place.
+            code: None: the live generation's.
+            stop: Whether to stop the live generation before; the code is tried first, while that still runs.
+            request_id: See `rewind`.
+
+        Raises:
+            Refused, InvalidRequest, NotFound: As `plan_deploy`.
+        """
+        number = self.begun_before(start, code, request_id, DEPLOY)
+        if number is None:
+            if stop:
+                if code is not None and code.trial:
+                    self.plan_rewind(start, code)
+                    code = replace(code, trial=False)
+                self._rest()
+            number = self.rewind(self.plan_deploy(start, code), request_id)
+        return self.run(number)
+
+    def _rest(self) -> JobView:
+        """Stop the live generation, and wait until its driver has ended.
+
+        Raises:
+            Unreachable: ``driver_alive``: it goes on.
+        """
+        self.stop()
+        waited = 0.0
+        while waited < _REST_SECONDS:
+            view = self.show()
+            if not any(each.number == view.live and each.driver for each in view.generations):
+                return view
+            wait_seconds(_LOOK_SECONDS)
+            waited += _LOOK_SECONDS
+        raise Unreachable(
+            "driver_alive",
+            f"the driver of the live generation of {self.name} has not ended",
+            found="it gives signs of life",
+            expected=f"an end within {_REST_SECONDS:g} s",
+            hint=f"anew job logs {self.name}",
+        )
 
     def cut_over(self, generation: int | None = None, *, force: bool = False) -> CutOverAnswer:
         """Let the generation serve that is to take the live one's place.
@@ -166,13 +229,20 @@ class JobHandle:
     def _packed(self, code: Code) -> tuple[Code, Packed]:
         return code, pack(code.entry, code.files, code.params, CODE_FOLDER)
 
-    def _planned(self, start: Start, packed: tuple[Code, Packed] | None) -> tuple[JobPlan, JobCode | None]:
+    def _planned(
+        self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode = PARALLEL
+    ) -> tuple[JobPlan, JobCode | None]:
         code = None if packed is None else packed[1].code
         request = PlanGeneration(
-            code=code, start=start.at, master=start.master, conf=dict(start.conf), max_records=start.max_records
+            mode=mode,
+            code=code,
+            start=start.at,
+            master=start.master,
+            conf=dict(start.conf),
+            max_records=start.max_records,
         )
         plan = self._controller.plan_generation(self.name, request)
-        plan = plan.model_copy(update={"asked": self._asked(start, packed)})
+        plan = plan.model_copy(update={"asked": self._asked(start, packed, mode)})
         if packed is not None:
             said, made = packed
             cluster = self._controller.cluster(plan.inputs[0].fabric)
@@ -186,11 +256,11 @@ class JobHandle:
                 deep_store.put(made.code.path, made.content)
         return plan, code
 
-    def _asked(self, start: Start, packed: tuple[Code, Packed] | None) -> str:
+    def _asked(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode) -> str:
         """The hash of all that a request for a generation says."""
         code = None if packed is None else packed[1].code.hash
         said = {"at": start.at, "master": start.master, "conf": dict(start.conf), "max_records": start.max_records}
-        return asked_for("rewind", self.name, code=code, start=said)
+        return asked_for(REWIND if mode == PARALLEL else mode, self.name, code=code, start=said)
 
     def _schemas(self, plan: JobPlan) -> tuple[str | None, str | None]:
         """The schemas of keys and values of what the job writes into."""

@@ -146,12 +146,19 @@ class JobsWorld:
         packed = pack(f"{module}:{name}", {}, params, "jobs/j/code")
         return packed.code, load(packed.code, unpack(packed.code, packed.content, source / "unpacked"), ["events"])
 
-    def batches(self, epoch: int = 1, max_records: int = 1_000, code: str = CODE, **params: str) -> Batches:
+    def batches(
+        self,
+        epoch: int = 1,
+        max_records: int = 1_000,
+        code: str = CODE,
+        start: Mapping[int, int] | None = None,
+        **params: str,
+    ) -> Batches:
         """The generation as a driver of that epoch runs it."""
         _, function = self.function(code, **params)
         run = GenerationRun(
             function=function,
-            readings={"events": self.reading(max_records)},
+            readings={"events": self.reading(max_records, start)},
             sink=self.sink(),
             epoch=epoch,
             checkpoint=self.folder / "checkpoint",

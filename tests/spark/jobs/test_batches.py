@@ -11,8 +11,9 @@ from anew.core.errors import AnewError, InvalidRequest, Refused
 from anew.core.jobs.batch import BatchRecord
 from anew.log.interface import TopicSpec
 from anew.rebuild.jobs.running import checked_frame
+from anew.spark.jobs.sink import check_types
 from anew.spark.session import SparkSession
-from tests.spark.jobs.jobs_world import JobsWorld
+from tests.spark.jobs.jobs_world import CLASS, KEY, JobsWorld
 
 _EVENTS = [(f"flight-{number}", number % 40) for number in range(500)]
 
@@ -216,3 +217,69 @@ def classify(events):
         batches.wait(60)
     assert caught.value.code == "output_misfit"
     assert world.ledger.records == []
+
+
+@pytest.mark.case("streams:N1")
+def test_a_quiet_partition_keeps_the_start_of_the_plan(world: JobsWorld) -> None:
+    """Nothing comes in it over several drivers: what comes at last is read from the offset that the plan named."""
+    ends = {partition: world.log.offsets(world.at("events", partition)).end for partition in range(3)}
+    # Of the first one the last record; nothing of the others.
+    start = {**ends, 0: ends[0] - 1}
+    for epoch in (1, 2, 3):
+        batches = world.batches(epoch=epoch, start=start)
+        if epoch == 1:
+            world.ledger.may = lambda _: False
+        world.begin(batches)
+        batches.wait(60)
+        world.ledger.may = lambda _: True
+    assert [record.rows for record in world.ledger.records] == [1]
+    assert world.ledger.records[-1].end["events"] == ends
+    more = [(f"more-{number}", 1) for number in range(40)]
+    world.write(more)
+    world.begin(again := world.batches(epoch=4, start=start))
+    again.wait(60)
+    assert {seen.key for seen in world.output()} >= {key for key, _ in more}
+    assert len(world.output()) == 1 + len(more)
+
+
+@pytest.mark.case("streams:N4")
+def test_a_frame_is_evaluated_once_and_whole(world: JobsWorld) -> None:
+    """A function with an effect of its own sees each record once, however the batch is appended and recorded."""
+    seen = world.folder / "seen"
+    source = f"""
+from pyspark.sql import functions as F
+
+
+def classify(events):
+    def note(batches):
+        for batch in batches:
+            with open({str(seen)!r}, "a") as file:
+                file.writelines(f"{{key}}\\n" for key in batch.column("key").to_pylist())
+            yield batch
+
+    chosen = events.select("key", F.struct(F.lit("fine").alias("class")).alias("value"), "timestamp")
+    return chosen.mapInArrow(note, chosen.schema)
+"""
+    batches = world.batches(max_records=200, code=source)
+    world.begin(batches)
+    batches.wait(60)
+    assert sorted(seen.read_text().split()) == sorted(key for key, _ in _EVENTS)
+    assert len(world.output()) == len(_EVENTS)
+
+
+@pytest.mark.case("streams:F3")
+def test_a_column_that_no_value_of_the_output_fits_is_refused_with_both_types(world: JobsWorld) -> None:
+    """Before anything is made: the error has the column, its type, and what the output's schema takes."""
+    source = """
+from pyspark.sql import functions as F
+
+
+def classify(events):
+    return events.select("key", F.struct(F.array(F.lit(1)).alias("class")).alias("value"), "timestamp")
+"""
+    _, function = world.function(source)
+    frame = checked_frame(world.spark, function, {"events": world.reading()})
+    with pytest.raises(InvalidRequest) as caught:
+        check_types(frame, KEY, CLASS)
+    assert caught.value.code == "column_type"
+    assert ("list" in str(caught.value.found), "string" in str(caught.value.expected)) == (True, True)

@@ -12,6 +12,7 @@ from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.job import Job
+from anew.core.jobs.plan import PARALLEL, Mode
 
 MOST_BATCHES = 200
 
@@ -31,12 +32,14 @@ class PlanGeneration(Request):
     """Plan a generation: with which code, and from where.
 
     Attributes:
+        mode: ``parallel``: beside the live generation. ``deploy``: in its place, from where it ended; it is stopped.
         code: None: that of the live generation.
-        start: ``oldest`` or ``newest`` for all inputs, or offsets: input → partition → offset.
+        start: ``oldest`` or ``newest`` for all inputs, or offsets: input → partition → offset. Of a deployment None.
     """
 
     model_config = example(start="oldest", max_records=50_000)
 
+    mode: Mode = PARALLEL
     code: JobCode | None = None
     start: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
     master: str | None = None

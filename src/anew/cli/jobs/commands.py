@@ -150,6 +150,33 @@ def rewind(
 
 
 @jobs_app.command()
+def deploy(
+    name: str,
+    *,
+    code: Annotated[str | None, typer.Option("--code", help="Other code than the live generation's.")] = None,
+    param: Params = None,
+    file: Files = None,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop the live generation before.")] = False,
+    master: Master = None,
+    conf: Conf = None,
+    max_records: MaxRecords = 100_000,
+    no_trial: NoTrial = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only; it needs a stopped job.")] = False,
+    request_id: RequestId = None,
+    json_output: Json = False,
+) -> None:
+    """Go on with other code where the live generation ended, in its place; nothing is processed again."""
+    chosen = Start(None, master, pairs(conf, "--conf"), max_records)
+    with cluster() as connected:
+        handle, function = connected.job(name), _maybe(code, param, file, no_trial=no_trial)
+        if dry_run:
+            _print_plan(handle.plan_deploy(chosen, function), as_json=json_output)
+            return
+        view = handle.deploy(chosen, function, stop=stop, request_id=request_id)
+    _print(view, as_json=json_output)
+
+
+@jobs_app.command()
 def watch(
     which: Which,
     *,

@@ -30,6 +30,7 @@ class Writer:
         replaces: What the generation writes into whose place it takes; None for the first.
         is_whole: Whether it reads every record that its inputs ever had: an output that begins empty is right then.
         rebuild: The id of its rebuild.
+        goes_on: Whether it goes on in the place of the one that it replaces, into what that one wrote.
     """
 
     origin: Origin
@@ -37,6 +38,7 @@ class Writer:
     replaces: str | None
     is_whole: bool
     rebuild: str
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

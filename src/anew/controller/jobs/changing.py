@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from anew.api.jobs.requests import CreateJob, CutOver
 from anew.api.jobs.views import CutOverAnswer
-from anew.catalog.change import Put, PutJob, PutRebuild, PutRequest
+from anew.catalog.change import Put, PutJob, PutRequest
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
-from anew.controller.engine.records import find_of
 from anew.controller.engine.requests import made_before
 from anew.controller.jobs.looks import looks_of
 from anew.controller.jobs.planning import inputs_of
-from anew.controller.jobs.records import change_job, chosen, job_named, with_record
+from anew.controller.jobs.records import change_job, chosen, ended_record, job_named, with_record
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs import job as jobs
 from anew.core.jobs.job import Generation, GenerationStatus, Job, JobOutput, check_job_name
-from anew.core.jobs.rebuild import JobRebuild
-from anew.core.rebuild import RebuildStatus, end
 
 
 def create_job(context: Context, request: CreateJob, actor: str) -> Job:
@@ -185,7 +182,7 @@ def delete(context: Context, name: str, actor: str, *, only_empty: bool = False)
             after = jobs.retired(after, generation.number, context.clock())
         # What the live one wrote stays where it serves.
         closed = _closed(context, present, *(g for g in going if g.number != present.live))
-        records = (_ended(context, generation) for generation in going)
+        records = (ended_record(context, generation) for generation in going)
         return after.model_copy(update={"deleted_at_ms": context.clock()}), (*records, *closed)
 
     change_job(context, job.uid, operation, change)
@@ -196,18 +193,12 @@ def _dropped(context: Context, job: Job, number: int) -> tuple[Job, tuple[Put, .
     after = jobs.retired(job, number, context.clock())
     if generation.over:
         return job, ()
-    return after, (_ended(context, generation), *_closed(context, job, generation))
+    return after, (ended_record(context, generation), *_closed(context, job, generation))
 
 
 def _closed(context: Context, job: Job, *generations: Generation) -> tuple[Put, ...]:
     output = context.outputs.of_kind(job.output.kind)
     return output.close(context, job.output.name, [generation.writes_to for generation in generations])
-
-
-def _ended(context: Context, generation: Generation) -> PutRebuild:
-    record = find_of(context, generation.rebuild, JobRebuild)
-    ended = end(record, RebuildStatus.SUCCEEDED, None, context.clock())
-    return PutRebuild(ended.model_copy(update={"wanted": False}), record.revision)
 
 
 def _waiting(job: Job) -> int:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from anew.api.jobs.requests import PlanGeneration
 from anew.controller.engine.context import Context
+from anew.controller.jobs.records import check_no_driver
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import JobInput, Offsets, Start, check_start, input_of
-from anew.core.jobs.job import Job
-from anew.core.jobs.plan import JobFence, JobPlan
+from anew.core.jobs.job import Job, at_rest
+from anew.core.jobs.plan import DEPLOY, JobFence, JobPlan, Mode
 from anew.core.plan import Estimate
 from anew.core.suggest import did_you_mean
 from anew.core.topics.topic import TopicFormat
@@ -33,19 +34,25 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     _check_conf(request.conf)
     inputs = inputs_of(context, job)
     held = {of.name: held_of(context, of) for of in inputs}
-    start = _start(inputs, held, request.start)
+    batch = None
+    if request.mode == DEPLOY:
+        start, batch = _end_of_live(context, job, inputs, held, request.start)
+    else:
+        start = _start(inputs, held, request.start)
     for name, offsets in start.items():
         begins = {partition: found.begin for partition, found in held[name].items()}
         check_start(name, offsets, begins, {partition: found.end for partition, found in held[name].items()})
-    gone = tuple(_gone(inputs, start, held))
-    is_whole = _is_whole(start)
+    gone = () if request.mode == DEPLOY else tuple(_gone(inputs, start, held))
+    is_whole = _whole(job, request.mode, start)
     records = sum(held[name][p].end - offset for name, of in start.items() for p, offset in of.items())
     return JobPlan(
+        mode=request.mode,
         job=job.name,
         generation=job.next_generation,
         code=_code(job, request),
         inputs=inputs,
         start=start,
+        base="present" if request.mode == DEPLOY else "empty",
         output=str(job.output),
         is_whole=is_whole,
         replaces=job.live,
@@ -53,9 +60,9 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         conf=request.conf,
         max_records=request.max_records,
         unreachable=gone,
-        why=_why(job, is_whole=is_whole),
+        why=_why_deployed(job) if request.mode == DEPLOY else _why(job, is_whole=is_whole),
         estimate=Estimate(records=records, bytes=0, seconds=None),
-        fence=JobFence(job_uid=job.uid, live=job.live),
+        fence=JobFence(job_uid=job.uid, live=job.live, batch=batch),
     ).sealed()
 
 
@@ -67,22 +74,73 @@ def check_plan(context: Context, job: Job, plan: JobPlan) -> None:
         NotFound, Unreachable: As `plan_generation`.
     """
     inputs = inputs_of(context, job)
-    if plan.inputs != inputs or plan.is_whole != _is_whole(plan.start) or plan.output != str(job.output):
-        raise Refused(
-            "plan_outdated",
-            "what the plan was made from has changed",
-            found=f"inputs {[of.topic_uid for of in plan.inputs]}, whole {plan.is_whole}",
-            expected=f"inputs {[of.topic_uid for of in inputs]}, whole {_is_whole(plan.start)}",
-            hint="make a new plan",
+    is_whole = _whole(job, plan.mode, plan.start)
+    if plan.inputs != inputs or plan.is_whole != is_whole or plan.output != str(job.output):
+        raise _outdated(
+            f"inputs {[of.topic_uid for of in plan.inputs]}, whole {plan.is_whole}",
+            f"inputs {[of.topic_uid for of in inputs]}, whole {is_whole}",
         )
-    for of in inputs:
-        held = held_of(context, of)
-        begins, ends = {p: each.begin for p, each in held.items()}, {p: each.end for p, each in held.items()}
-        check_start(of.name, plan.start.get(of.name, {}), begins, ends)
+    held = {of.name: held_of(context, of) for of in inputs}
+    if plan.mode == DEPLOY:
+        start, batch = _end_of_live(context, job, inputs, held, None)
+        if (plan.start, plan.fence.batch) != (start, batch):
+            raise _outdated(f"a start behind batch {plan.fence.batch}", f"behind batch {batch}")
+    for name, of_input in held.items():
+        begins, ends = {p: each.begin for p, each in of_input.items()}, {p: each.end for p, each in of_input.items()}
+        check_start(name, plan.start.get(name, {}), begins, ends)
 
 
-def _is_whole(start: Mapping[str, Offsets]) -> bool:
+def _outdated(found: str, expected: str) -> Refused:
+    return Refused(
+        "plan_outdated",
+        "what the plan was made from has changed",
+        found=found,
+        expected=expected,
+        hint="make a new plan",
+    )
+
+
+def _whole(job: Job, mode: Mode, start: Mapping[str, Offsets]) -> bool:
+    if mode == DEPLOY:
+        return at_rest(job).is_whole
     return all(offset == 0 for of in start.values() for offset in of.values())
+
+
+def _end_of_live(
+    context: Context, job: Job, inputs: tuple[JobInput, ...], held: Mapping[str, Held], asked: object
+) -> tuple[dict[str, Offsets], int | None]:
+    """Where the live generation ended, in all inputs, and its last batch; a partition that it did not know yet begins.
+
+    Raises:
+        InvalidRequest: ``start_given``.
+        Refused: ``generation_runs``, ``nothing_live``, ``driver_alive``; ``input_changed``: it read another topic
+            (case B8).
+    """
+    if asked is not None:
+        raise InvalidRequest(
+            "start_given",
+            "a deployment goes on where the live generation ended",
+            found=f"a start: {asked}",
+            expected="no start",
+            hint=f"to begin elsewhere: anew job rewind {job.name}",
+        )
+    live = at_rest(job)
+    check_no_driver(context, job, live)
+    read, reads = {of.name: of.topic_uid for of in live.inputs}, {of.name: of.topic_uid for of in inputs}
+    if read != reads:
+        raise Refused(
+            "input_changed",
+            f"{job.name}@{live.number} read other topics than are there now: its positions mean nothing in them",
+            found=reads,
+            expected=read,
+            hint=f"anew job rewind {job.name}",
+        )
+    last = context.catalog.batches(job.uid, live.number, 1)
+    ended = last[-1].end if last else live.start
+    start = {
+        of.name: {p: ended.get(of.name, {}).get(p, found.begin) for p, found in held[of.name].items()} for of in inputs
+    }
+    return start, last[-1].batch if last else None
 
 
 def inputs_of(context: Context, job: Job) -> tuple[JobInput, ...]:
@@ -196,6 +254,13 @@ def _gone(inputs: tuple[JobInput, ...], start: Mapping[str, Offsets], held: Mapp
         for partition, found in held[of.name].items()
         if found.begin > 0 and start[of.name][partition] == found.begin
     ]
+
+
+def _why_deployed(job: Job) -> tuple[str, ...]:
+    return (
+        f"it goes on where generation {job.live} ended, in its place and into its output",
+        "nothing is processed again: what was written stays as it is",
+    )
 
 
 def _why(job: Job, *, is_whole: bool) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from anew.controller.engine.records import find_of
 from anew.core.errors import NotFound, Refused
 from anew.core.jobs.job import Generation, Job
 from anew.core.jobs.rebuild import JOB, JobRebuild
+from anew.core.rebuild import RebuildStatus, end
 
 
 def job_named(context: Context, name: str) -> Job:
@@ -69,6 +70,30 @@ def with_record(context: Context, generation: Generation, **changes: object) -> 
     """The record of a generation with other values, as it is put beside its job."""
     record = find_of(context, generation.rebuild, JobRebuild)
     return PutRebuild(record.model_copy(update=changes), record.revision)
+
+
+def ended_record(context: Context, generation: Generation) -> PutRebuild:
+    """The record of a generation that is retired, as it is put beside its job."""
+    record = find_of(context, generation.rebuild, JobRebuild)
+    ended = end(record, RebuildStatus.SUCCEEDED, None, context.clock())
+    return PutRebuild(ended.model_copy(update={"wanted": False}), record.revision)
+
+
+def check_no_driver(context: Context, job: Job, generation: Generation) -> None:
+    """Raise while a driver of a generation may still append.
+
+    Raises:
+        Refused: ``driver_alive``.
+    """
+    record = find_of(context, generation.rebuild, JobRebuild)
+    if record.driver and context.clock() <= record.lease_until_ms:
+        raise Refused(
+            "driver_alive",
+            f"the driver of {job.name}@{generation.number} is at its last batch",
+            found=record.driver,
+            expected="a driver that has ended",
+            hint="try again in a moment",
+        )
 
 
 def chosen(job: Job, number: int | None) -> Generation:

@@ -99,6 +99,9 @@ def _reclaim(context: Context, job: Job, generation: Generation) -> Job:
     checkpoint = Reclaim(f"{path}@{fabric.name}", "tree", fabric.name, path, context.reclaim_due_ms(), "a generation")
 
     def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        if any(each.writes_to == generation.writes_to and not each.over for each in present.generations):
+            # Another one went on in its place: which of its records count is asked for as long as they are there.
+            return present, ()
         output = context.outputs.of_kind(present.output.kind)
         gone = output.gone(context, present.output.name, generation.writes_to)
         if gone is None:

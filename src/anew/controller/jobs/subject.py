@@ -13,10 +13,19 @@ from anew.controller.engine.outputs import Writer
 from anew.controller.engine.subjects import Begun, Step, Subject
 from anew.controller.jobs.batches import NO_LEASE
 from anew.controller.jobs.planning import check_plan
-from anew.controller.jobs.records import job_named, job_of
+from anew.controller.jobs.records import ended_record, job_named, job_of
 from anew.core.errors import Refused
-from anew.core.jobs.job import Generation, GenerationStatus, Job, driver_began, retired, with_generation
-from anew.core.jobs.plan import JobPlan
+from anew.core.jobs.job import (
+    Generation,
+    GenerationStatus,
+    Job,
+    check_begins,
+    deployed,
+    driver_began,
+    retired,
+    with_generation,
+)
+from anew.core.jobs.plan import DEPLOY, JobPlan
 from anew.core.jobs.rebuild import JOB, JobRebuild
 from anew.core.rebuild import RebuildStatus
 
@@ -32,18 +41,24 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
     begins = OPERATE_ALL
 
     def begin(self, context: Context, plan: JobPlan, opening: Mapping[str, Any]) -> Begun[JobRebuild]:
-        """A generation, and its output.
+        """A generation, and its output; one that is deployed takes the live one's place at once, which is retired.
 
         Raises:
-            Refused: ``plan_outdated``, ``rewind_running``, and what the output refuses.
+            Refused: ``plan_outdated``, ``rewind_running``, ``generation_runs``, and what the output refuses.
         """
         job = job_named(context, plan.job)
         _check_fence(job, plan)
+        check_begins(job, plan.generation, plan.replaces)
         check_plan(context, job, plan)
         output = context.outputs.of_kind(job.output.kind)
         before = None if plan.replaces is None else job.generation(plan.replaces).writes_to
         writer = Writer(
-            job.origin_of(plan.generation), job.output.name, before, plan.is_whole, rebuild=str(opening["id"])
+            job.origin_of(plan.generation),
+            job.output.name,
+            before,
+            plan.is_whole,
+            rebuild=str(opening["id"]),
+            goes_on=plan.mode == DEPLOY,
         )
         opened = output.open(context, writer)
         now_ms = context.clock()
@@ -64,9 +79,15 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
             conf=plan.conf,
             max_records=plan.max_records,
         )
-        after = with_generation(job, generation)
         record = JobRebuild(**{**opening, **NO_LEASE}, job=job.name, job_uid=job.uid, generation=generation.number)
-        return Begun(record, (PutJob(after, job.revision), *opened.puts), {"generation": generation.number})
+        retired_with: tuple[Put, ...] = ()
+        if plan.mode == DEPLOY:
+            after = deployed(job, generation, now_ms)
+            retired_with = (ended_record(context, job.generation(plan.replaces or 0)),)
+        else:
+            after = with_generation(job, generation)
+        detail = {"generation": generation.number, "mode": plan.mode}
+        return Begun(record, (PutJob(after, job.revision), *retired_with, *opened.puts), detail)
 
     def document(self, context: Context, rebuild: JobRebuild) -> Job:
         """The job."""

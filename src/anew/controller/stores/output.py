@@ -1,7 +1,8 @@
 """Stores as outputs of stream jobs: feeds, the empty bases of versions that follow, and how far their replicas are.
 
-The first generation of a job into a store that serves something gets a feed that all versions apply; into an empty one,
-and for each rewind, a version of its own, which follows (`anew.core.stores.following`).
+The first generation of a job into a store that serves something, and one that is deployed, gets a feed that all
+versions apply; into an empty one, and for each rewind, a version of its own, which follows
+(`anew.core.stores.following`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from anew.core.stores.following import (
     cut_over,
     give_up_following,
 )
-from anew.core.stores.jobfeeds import FOLLOWING, add_feed, drop_feed, generation_feed
+from anew.core.stores.jobfeeds import FOLLOWING, add_feed, drop_feed, generation_feed, job_of
 from anew.core.stores.names import incarnation_counter
 from anew.core.stores.rebuild import STORE
 from anew.core.stores.store import ManifestRef, Store, Version, VersionStatus, newest_schema_id
@@ -69,9 +70,9 @@ class StoreOutput(Output):
         store = store_named(context, writer.name)
         feed = new_feed(context, store, writer.origin, next(iter(store.fabrics)))
         serves = any(store.current.values())
-        if writer.replaces is None and serves:
+        if serves and (writer.replaces is None or writer.goes_on):
             return Opened(feed.id, puts=(PutStore(add_feed(store, feed), store.revision),))
-        replaces = () if writer.replaces is None else (writer.replaces,)
+        replaces = () if writer.replaces is None else _fed_by(store, writer)
         path = version_path(store.uid, store.next_version, writer.rebuild, 1)
         # An empty store lacks nothing that was written before the first generation began.
         made = Follower(feed, replaces, writer.is_whole or not serves, writer.rebuild, path)
@@ -196,6 +197,14 @@ def _asked_about(store: Store, feed: str) -> Version | None:
         if of_status:
             return of_status[-1]
     return None
+
+
+def _fed_by(store: Store, writer: Writer) -> tuple[str, ...]:
+    """The feeds that a generation takes the place of: the live one's, and those of generations that it went on from."""
+    serving = [v for v in store.versions if writer.replaces in v.feeds and v.has({VersionStatus.CURRENT})]
+    applied = {feed for version in serving for feed in version.feeds} - {writer.replaces}
+    others = (f.id for f in store.feeds if f.id in applied and job_of(f) == writer.origin.name)
+    return (str(writer.replaces), *others)
 
 
 def _of_feed(store: Store, feed: str) -> Version | None:

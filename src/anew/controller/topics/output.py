@@ -46,6 +46,8 @@ class TopicOutput(Output):
             NotFound: ``unknown_topic``.
             Refused: ``topic_exists``: somebody made a topic of the generation's name.
         """
+        if writer.goes_on and writer.replaces is not None:
+            return Opened(writer.replaces)
         like = topic_named(context, writer.name)
         _check_avro(like)
         name = f"{writer.name}_g{writer.origin.generation}"

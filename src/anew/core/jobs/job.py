@@ -180,14 +180,24 @@ def with_generation(job: Job, generation: Generation) -> Job:
     """The job with a generation that was planned now.
 
     Raises:
+        Refused: As `check_begins`.
+    """
+    check_begins(job, generation.number, generation.replaces)
+    return _with(job, generation, next_generation=job.next_generation + 1)
+
+
+def check_begins(job: Job, number: int, replaces: int | None) -> None:
+    """Raise unless a generation of that number may begin now.
+
+    Raises:
         Refused: ``plan_outdated``: another one was planned meanwhile; ``rewind_running``: one is in work already.
     """
-    if generation.number != job.next_generation or generation.replaces != job.live:
+    if number != job.next_generation or replaces != job.live:
         raise Refused(
             "plan_outdated",
             f"{job.name} has moved since the plan was made",
             found=f"next generation {job.next_generation}, live {job.live}",
-            expected=f"next generation {generation.number}, live {generation.replaces}",
+            expected=f"next generation {number}, live {replaces}",
             hint="make a new plan",
         )
     other = job.in_work or next((each for each in job.generations if job.live is None and not each.over), None)
@@ -199,7 +209,44 @@ def with_generation(job: Job, generation: Generation) -> Job:
             expected="one rewind at a time",
             hint=f"anew job cutover {job.name}, or drop it: anew job reclaim {job.name}@{other.number}",
         )
-    return _with(job, generation, next_generation=job.next_generation + 1)
+
+
+def deployed(job: Job, generation: Generation, now_ms: int) -> Job:
+    """The job whose live generation another one goes on from, where it ended; that one will not run again (case F1).
+
+    Raises:
+        NotFound: ``unknown_generation``: none is live.
+        Refused: ``generation_runs``: it is not at rest; ``plan_outdated``, ``rewind_running``.
+    """
+    live = at_rest(job)
+    after = _to(with_generation(job, generation), live, GenerationStatus.RETIRED, now_ms)
+    return after.model_copy(update={"live": generation.number})
+
+
+def at_rest(job: Job) -> Generation:
+    """The live generation, which nobody runs: where it ended is where another one can go on.
+
+    Raises:
+        Refused: ``generation_runs``, ``nothing_live``.
+    """
+    if job.live is None:
+        raise Refused(
+            "nothing_live",
+            f"{job.name} has no live generation",
+            found="none serves",
+            expected="a generation to go on from",
+            hint=f"anew job show {job.name}",
+        )
+    live = job.generation(job.live)
+    if live.status in (GenerationStatus.RUNNING, GenerationStatus.PLANNED):
+        raise Refused(
+            "generation_runs",
+            f"{job.name}@{live.number} runs: where it ends is not known yet",
+            found=live.status.value,
+            expected="a generation that is stopped",
+            hint=f"anew job stop {job.name}, or --stop",
+        )
+    return live
 
 
 def made_ready(job: Job, number: int, now_ms: int) -> Job:

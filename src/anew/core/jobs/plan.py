@@ -11,6 +11,9 @@ from anew.core.jobs.inputs import JobInput, Offsets
 from anew.core.plan import Estimate, PlanValue, Value
 
 REWIND: Literal["rewind"] = "rewind"
+Mode = Literal["parallel", "deploy"]
+PARALLEL: Mode = "parallel"
+DEPLOY: Mode = "deploy"
 
 
 class JobFence(Value):
@@ -18,31 +21,37 @@ class JobFence(Value):
 
     job_uid: str
     live: int | None
+    batch: int | None = None
+    """The last batch of the live generation, where a deployment goes on behind it."""
 
 
 class JobPlan(PlanValue):
     """The plan of a generation of a job.
 
     Attributes:
+        mode: ``parallel``: beside the live generation, with an output of its own. ``deploy``: in its place, from where
+            it ended, into the same output (case F1).
         generation: The number that it gets.
         start: Input → partition → the first offset that it reads, of every partition.
         state: What the function remembers to begin with.
-        base: What the output holds to begin with: ``empty`` is right from the first record ever alone.
+        base: What the output holds to begin with: ``empty`` is right from the first record ever alone; ``present``:
+            what the live generation wrote.
         output: ``KIND:NAME``.
-        is_whole: Whether it reads every record that its inputs ever had.
+        is_whole: Whether its output has come of every record that its inputs ever had.
         replaces: The generation whose place it takes; None for the first.
         unreachable: What history is gone that the start asks for, a line each.
         why: Why it is as it is, a line each.
     """
 
     kind: Literal["rewind"] = REWIND
+    mode: Mode = PARALLEL
     job: str
     generation: int
     code: JobCode
     inputs: tuple[JobInput, ...]
     start: dict[str, Offsets]
     state: Literal["empty"] = "empty"
-    base: Literal["empty"] = "empty"
+    base: Literal["empty", "present"] = "empty"
     output: str
     is_whole: bool = True
     replaces: int | None = None
@@ -61,8 +70,8 @@ class JobPlan(PlanValue):
 
     @property
     def defers(self) -> bool:
-        """A generation serves when somebody cuts over to it, but for the first."""
-        return self.replaces is not None
+        """A generation serves when somebody cuts over to it, but for the first, and one that is deployed."""
+        return self.replaces is not None and self.mode == PARALLEL
 
     def summary(self) -> tuple[str, ...]:
         """What is begun from where, then why."""
