@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from anew.core.errors import Failed
 from anew.core.feed import Feed
 
 _FIELDS: list[Any] = [
@@ -105,6 +106,13 @@ class Retention:
 
 KEEP_FOR_EVER = Retention()
 """Nothing is forgotten but what `Log.truncate_below` names."""
+
+
+class TailLost(Failed):
+    """An offset lay behind the end of its partition when it was asked for: the log has lost what was written there.
+
+    That it was so is the verdict (rule R3). A moment later other records may have the same offsets.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +314,8 @@ class Log(Protocol):
                 before it is waited for. Without it a log may learn a moment late of what was just appended.
 
         Raises:
-            Failed: Code ``offset_out_of_range``: ``offset`` is below begin (truncated) or beyond the end (the log
-                lost its tail); found and expected say which.
+            Failed: Code ``offset_out_of_range``: ``offset`` is below begin (truncated) or, as a `TailLost`, beyond the
+                end; found and expected say which.
         """
 
     def append_raw(self, at: TopicPartition, records: pa.RecordBatch) -> Appended:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anew.core.errors import Failed, InvalidRequest, NotFound, Refused
-from anew.log.interface import TopicPartition, TopicSpec
+from anew.log.interface import TailLost, TopicPartition, TopicSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _MOST_PARTITIONS = 100_000
@@ -106,11 +106,15 @@ def unknown_partition(at: TopicPartition, partitions: int) -> NotFound:
 
 
 def out_of_range(at: TopicPartition, offset: int, begin: int, end: int) -> Failed:
-    """An offset that the partition does not have (rule R3)."""
+    """An offset that the partition did not have when it was asked for (rule R3).
+
+    One behind the end is a `TailLost`, also where the partition has grown past it since.
+    """
     why = "was truncated" if offset < begin else "lost its tail"
-    return Failed(
+    kind = Failed if offset < begin else TailLost
+    return kind(
         "offset_out_of_range",
-        f"partition {at.partition} of {at.topic} {why}",
+        f"partition {at.partition} of {at.topic} {why}" + (", and has grown since" if begin <= offset <= end else ""),
         found=offset,
         expected=f"{begin} to {end}",
         hint="what was built from this position must be discarded and loaded again",

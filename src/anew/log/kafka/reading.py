@@ -304,9 +304,9 @@ class Reader:
     def _judge(self, place: _Place, error: int) -> None:
         """What an error of fetching says; returns when it may pass."""
         if error in OUT_OF_RANGE:
+            # Whatever the partition has by now: the leader did not have the offset when it was fetched.
             offsets = self._ranges.offsets(place.at)
-            if not offsets.begin <= place.offset <= offsets.end:
-                raise out_of_range(place.at, place.offset, offsets.begin, offsets.end)
+            raise out_of_range(place.at, place.offset, offsets.begin, offsets.end)
         if error in DAMAGED:
             raise damaged(place.at, place.offset, words_of(error))
         if error in LOST:

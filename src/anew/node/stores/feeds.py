@@ -23,7 +23,7 @@ from anew.core.admission import Admitted, admit
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.feed import Feed, FeedPartition
-from anew.log.interface import Log, LogRead, TopicPartition, topic_partition
+from anew.log.interface import Log, LogRead, TailLost, TopicPartition, topic_partition
 from anew.node.faults import fault_of
 from anew.node.stores.directories import Verdict, keep_verdict
 from anew.node.stores.gathering import Gathered, SharedRows
@@ -406,32 +406,24 @@ class FeedApplier:
         written in its place has the same offsets.
         """
         source = group.source
-        is_away = error.code == "offset_out_of_range"
         for holding in group.holdings:
-            retry_at = self._now() + _BACKOFF_SECONDS[1]
-            holding.breaks(error, _lost(source.at, holding, error), retry_at)
+            retry_at, why = self._now() + _BACKOFF_SECONDS[1], _lost(source.at, holding, error)
+            if isinstance(error, TailLost):
+                holding.lost.add(source.at)
+                # Before anybody hears of it: a moment later the log may have grown, and then nothing tells of it.
+                self._keep_verdict(holding, why)
+            holding.breaks(error, why, retry_at)
             holding.broken[source.at] = error, retry_at
             _log.error("feed_lost", replica=holding.name, feed=str(source.at), offset=group.offset, error=str(error))
-            if is_away and self._is_behind_the_end(source, group.offset):
-                holding.lost.add(source.at)
-                self._keep_verdict(holding)
+            if isinstance(error, TailLost):
                 self._replace_lost(holding)
 
-    def _is_behind_the_end(self, source: _Source, offset: int) -> bool:
-        """Whether the log has lost what was applied there; also where nobody can say, so that nothing is missed."""
-        try:
-            return offset > self._log.offsets(source.topic).end
-        except Unreachable:
-            return True
-        except AnewError:
-            return False
-
-    def _keep_verdict(self, holding: Holding) -> None:
+    def _keep_verdict(self, holding: Holding, why: str) -> None:
         """A restart does not forgive it either."""
         if holding.replica is None:
             return
         try:
-            keep_verdict(holding.replica.directory, Verdict(str(holding.error), tuple(sorted(holding.lost))))
+            keep_verdict(holding.replica.directory, Verdict(why, tuple(sorted(holding.lost))))
         except OSError as error:
             _log.warning("verdict_not_kept", replica=holding.name, error=str(error))
 

@@ -29,7 +29,7 @@ from anew.log.interface import (
     append_id_of,
 )
 from anew.log.packing import NO_RECORDS, Times, no_times_of, times_of
-from anew.log.refusals import check_retention
+from anew.log.refusals import check_retention, out_of_range
 from anew.log.wire import judged, kept_raw, raw_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
@@ -212,12 +212,7 @@ class MemoryLog:
         with self._topics.lock:
             partition = self._partition(at)
             if not partition.begin <= offset <= len(partition.rows):
-                raise Failed(
-                    "offset_out_of_range",
-                    f"partition {at.partition} of {at.topic} does not have this offset",
-                    found=offset,
-                    expected=f"{partition.begin} to {len(partition.rows)}",
-                )
+                raise out_of_range(at, offset, partition.begin, len(partition.rows))
             stop = offset + max_records if end is None else max(offset, min(offset + max_records, end))
             rows = self._proved(at, partition, offset, stop)
         return LogRead(_batch(offset, rows), offset + len(rows))
