@@ -54,9 +54,10 @@ java:
 	    "hint: install a Java 17 runtime (Debian, Ubuntu: openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; \
 	fi
 
-demo: java setup ## a guided tour: repush a store and roll back; refresh a table's segments under queries
+demo: java setup ## a guided tour: repush a store and roll back; refresh a table's segments; reprocess a stream's history
 	@$(BIN)/anew demo stores
 	@$(BIN)/anew demo tables
+	@$(BIN)/anew demo streams
 
 WORKERS ?= 3
 

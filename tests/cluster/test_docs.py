@@ -86,7 +86,7 @@ def test_the_commands_of_reprocessing_run(anew: Anew, tmp_path: Path) -> None:
     first, _, second = done.stdout.partition("generation 2 serves")
     assert "severe" in first.rpartition("UA1")[2]
     assert "fine" in second
-    assert anew.here("job", "show", "delay_class")["live"] == 2
+    assert anew.here("job", "show", "delay_class")["live"] == 3
 
 
 def test_the_readme_names_only_targets_that_the_makefile_has() -> None:

@@ -79,9 +79,10 @@ def _reading(anew: Anew, keys: list[str]) -> Iterator[list[str]]:
         reader.join(30)
 
 
-@pytest.mark.case("streams:C7", "streams:E1", "streams:E7")
+@pytest.mark.case("streams:C7", "streams:E1", "streams:E7", "streams:F1")
 def test_a_job_is_rewound_beside_the_live_one_and_cut_over_to_and_back(lone: Anew, tmp_path: Path) -> None:
-    """A driver dies by SIGKILL; the corrected function catches up beside; readers see one or the other, no error."""
+    """A driver dies by SIGKILL; the corrected function catches up beside; readers see one or the other, no error; what
+    is deployed afterwards is of new records alone."""
     anew = lone
     anew.extra["ANEW_LEASE_SECONDS"] = "10"
     anew.done("up", "--detach", "--nodes", "1")
@@ -135,11 +136,16 @@ def test_a_job_is_rewound_beside_the_live_one_and_cut_over_to_and_back(lone: Ane
         anew.here("job", "cutover", "delay_class")
         assert served() == _wanted(events, 30)
     assert wrong == []
-    anew.here("job", "stop", "delay_class@2")
     anew.here("job", "reclaim", "delay_class@1")
-    wait_until(lambda: not _generation(anew, 2)["driver"], "the driver to stop", 60)
-    assert _generation(anew, 1)["status"] in ("retired", "reclaimed")
-    assert served() == _wanted(events, 30)
+    function = ("--code", f"{code}:classify", "--param", "severe=20", "--no-trial")
+    deployed = anew.here("job", "deploy", "delay_class", *function, "--stop")
+    assert (deployed["live"], [each["status"] for each in deployed["generations"]][1:]) == (3, ["retired", "running"])
+    assert not _generation(anew, 2)["driver"]
+    later = _events(500, 100)
+    _write(anew, later)
+    wait_until(lambda: served() == _wanted(events, 30) | _wanted(later, 20), "what was deployed", 120)
+    anew.here("job", "stop", "delay_class")
+    wait_until(lambda: not _generation(anew, 3)["driver"], "the driver to stop", 60)
 
 
 def test_a_function_that_cannot_be_run_is_refused_before_anything_is_made(anew: Anew, tmp_path: Path) -> None:
