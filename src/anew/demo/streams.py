@@ -120,7 +120,9 @@ def run_demo(print_step: Callable[[str], None], *, keep: bool, every: int = 1, k
             _cut(stage, every, summary)
             summary.reader = json.loads(stop(reader))
         stage.say("\n9. Nobody wants to go back: what the old generation owns goes after a grace")
-        stage.anew("job", "reclaim", f"{JOB}@1")
+        for part in stage.anew("job", "reclaim", f"{JOB}@1", "--dry-run")["owned"]:
+            stage.say(f"   {part['what']} {part['name']}")
+        stage.anew("job", "reclaim", f"{JOB}@1", "--force")
         stage.anew("job", "stop", f"{JOB}@2")
         wait_for(lambda: not any(g["driver"] for g in _generations(stage)), "the drivers to end")
         if not keep:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from anew.api.http import ControllerClient
-from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration, PlanGeneration
-from anew.api.jobs.views import CutOverAnswer, JobView
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, PlanGeneration
+from anew.api.jobs.views import CutOverAnswer, JobView, OwnedParts
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
@@ -200,13 +200,25 @@ class JobHandle:
         """
         return self._controller.cut_over(self.name, CutOver(generation=generation, force=force))
 
-    def drop(self, generation: int) -> JobView:
-        """Retire a generation that is not live.
+    def owned(self, generation: int) -> OwnedParts:
+        """What goes with a generation when it is dropped, with sizes, and why it stays, if it does.
 
         Raises:
-            Refused: ``generation_live``.
+            NotFound: ``unknown_generation``.
         """
-        return self._controller.drop_generation(self.name, OfGeneration(generation=generation))
+        return self._controller.owned_by_generation(self.name, generation)
+
+    def drop(self, generation: int, *, force: bool = False) -> JobView:
+        """Retire a generation that is not live.
+
+        Args:
+            generation: Its number.
+            force: Also one that could be cut back to: there is no way back then.
+
+        Raises:
+            Refused: ``generation_live``, ``can_be_cut_back_to``.
+        """
+        return self._controller.drop_generation(self.name, DropGeneration(generation=generation, force=force))
 
     def delete(self) -> None:
         """Delete the job.

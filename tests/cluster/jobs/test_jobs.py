@@ -136,7 +136,7 @@ def test_a_job_is_rewound_beside_the_live_one_and_cut_over_to_and_back(lone: Ane
         anew.here("job", "cutover", "delay_class")
         assert served() == _wanted(events, 30)
     assert wrong == []
-    anew.here("job", "reclaim", "delay_class@1")
+    anew.here("job", "reclaim", "delay_class@1", "--force")
     function = ("--code", f"{code}:classify", "--param", "severe=20", "--no-trial")
     deployed = anew.here("job", "deploy", "delay_class", *function, "--stop")
     assert (deployed["live"], [each["status"] for each in deployed["generations"]][1:]) == (3, ["retired", "running"])

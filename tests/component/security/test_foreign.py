@@ -21,7 +21,7 @@ from tests.controllerroutes import CONTROLLER_RIGHTS
 pytestmark = pytest.mark.processes
 
 Server = Callable[[Path, ServerSecurity], AbstractContextManager[Listening]]
-_PARTS = {"name": "words", "node": "n1", "rebuild_id": "r1", "config_hash": "t1-0"}
+_PARTS = {"name": "words", "node": "n1", "rebuild_id": "r1", "config_hash": "t1-0", "number": "1"}
 _ROUTES = {
     "controller": [
         *((method, path.format(**_PARTS)) for method, path in CONTROLLER_RIGHTS),

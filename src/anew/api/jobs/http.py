@@ -7,12 +7,13 @@ from anew.api.jobs.requests import (
     CreateJob,
     CutOver,
     DriverEnded,
+    DropGeneration,
     OfGeneration,
     PlanGeneration,
     RecordBatch,
     RunOrder,
 )
-from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView
+from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView, OwnedParts
 from anew.api.pages import Page
 from anew.core.jobs.plan import JobPlan
 
@@ -48,9 +49,13 @@ class JobCalls(Calls):
         """Let another generation serve."""
         return self._as(CutOverAnswer, self._of_job(name, "cutover", request))
 
-    def drop_generation(self, name: str, request: OfGeneration) -> JobView:
+    def drop_generation(self, name: str, request: DropGeneration) -> JobView:
         """Retire a generation that is not live; the job's view."""
         return self._as(JobView, self._of_job(name, "drop", request))
+
+    def owned_by_generation(self, name: str, number: int) -> OwnedParts:
+        """What goes with a generation when it is dropped, with sizes."""
+        return self._as(OwnedParts, Call("GET", path_of("jobs", name, "generations", str(number), "owned")))
 
     def delete_job(self, name: str, *, only_empty: bool = False) -> JobDeleted:
         """Delete a job that is stopped, or (``only_empty``) one without a generation."""
@@ -70,5 +75,5 @@ class JobCalls(Calls):
         """Say that a driver ends; repeating it is harmless."""
         self._send(Call("POST", path_of("rebuilds", rebuild_id, "ended"), request, look_up="anew job list"))
 
-    def _of_job(self, name: str, what: str, request: OfGeneration | CutOver) -> Call:
+    def _of_job(self, name: str, what: str, request: OfGeneration | DropGeneration | CutOver) -> Call:
         return Call("POST", path_of("jobs", name, what), request, look_up=f"anew job show {name}")

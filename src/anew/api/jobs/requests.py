@@ -55,6 +55,19 @@ class OfGeneration(Request):
     generation: int | None = None
 
 
+class DropGeneration(Request):
+    """Retire a generation that is not live.
+
+    Attributes:
+        force: Also one that could be cut back to: there is no way back then.
+    """
+
+    model_config = example(generation=1, force=True)
+
+    generation: int
+    force: bool = False
+
+
 class CutOver(Request):
     """Let a generation serve; None: the one that is to take the live one's place."""
 

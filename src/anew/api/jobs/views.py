@@ -65,6 +65,33 @@ class JobView(Wire):
     split: float | None = None
 
 
+class OwnedView(Wire):
+    """One thing that a generation owns.
+
+    Attributes:
+        what: ``checkpoint``, ``code``, ``topic``, ``version``.
+        bytes, records: How much it is, where that is known.
+    """
+
+    what: str
+    name: str
+    bytes: int | None = None
+    records: int | None = None
+
+
+class OwnedParts(Wire):
+    """What goes with a generation.
+
+    Attributes:
+        stays: Why it cannot go now, with a code and in words; None: it may.
+    """
+
+    job: str
+    generation: int
+    owned: tuple[OwnedView, ...]
+    stays: str | None = None
+
+
 class CutOverAnswer(Wire):
     """Which generation serves now, and which did before."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from anew.api.jobs.requests import CreateJob
-from anew.api.jobs.views import GenerationView, JobView
+from anew.api.jobs.views import GenerationView, JobView, OwnedParts
 from anew.cli.options import Conf, Master, RequestId
 from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.session import cluster, pairs
@@ -237,13 +237,23 @@ def cutback(
 
 
 @jobs_app.command()
-def reclaim(which: Which, *, json_output: Json = False) -> None:
+def reclaim(
+    which: Which,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would go, with sizes.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also one that could be cut back to.")] = False,
+    json_output: Json = False,
+) -> None:
     """Retire a generation that is not live: what it owns goes after the grace."""
     name, number = _which(which)
     if number is None:
         raise InvalidRequest("which_generation", "this needs a generation", found=which, expected="JOB@GENERATION")
     with cluster() as connected:
-        view = connected.job(name).drop(number)
+        handle = connected.job(name)
+        if dry_run:
+            _print_owned(handle.owned(number), as_json=json_output)
+            return
+        view = handle.drop(number, force=force)
     _print(view, as_json=json_output)
 
 
@@ -339,6 +349,15 @@ def _print(view: JobView, *, as_json: bool) -> None:
     print_table(
         ["generation", "status", "code", "batch", "lag", "records/s", "seconds left", "caught up", "error"], rows
     )
+
+
+def _print_owned(parts: OwnedParts, *, as_json: bool) -> None:
+    if as_json:
+        print_json(parts)
+        return
+    print_table(["what", "name", "bytes", "records"], [(p.what, p.name, p.bytes, p.records) for p in parts.owned])
+    if parts.stays is not None:
+        out().print(f"it stays: {parts.stays}", markup=False)
 
 
 def _print_plan(plan: JobPlan, *, as_json: bool) -> None:

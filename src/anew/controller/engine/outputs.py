@@ -56,6 +56,22 @@ class Opened:
     puts: tuple[Put, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A part of an output.
+
+    Attributes:
+        what: ``topic``, ``version``.
+        name: As people know it.
+        bytes, records: How much it is, where that is known.
+    """
+
+    what: str
+    name: str
+    bytes: int | None = None
+    records: int | None = None
+
+
 class Output(ABC):
     """One kind of thing that jobs write into."""
 
@@ -92,6 +108,10 @@ class Output(ABC):
         Raises:
             Refused: It cannot be served.
         """
+
+    @abstractmethod
+    def owned(self, context: Context, name: str, where: str) -> tuple[Owned, ...]:
+        """What goes with an output when it is closed."""
 
     @abstractmethod
     def close(self, context: Context, name: str, where: Collection[str]) -> tuple[Put, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anew.api.jobs.requests import CreateJob, CutOver
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration
 from anew.api.jobs.views import CutOverAnswer
 from anew.catalog.change import Put, PutJob, PutRequest
 from anew.controller.engine.commit import commit
@@ -137,16 +137,16 @@ def cut_over(context: Context, name: str, request: CutOver, actor: str) -> CutOv
     return CutOverAnswer(job=name, live=number, before=job.live)
 
 
-def drop(context: Context, name: str, number: int, actor: str) -> Job:
+def drop(context: Context, name: str, request: DropGeneration, actor: str) -> Job:
     """Retire a generation that is not live: it will not run again, and what it owns goes after the grace.
 
     Raises:
         NotFound: ``unknown_job``, ``unknown_generation``.
-        Refused: ``generation_live``.
+        Refused: ``generation_live``; ``can_be_cut_back_to``, unless by force.
     """
     job = job_named(context, name)
-    operation = context.operation("drop generation", name, actor, generation=number)
-    return change_job(context, job.uid, operation, lambda present: _dropped(context, present, number))
+    operation = context.operation("drop generation", name, actor, generation=request.generation, forced=request.force)
+    return change_job(context, job.uid, operation, lambda present: _dropped(context, present, request))
 
 
 def delete(context: Context, name: str, actor: str, *, only_empty: bool = False) -> None:
@@ -188,9 +188,9 @@ def delete(context: Context, name: str, actor: str, *, only_empty: bool = False)
     change_job(context, job.uid, operation, change)
 
 
-def _dropped(context: Context, job: Job, number: int) -> tuple[Job, tuple[Put, ...]]:
-    generation = job.generation(number)
-    after = jobs.retired(job, number, context.clock())
+def _dropped(context: Context, job: Job, request: DropGeneration) -> tuple[Job, tuple[Put, ...]]:
+    generation = job.generation(request.generation)
+    after = jobs.retired(job, generation.number, context.clock(), force=request.force)
     if generation.over:
         return job, ()
     return after, (ended_record(context, generation), *_closed(context, job, generation))

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Path, Query
 
 from anew.api.jobs.requests import (
     CreateJob,
     CutOver,
     DriverEnded,
+    DropGeneration,
     OfGeneration,
     PlanGeneration,
     RecordBatch,
     RunOrder,
 )
-from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView
+from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView, OwnedParts
 from anew.api.pages import DEFAULT_ITEMS, Page
 from anew.api.rights import OPERATE, OPERATE_ALL_NAMED, READ, READ_ALL, REBUILD, takes
 from anew.controller.engine.context import Context
 from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.jobs import batches, changing, views
+from anew.controller.jobs.owning import owned_by
 from anew.controller.jobs.planning import plan_generation
-from anew.controller.jobs.records import chosen, job_named
+from anew.controller.jobs.records import job_named
 from anew.core.jobs.plan import JobPlan
 
+Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Epoch = Annotated[int, Query(ge=0, le=2**31 - 1)]
 
 
@@ -94,10 +97,15 @@ def _add_generations(app: FastAPI, context: Context) -> None:
 
     @app.post("/v1/jobs/{name}/drop", tags=["jobs"])
     @takes(OPERATE)
-    def drop(name: str, request: OfGeneration, actor: Actor = "anonymous") -> JobView:
+    def drop(name: str, request: DropGeneration, actor: Actor = "anonymous") -> JobView:
         """Retire a generation that is not live."""
-        number = chosen(job_named(context, name), request.generation).number
-        return views.job_view(context, changing.drop(context, name, number, actor))
+        return views.job_view(context, changing.drop(context, name, request, actor))
+
+    @app.get("/v1/jobs/{name}/generations/{number}/owned", tags=["jobs"])
+    @takes(READ)
+    def owned(name: str, number: Number) -> OwnedParts:
+        """What goes with a generation when it is dropped, with sizes."""
+        return owned_by(context, job_named(context, name), number)
 
 
 def _add_drivers(app: FastAPI, context: Context) -> None:

@@ -17,7 +17,7 @@ from anew.catalog.change import Put, PutReclaim, PutStore, Reclaim
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import check_no_topic, fabric_named
 from anew.controller.engine.nodes import live_reports
-from anew.controller.engine.outputs import Opened, Output, Writer
+from anew.controller.engine.outputs import Opened, Output, Owned, Writer
 from anew.controller.stores.feeds import ends_of, ensure_feeds, topics_of_deleted_stores
 from anew.controller.stores.readiness import judge
 from anew.controller.stores.records import change_store, store_named
@@ -145,6 +145,23 @@ class StoreOutput(Output):
         if version is None:
             return (PutStore(cut_back(store, str(before), context.clock()), store.revision),)
         return (PutStore(cut_over(store, version.number, before, context.clock()), store.revision),)
+
+    def owned(self, context: Context, name: str, where: str) -> tuple[Owned, ...]:
+        """The feed's topic, and the versions that apply it and do not serve."""
+        store = context.catalog.store(name)
+        feed = None if store is None else store.feed(where)
+        if store is None or feed is None:
+            return ()
+        versions = [v for v in store.versions if where in v.feeds and not v.reclaimed]
+        found = [
+            Owned("version", f"{name} version {v.number}", v.manifest.bytes, v.manifest.rows)
+            for v in versions
+            if v.manifest is not None and not v.has({VersionStatus.CURRENT})
+        ]
+        if feed.ready:
+            facts = context.fabrics[feed.fabric].log.facts(feed.topic, feed.topic_uid)
+            found.append(Owned("topic", feed.topic, records=sum(each.end - each.begin for each in facts.partitions)))
+        return tuple(found)
 
     def close(self, context: Context, name: str, where: Collection[str]) -> tuple[Put, ...]:
         """The versions that follow are given up; a feed that versions apply stays until they are gone."""

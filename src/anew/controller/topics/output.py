@@ -13,7 +13,7 @@ from typing import ClassVar
 from anew.api.jobs.place import OutputPlace
 from anew.catalog.change import Put, PutReclaim, PutTopic, Reclaim
 from anew.controller.engine.context import Context
-from anew.controller.engine.outputs import Opened, Output, Writer
+from anew.controller.engine.outputs import Opened, Output, Owned, Writer
 from anew.controller.topics.making import make_announced
 from anew.controller.topics.records import TOPIC, topic_named
 from anew.core.errors import Refused
@@ -111,6 +111,14 @@ class TopicOutput(Output):
                 hint=f"anew topic show {after}",
             )
         return ()
+
+    def owned(self, context: Context, name: str, where: str) -> tuple[Owned, ...]:
+        """The topic."""
+        topic = _found(context, where)
+        if topic is None or not topic.ready:
+            return ()
+        facts = context.fabrics[topic.fabric].log.facts(topic.name, topic.topic_uid)
+        return (Owned("topic", topic.name, records=sum(each.end - each.begin for each in facts.partitions)),)
 
     def close(self, context: Context, name: str, where: Collection[str]) -> tuple[Put, ...]:
         """The generations' topics are deleted; those of the log go after the grace."""

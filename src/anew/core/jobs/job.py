@@ -384,11 +384,28 @@ def cut_over(job: Job, number: int, looks: int, *, force: bool) -> Job:
     return job.model_copy(update={"live": number})
 
 
-def retired(job: Job, number: int, now_ms: int) -> Job:
+def retired(job: Job, number: int, now_ms: int, *, force: bool = False) -> Job:
     """A generation that is not live will not run again.
 
+    Args:
+        job: The job.
+        number: The generation.
+        now_ms: The time.
+        force: Whether also one goes that could be cut back to.
+
     Raises:
-        Refused: ``generation_live``.
+        Refused: As `check_may_go`.
+    """
+    found = job.generation(number)
+    check_may_go(job, number, force=force)
+    return job if found.over else _to(job, found, GenerationStatus.RETIRED, now_ms)
+
+
+def check_may_go(job: Job, number: int, *, force: bool = False) -> None:
+    """Raise unless a generation may be retired (case E9).
+
+    Raises:
+        Refused: ``generation_live``; ``can_be_cut_back_to``, unless ``force``.
     """
     found = job.generation(number)
     if number == job.live:
@@ -399,7 +416,14 @@ def retired(job: Job, number: int, now_ms: int) -> Job:
             expected="a generation that another one took the place of, or that never served",
             hint=f"anew job cutover {job.name}, or anew job delete {job.name}",
         )
-    return job if found.over else _to(job, found, GenerationStatus.RETIRED, now_ms)
+    if not force and not found.over and _replaced_by_live(job, found):
+        raise Refused(
+            "can_be_cut_back_to",
+            f"{job.name}@{number} is what the live generation took the place of: readers can go back to it at once",
+            found=f"live {job.live}",
+            expected="a generation that nobody can go back to",
+            hint="with --force it goes, and with it the way back",
+        )
 
 
 def reclaimed(job: Job, number: int, now_ms: int) -> Job:

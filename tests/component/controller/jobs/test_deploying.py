@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration
 from anew.core.errors import InvalidRequest, Refused
 from anew.testing.job_builders import a_code
 from tests.component.controller.harness import Cluster, refused
@@ -83,7 +83,7 @@ def test_the_topic_and_the_batches_of_whom_was_gone_on_from_stay(jobs: Jobs) -> 
     jobs.record(jobs.take(3), {0: 5, 1: 0}, number=3)
     jobs.cluster.settle(4)
     client.cut_over(JOB, CutOver())
-    client.drop_generation(JOB, OfGeneration(generation=2))
+    client.drop_generation(JOB, DropGeneration(generation=2, force=True))
     jobs.cluster.settle(2)
     assert [jobs.view(number).status for number in (1, 2)] == ["reclaimed", "reclaimed"]
     assert catalog.batches(uid, 1, 9) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration
 from anew.api.models import ResumeRebuild
 from anew.api.rebuilds import JobStart
 from anew.api.topics import CreateTopic
@@ -146,8 +146,8 @@ def test_what_is_dropped_goes_after_the_grace(jobs: Jobs) -> None:
     jobs.running(jobs.plan(code=None))
     epoch = jobs.take(2)
     client = jobs.cluster.client
-    assert refused(Refused, lambda: client.drop_generation(JOB, OfGeneration(generation=1))).code == "generation_live"
-    client.drop_generation(JOB, OfGeneration(generation=2))
+    assert refused(Refused, lambda: client.drop_generation(JOB, DropGeneration(generation=1))).code == "generation_live"
+    client.drop_generation(JOB, DropGeneration(generation=2))
     assert (jobs.view(2).status, client.rebuild(jobs.view(2).rebuild).status) == ("retired", "succeeded")
     assert jobs.beat(epoch, 2)[0]
     assert jobs.view(2).driver
@@ -241,7 +241,7 @@ def test_a_topic_that_somebody_else_made_under_the_name_is_left_alone(jobs: Jobs
     epoch = jobs.take(2)
     order = refused(Refused, lambda: client.run_order(jobs.view(2).rebuild, epoch))
     assert order.code == "output_not_made"
-    client.drop_generation(JOB, OfGeneration(generation=2))
+    client.drop_generation(JOB, DropGeneration(generation=2))
     assert client.topic("classes_g2").columns == "n INT"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration
 from anew.core.errors import Refused
 from tests.component.controller.harness import Cluster, refused
 from tests.component.controller.jobs.jobs_harness import EVENTS, JOB, Jobs
@@ -61,7 +61,7 @@ def test_a_generation_that_is_dropped_takes_its_version_and_at_last_its_feed(sto
     stored.cluster.settle(4)
     topics = {feed.topic for feed in stored.cluster.store(_STORE).feeds}
     assert len(topics) == 2
-    stored.cluster.client.drop_generation(JOB, OfGeneration(generation=2))
+    stored.cluster.client.drop_generation(JOB, DropGeneration(generation=2))
     assert _statuses(stored)[1] == "current"
     stored.cluster.settle(3)
     assert stored.view(2).status == "retired"

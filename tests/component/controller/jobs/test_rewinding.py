@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobStart
 from anew.core.errors import NotFound, Refused
@@ -79,7 +79,7 @@ def test_a_rewind_that_fails_leaves_the_live_one_alone(jobs: Jobs) -> None:
     client.run_job(JOB, OfGeneration(generation=2))
     jobs.cluster.round()
     assert client.run_order(jobs.view(2).rebuild, jobs.take(2)).batches == (record,)
-    client.drop_generation(JOB, OfGeneration(generation=2))
+    client.drop_generation(JOB, DropGeneration(generation=2))
     assert (jobs.view(2).status, jobs.view(1).status, jobs.job().live) == ("retired", "running", 1)
 
 
@@ -90,3 +90,35 @@ def test_an_input_that_is_gone_is_named(jobs: Jobs) -> None:
     error = refused(NotFound, lambda: jobs.cluster.client.create_job(request))
     assert (error.code, error.found) == ("unknown_topic", "event")
     assert "events" in str(error.hint)
+
+
+@pytest.mark.case("streams:E9")
+def test_what_goes_with_a_generation_is_listed_and_what_readers_can_go_back_to_stays(jobs: Jobs) -> None:
+    """Its checkpoint and its topic, with sizes, and nothing of the others; by force also what could be cut back to."""
+    jobs.write(5)
+    jobs.running()
+    jobs.record(jobs.take(), {0: 5, 1: 0})
+    jobs.running(jobs.plan(code=None))
+    jobs.record(jobs.take(2), {0: 5, 1: 0}, number=2)
+    jobs.cluster.settle(4)
+    client, deep, uid = jobs.cluster.client, jobs.cluster.deep, jobs.job().uid
+    for number in (1, 2):
+        deep.put(f"jobs/{uid}/g{number}/checkpoint/offsets/0", b"v1" * number)
+    parts = client.owned_by_generation(JOB, 1)
+    assert [(part.what, part.name, part.bytes, part.records) for part in parts.owned] == [
+        ("checkpoint", f"jobs/{uid}/g1", 2, None),
+        ("topic", "classes_g1", None, 0),
+    ]
+    assert str(parts.stays).startswith("generation_live: ")
+    client.cut_over(JOB, CutOver())
+    drop = DropGeneration(generation=1)
+    assert refused(Refused, lambda: client.drop_generation(JOB, drop)).code == "can_be_cut_back_to"
+    assert str(client.owned_by_generation(JOB, 1).stays).startswith("can_be_cut_back_to: ")
+    client.drop_generation(JOB, drop.model_copy(update={"force": True}))
+    assert client.owned_by_generation(JOB, 1).stays is None
+    jobs.cluster.settle(1)
+    jobs.cluster.pass_seconds(601)
+    jobs.cluster.round()
+    assert (jobs.view(1).status, client.owned_by_generation(JOB, 1).owned) == ("reclaimed", ())
+    assert deep.stat(f"jobs/{uid}/g2/checkpoint/offsets/0") is not None
+    assert client.topic("classes_g2").ready
