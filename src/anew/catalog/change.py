@@ -216,11 +216,16 @@ class PutJob:
 
 @dataclass(frozen=True, slots=True)
 class PutBatch:
-    """Record a batch of a generation behind the last one, or in its place (`anew.core.jobs.batch.check_next`)."""
+    """Record a batch of a generation behind the last one, if its driver still holds the generation.
+
+    Attributes:
+        rebuild: The generation's rebuild: while the record is put it runs, under the epoch that the record names.
+    """
 
     job_uid: str
     generation: int
     record: BatchRecord
+    rebuild: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from anew.catalog import rebuildrows
 from anew.catalog.change import DropBatches, PutBatch, PutJob
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
-from anew.catalog.tables import BATCHES, JOBS
+from anew.catalog.tables import BATCHES, JOBS, REBUILDS
 from anew.core.errors import Refused
 from anew.core.jobs.batch import BatchRecord, check_next
 from anew.core.jobs.job import Job
+from anew.core.jobs.rebuild import check_recorder
 
 
 class DatabaseJobs:
@@ -41,13 +43,17 @@ class DatabaseJobs:
         query = sa.select(JOBS.c.document).where(JOBS.c.live_name > after).order_by(JOBS.c.live_name).limit(limit)
         return self._database.read(lambda connection: _parsed(connection, query))
 
-    def put_batch(self, job_uid: str, generation: int, record: BatchRecord) -> None:
+    def put_batch(self, put: PutBatch) -> None:
         """See `JobsCatalog.put_batch`."""
-        self._database.write(lambda connection: apply(connection, PutBatch(job_uid, generation, record)))
+        self._database.write(lambda connection: apply(connection, put))
 
     def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
         """See `JobsCatalog.batches`."""
         return self._database.read(lambda connection: _last(connection, job_uid, generation, limit))
+
+    def batches_from(self, job_uid: str, generation: int, first: int, limit: int) -> list[BatchRecord]:
+        """See `JobsCatalog.batches_from`."""
+        return self._database.read(lambda connection: _from(connection, job_uid, generation, first, limit))
 
     def _jobs(self, condition: sa.ColumnElement[bool]) -> list[Job]:
         found = self._database.read(lambda connection: _parsed(connection, sa.select(JOBS.c.document).where(condition)))
@@ -58,16 +64,16 @@ def apply(connection: sa.Connection, put: PutJob | PutBatch | DropBatches) -> No
     """Carry out one part of a change.
 
     Raises:
-        Refused: ``revision_conflict``, ``job_exists``; what `check_next` raises.
+        Refused: ``revision_conflict``, ``job_exists``; what `check_recorder` and `check_next` raise.
     """
     match put:
         case PutJob():
             _put_job(connection, put)
         case PutBatch(job_uid=uid, generation=generation, record=record):
+            held = rebuildrows.find_rebuilds(connection, REBUILDS.c.id == put.rebuild)
+            check_recorder(next(iter(held), None), record)
             last = _last(connection, uid, generation, 1)
             if check_next(last[0] if last else None, record):
-                at = (BATCHES.c.job_uid == uid) & (BATCHES.c.generation == generation)
-                connection.execute(sa.delete(BATCHES).where(at, BATCHES.c.batch == record.batch))
                 row = {"batch": record.batch, "document": record.model_dump_json()}
                 connection.execute(sa.insert(BATCHES).values(job_uid=uid, generation=generation, **row))
         case DropBatches(job_uid=uid, generation=generation, below=below):
@@ -107,3 +113,10 @@ def _last(connection: sa.Connection, job_uid: str, generation: int, limit: int) 
     query = sa.select(row.document).where(row.job_uid == job_uid, row.generation == generation)
     documents = connection.execute(query.order_by(row.batch.desc()).limit(limit)).scalars()
     return [BatchRecord.model_validate_json(document) for document in documents][::-1]
+
+
+def _from(connection: sa.Connection, job_uid: str, generation: int, first: int, limit: int) -> list[BatchRecord]:
+    row = BATCHES.c
+    query = sa.select(row.document).where(row.job_uid == job_uid, row.generation == generation, row.batch >= first)
+    documents = connection.execute(query.order_by(row.batch).limit(limit)).scalars()
+    return [BatchRecord.model_validate_json(document) for document in documents]

@@ -8,6 +8,7 @@ from anew.catalog.change import DropBatches, PutBatch, PutJob
 from anew.core.errors import Refused
 from anew.core.jobs.batch import BatchRecord, check_next
 from anew.core.jobs.job import Job
+from anew.core.jobs.rebuild import check_recorder
 from anew.testing.memory.catalogtables import Tables
 
 
@@ -37,13 +38,17 @@ class MemoryJobs:
         """See `JobsCatalog.jobs_page`."""
         return [job for job in self.jobs() if job.name > after][:limit]
 
-    def put_batch(self, job_uid: str, generation: int, record: BatchRecord) -> None:
+    def put_batch(self, put: PutBatch) -> None:
         """See `JobsCatalog.put_batch`."""
-        self.commit_unlogged(PutBatch(job_uid, generation, record))
+        self.commit_unlogged(put)
 
     def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
         """See `JobsCatalog.batches`."""
         return _of(self._tables(), job_uid, generation)[-limit:]
+
+    def batches_from(self, job_uid: str, generation: int, first: int, limit: int) -> list[BatchRecord]:
+        """See `JobsCatalog.batches_from`."""
+        return [record for record in _of(self._tables(), job_uid, generation) if record.batch >= first][:limit]
 
     def _sorted_jobs(self, *, deleted: bool) -> list[Job]:
         found = self._tables().jobs.values()
@@ -54,7 +59,7 @@ def apply(tables: Tables, put: PutJob | PutBatch | DropBatches) -> None:
     """Carry out one part of a change.
 
     Raises:
-        Refused: ``revision_conflict``, ``job_exists``; what `check_next` raises.
+        Refused: ``revision_conflict``, ``job_exists``; what `check_recorder` and `check_next` raise.
     """
     match put:
         case PutJob(job=job, fence=fence):
@@ -67,6 +72,7 @@ def apply(tables: Tables, put: PutJob | PutBatch | DropBatches) -> None:
                 raise Refused("revision_conflict", what, found=found, expected=fence)
             tables.jobs[job.uid] = job.model_copy(update={"revision": 1 if fence is None else fence + 1})
         case PutBatch(job_uid=uid, generation=generation, record=record):
+            check_recorder(tables.rebuilds.get(put.rebuild), record)
             last = _of(tables, uid, generation)
             if check_next(last[-1] if last else None, record):
                 tables.batches[uid, generation, record.batch] = record
