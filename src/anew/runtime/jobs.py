@@ -10,7 +10,7 @@ from typing import Literal
 
 from anew.api.http import ControllerClient
 from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration, PlanGeneration
-from anew.api.jobs.views import CutOverAnswer, JobView
+from anew.api.jobs.views import CheckpointsView, CutOverAnswer, JobView
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
@@ -78,6 +78,14 @@ class JobHandle:
             NotFound: ``unknown_job``.
         """
         return self._controller.job(self.name)
+
+    def checkpoints(self, generation: int | None = None) -> CheckpointsView:
+        """Where its generations stand in their inputs, those that are not over for None; nothing is written.
+
+        Raises:
+            NotFound: ``unknown_job``, ``unknown_generation``.
+        """
+        return self._controller.checkpoints(self.name, generation)
 
     def plan_rewind(self, start: Start | None = None, code: Code | None = None) -> JobPlan:
         """What a rewind would begin now; nothing is made.

@@ -7,12 +7,13 @@ from anew.api.jobs.requests import (
     CreateJob,
     CutOver,
     DriverEnded,
+    OfBatches,
     OfGeneration,
     PlanGeneration,
     RecordBatch,
     RunOrder,
 )
-from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView
+from anew.api.jobs.views import BatchTaken, CheckpointsView, CountedBatches, CutOverAnswer, JobDeleted, JobView
 from anew.api.pages import Page
 from anew.core.jobs.plan import JobPlan
 
@@ -31,6 +32,11 @@ class JobCalls(Calls):
     def job(self, name: str) -> JobView:
         """The view of one job."""
         return self._as(JobView, Call("GET", path_of("jobs", name)))
+
+    def checkpoints(self, name: str, generation: int | None = None) -> CheckpointsView:
+        """Where the generations of a job stand in their inputs, or one of them."""
+        query = {} if generation is None else {"generation": generation}
+        return self._as(CheckpointsView, Call("GET", path_of("jobs", name, "checkpoints"), query=query))
 
     def plan_generation(self, name: str, request: PlanGeneration) -> JobPlan:
         """What a rewind would begin now; nothing is made."""
@@ -65,6 +71,11 @@ class JobCalls(Calls):
         """Keep what a batch did; repeating the same is the same."""
         look_up = f"anew rebuild show {rebuild_id}"
         return self._as(BatchTaken, Call("POST", path_of("rebuilds", rebuild_id, "batches"), request, look_up=look_up))
+
+    def counted_batches(self, topic: str, asked: OfBatches) -> CountedBatches:
+        """Which attempts of the batches of a generation count that writes into a topic."""
+        call = Call("GET", path_of("topics", topic, "batches"), query=asked.model_dump())
+        return self._as(CountedBatches, call)
 
     def driver_ended(self, rebuild_id: str, request: DriverEnded) -> None:
         """Say that a driver ends; repeating it is harmless."""

@@ -61,6 +61,19 @@ class CutOver(Request):
     force: bool = False
 
 
+class OfBatches(Wire):
+    """Which batches are asked about: those of the generation that a topic's records name, from one on.
+
+    Attributes:
+        job, generation: As the origins of the records name them.
+        first: The first batch.
+    """
+
+    job: str
+    generation: int
+    first: int = 0
+
+
 class RecordBatch(Request):
     """A batch was appended whole."""
 

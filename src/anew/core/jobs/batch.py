@@ -10,6 +10,8 @@ from anew.core.jobs.inputs import Offsets
 from anew.core.plan import Value
 
 NO_DIGEST = ""
+EVERY_BATCH = 1 << 31
+"""Above the number of any batch."""
 
 
 class OutputRange(Value):
@@ -46,6 +48,7 @@ class BatchRecord(Value):
         start, end: Input → partition → next offset to read, before and after it.
         outputs: The attempts that count, by task.
         rows: What was appended.
+        total: What was appended by all batches up to this one.
         digest: Of all that Spark planned up to here (`chained`): a checkpoint that somebody edited differs.
         at_ms: When it was recorded.
     """
@@ -56,6 +59,7 @@ class BatchRecord(Value):
     end: dict[str, Offsets]
     outputs: tuple[TaskOutput, ...] = ()
     rows: int = 0
+    total: int = 0
     read: int = 0
     watermark_ms: int | None = None
     planned: str

@@ -188,13 +188,15 @@ class Batches:
             run, plan = self.run, planned(self.run.checkpoint, number)
             outputs = append_frame(frame, run.sink, number, run.epoch)
             before = self._last
+            rows = sum(output.rows for output in outputs)
             record = BatchRecord(
                 batch=number,
                 epoch=run.epoch,
                 start=self._start() if before is None else before.end,
                 end=plan.end,
                 outputs=tuple(outputs),
-                rows=sum(output.rows for output in outputs),
+                rows=rows,
+                total=rows if before is None else before.total + rows,
                 watermark_ms=plan.watermark_ms,
                 planned=plan.digest,
                 digest=chained(NO_DIGEST if before is None else before.digest, plan.digest),
