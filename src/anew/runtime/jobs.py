@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from anew.api.http import ControllerClient
-from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration, PlanGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration, PlanGeneration, RunGeneration
 from anew.api.jobs.views import CheckpointsView, CutOverAnswer, JobView
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobRebuildView, JobStart
@@ -22,7 +22,7 @@ from anew.core.jobs.plan import JobPlan
 from anew.core.stores.store import newest_schema_id
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.asking import asked_for, begun_before
-from anew.rebuild.jobs.archive import Packed, pack
+from anew.rebuild.jobs.archive import Packed, environment_here, pack
 from anew.runtime.clock import new_id
 from anew.runtime.trying import Tried, try_out
 
@@ -121,13 +121,19 @@ class JobHandle:
         view = begun_before(self._controller, request_id, self._asked(start, packed))
         return view.generation if isinstance(view, JobRebuildView) else None
 
-    def run(self, generation: int | None = None) -> JobView:
+    def run(self, generation: int | None = None, *, accept_environment: bool = False) -> JobView:
         """Let a generation run, the live one for None.
+
+        Args:
+            generation: Its number.
+            accept_environment: Go on with the Python and PySpark of this process, although its code was submitted from
+                others.
 
         Raises:
             Refused: ``generation_over``, ``not_ready``.
         """
-        return self._controller.run_job(self.name, OfGeneration(generation=generation))
+        environment = environment_here() if accept_environment else None
+        return self._controller.run_job(self.name, RunGeneration(generation=generation, environment=environment))
 
     def stop(self, generation: int | None = None) -> JobView:
         """Let a generation end after the batch that it is at.
@@ -177,7 +183,12 @@ class JobHandle:
     def _planned(self, start: Start, packed: tuple[Code, Packed] | None) -> tuple[JobPlan, JobCode | None]:
         code = None if packed is None else packed[1].code
         request = PlanGeneration(
-            code=code, start=start.at, master=start.master, conf=dict(start.conf), max_records=start.max_records
+            code=code,
+            environment=environment_here(),
+            start=start.at,
+            master=start.master,
+            conf=dict(start.conf),
+            max_records=start.max_records,
         )
         plan = self._controller.plan_generation(self.name, request)
         plan = plan.model_copy(update={"asked": self._asked(start, packed)})

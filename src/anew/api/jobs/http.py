@@ -11,6 +11,7 @@ from anew.api.jobs.requests import (
     OfGeneration,
     PlanGeneration,
     RecordBatch,
+    RunGeneration,
     RunOrder,
 )
 from anew.api.jobs.views import BatchTaken, CheckpointsView, CountedBatches, CutOverAnswer, JobDeleted, JobView
@@ -42,7 +43,7 @@ class JobCalls(Calls):
         """What a rewind would begin now; nothing is made."""
         return self._as(JobPlan, Call("POST", path_of("jobs", name, "rewind:plan"), request))
 
-    def run_job(self, name: str, request: OfGeneration) -> JobView:
+    def run_job(self, name: str, request: RunGeneration) -> JobView:
         """Let a generation run; the job's view."""
         return self._as(JobView, self._of_job(name, "run", request))
 

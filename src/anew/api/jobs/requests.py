@@ -9,7 +9,7 @@ from pydantic import Field
 from anew.api.jobs.place import OutputPlace
 from anew.api.wire import Request, Wire, example
 from anew.core.jobs.batch import BatchRecord
-from anew.core.jobs.code import JobCode
+from anew.core.jobs.code import Environment, JobCode
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.job import Job
 
@@ -32,12 +32,14 @@ class PlanGeneration(Request):
 
     Attributes:
         code: None: that of the live generation.
+        environment: Of whoever plans: with the live generation's code this is what it is frozen with.
         start: ``oldest`` or ``newest`` for all inputs, or offsets: input → partition → offset.
     """
 
     model_config = example(start="oldest", max_records=50_000)
 
     code: JobCode | None = None
+    environment: Environment | None = None
     start: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
@@ -50,6 +52,16 @@ class OfGeneration(Request):
     model_config = example(generation=2)
 
     generation: int | None = None
+
+
+class RunGeneration(OfGeneration):
+    """Which generation is to run.
+
+    Attributes:
+        environment: In which it goes on from now on, although its code was submitted from another; None: as before.
+    """
+
+    environment: Environment | None = None
 
 
 class CutOver(Request):

@@ -86,11 +86,18 @@ def show(name: str, *, json_output: Json = False) -> None:
 
 
 @jobs_app.command()
-def run(which: Which, *, json_output: Json = False) -> None:
+def run(
+    which: Which,
+    *,
+    accept_environment: Annotated[
+        bool, typer.Option("--accept-environment", help="Go on with the Python and PySpark of here.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
     """Let a generation run, the live one unless another is named."""
     name, number = named(which)
     with cluster() as connected:
-        view = connected.job(name).run(number)
+        view = connected.job(name).run(number, accept_environment=accept_environment)
     _print(view, as_json=json_output)
 
 

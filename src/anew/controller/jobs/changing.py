@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anew.api.jobs.requests import CreateJob, CutOver
+from anew.api.jobs.requests import CreateJob, CutOver, RunGeneration
 from anew.api.jobs.views import CutOverAnswer
 from anew.catalog.change import Put, PutJob, PutRebuild, PutRequest
 from anew.controller.engine.commit import commit
@@ -71,7 +71,7 @@ def _first_generation(context: Context, name: str) -> int:
     return max(before, default=1)
 
 
-def run(context: Context, name: str, number: int | None, actor: str) -> Job:
+def run(context: Context, name: str, request: RunGeneration, actor: str) -> Job:
     """Let a generation run; the next round starts its driver.
 
     Raises:
@@ -79,11 +79,12 @@ def run(context: Context, name: str, number: int | None, actor: str) -> Job:
         Refused: ``generation_over``, ``not_ready``, ``which_generation``.
     """
     job = job_named(context, name)
-    generation = chosen(job, number)
-    operation = context.operation("run job", name, actor, generation=generation.number)
+    generation = chosen(job, request.generation)
+    accepted = {} if request.environment is None else {"environment": str(request.environment)}
+    operation = context.operation("run job", name, actor, generation=generation.number, **accepted)
 
     def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
-        after = jobs.to_run(present, generation.number, context.clock())
+        after = jobs.to_run(present, generation.number, context.clock(), request.environment)
         return after, () if after == present else (with_record(context, generation, wanted=True),)
 
     return change_job(context, job.uid, operation, change)

@@ -14,6 +14,7 @@ from anew.api.jobs.requests import (
     OfGeneration,
     PlanGeneration,
     RecordBatch,
+    RunGeneration,
     RunOrder,
 )
 from anew.api.jobs.views import BatchTaken, CheckpointsView, CountedBatches, CutOverAnswer, JobDeleted, JobView
@@ -86,9 +87,9 @@ def _add_generations(app: FastAPI, context: Context) -> None:
 
     @app.post("/v1/jobs/{name}/run", tags=["jobs"])
     @takes(OPERATE)
-    def run(name: str, request: OfGeneration, actor: Actor = "anonymous") -> JobView:
+    def run(name: str, request: RunGeneration, actor: Actor = "anonymous") -> JobView:
         """Let a generation run."""
-        return views.job_view(context, changing.run(context, name, request.generation, actor))
+        return views.job_view(context, changing.run(context, name, request, actor))
 
     @app.post("/v1/jobs/{name}/stop", tags=["jobs"])
     @takes(OPERATE)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import InvalidRequest, NotFound, Refused
-from anew.core.jobs.code import JobCode
+from anew.core.jobs.code import Environment, JobCode
 from anew.core.jobs.inputs import JobInput, Offsets
 from anew.core.plan import Value
 from anew.core.stamp import Origin, OriginKind
@@ -59,6 +59,7 @@ class Generation(Value):
         version: The version of a store that follows it alone; None: there is none.
         is_whole: Whether it reads every record that its inputs ever had.
         replaces: The generation whose output it takes the place of; None for the first.
+        environment: In which it was told to go on; None: its code's.
         master, conf, max_records: How Spark runs it.
         failures: How many of its drivers in a row have ended before their first batch.
         retry_at_ms: Before that time no driver is started.
@@ -78,6 +79,7 @@ class Generation(Value):
     version: int | None = None
     is_whole: bool = True
     replaces: int | None = None
+    environment: Environment | None = None
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
     max_records: int = 100_000
@@ -208,8 +210,14 @@ def made_ready(job: Job, number: int, now_ms: int) -> Job:
     return _to(job, found, GenerationStatus.READY, now_ms) if found.status is GenerationStatus.PLANNED else job
 
 
-def to_run(job: Job, number: int, now_ms: int) -> Job:
+def to_run(job: Job, number: int, now_ms: int, environment: Environment | None = None) -> Job:
     """A generation is to run; one that runs already stays as it is.
+
+    Args:
+        job: The job.
+        number: The generation's.
+        now_ms: The time.
+        environment: In which it goes on from now on; None: as before.
 
     Raises:
         Refused: ``generation_over``, ``not_ready``.
@@ -226,7 +234,31 @@ def to_run(job: Job, number: int, now_ms: int) -> Job:
             expected="a generation whose output is there",
             hint=f"anew job show {job.name}; it takes a moment after it was planned",
         )
-    return _to(job, found, GenerationStatus.RUNNING, now_ms, failures=0, retry_at_ms=0, error=None)
+    chosen = found.environment if environment is None else environment
+    begun: dict[str, Any] = {"failures": 0, "retry_at_ms": 0, "error": None, "environment": chosen}
+    return _to(job, found, GenerationStatus.RUNNING, now_ms, **begun)
+
+
+def check_environment(generation: Generation, found: Environment, name: str) -> None:
+    """Raise unless a driver's environment is the one that a generation was frozen with, or told to go on in.
+
+    Args:
+        generation: It.
+        found: The driver's.
+        name: What people call the generation, ``delay_class@1``.
+
+    Raises:
+        Refused: ``environment_differs``.
+    """
+    wanted = generation.code.environment if generation.environment is None else generation.environment
+    if found.series != wanted.series:
+        raise Refused(
+            "environment_differs",
+            f"{name} was submitted with another Python or PySpark than its driver has",
+            found=str(found),
+            expected=str(wanted),
+            hint=f"install these again; or, once it was tried, go on: anew job run {name} --accept-environment",
+        )
 
 
 def to_stop(job: Job, number: int, now_ms: int) -> Job:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anew.api.jobs.requests import CreateJob, DriverEnded, OfGeneration, PlanGeneration, RecordBatch
+from anew.api.jobs.requests import CreateJob, DriverEnded, PlanGeneration, RecordBatch, RunGeneration
 from anew.api.jobs.views import GenerationView, JobView
 from anew.api.models import BeginRebuild, Heartbeat, ResumeRebuild
 from anew.api.rebuilds import JobStart
@@ -79,7 +79,7 @@ class Jobs:
     def running(self, plan: JobPlan | None = None) -> int:
         """A generation that is to run; its number."""
         number = self.begin(plan)
-        self.cluster.client.run_job(JOB, OfGeneration(generation=number))
+        self.cluster.client.run_job(JOB, RunGeneration(generation=number))
         self.cluster.round()
         return number
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration, RunGeneration
 from anew.api.models import ResumeRebuild
 from anew.api.rebuilds import JobStart
 from anew.api.topics import CreateTopic
@@ -24,7 +24,7 @@ def test_a_generation_is_ready_once_its_output_is_there_and_runs_when_told(jobs:
     assert jobs.cluster.client.topic("classes_g1").ready
     jobs.cluster.round()
     assert (jobs.launched, jobs.job().live) == ([], 1)
-    jobs.cluster.client.run_job(JOB, OfGeneration())
+    jobs.cluster.client.run_job(JOB, RunGeneration())
     jobs.cluster.round()
     assert jobs.launched == [f"{JOB}@1"]
     jobs.cluster.round()
@@ -100,7 +100,7 @@ def test_a_stop_is_heard_and_a_driver_that_failed_is_followed_by_another(jobs: J
     jobs.cluster.pass_seconds(10)
     jobs.cluster.round()
     assert (jobs.view().status, jobs.view().driver, len(jobs.launched)) == ("stopped", False, 1)
-    jobs.cluster.client.run_job(JOB, OfGeneration())
+    jobs.cluster.client.run_job(JOB, RunGeneration())
     jobs.cluster.round()
     assert len(jobs.launched) == 2
     epoch = jobs.take()
