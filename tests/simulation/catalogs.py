@@ -91,6 +91,10 @@ class FarCatalog:
         """See `JobsCatalog.jobs_page`."""
         return self._read(lambda: self._catalog.jobs_page(after, limit))
 
+    def next_generation(self, name: str) -> int:
+        """See `JobsCatalog.next_generation`."""
+        return self._read(lambda: self._catalog.next_generation(name))
+
     def put_batch(self, put: PutBatch) -> None:
         """See `JobsCatalog.put_batch`."""
         self._network.outside(_COMMIT, lambda: self._catalog.put_batch(put))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anew.catalog.forget import DropStore, DropTable, DropTopic, Forget
+from anew.catalog.forget import DropJob, DropStore, DropTable, DropTopic, Forget
 from anew.core.admission import Rejection
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.job import Job
@@ -247,6 +247,7 @@ class PutTopic:
 
 Put = (
     Forget
+    | DropJob
     | DropStore
     | DropTable
     | DropTopic

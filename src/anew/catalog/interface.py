@@ -54,6 +54,9 @@ class JobsCatalog(Protocol):
     def jobs_page(self, after: str, limit: int) -> list[Job]:
         """Some of the live jobs, the next ones by name, see `Catalog.stores_page`."""
 
+    def next_generation(self, name: str) -> int:
+        """The first generation number that no job of this name has used (rule R20); 1 for a new name."""
+
     def put_batch(self, put: PutBatch) -> None:
         """Record a batch without a line of history; the same again is nothing.
 

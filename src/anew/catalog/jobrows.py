@@ -10,7 +10,8 @@ from anew.catalog import rebuildrows
 from anew.catalog.change import DropBatches, PutBatch, PutJob
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
-from anew.catalog.tables import BATCHES, JOBS, REBUILDS
+from anew.catalog.forget import DropJob
+from anew.catalog.tables import BATCHES, COUNTERS, JOBS, REBUILDS
 from anew.core.errors import Refused
 from anew.core.jobs.batch import BatchRecord, check_next
 from anew.core.jobs.job import Job
@@ -55,12 +56,18 @@ class DatabaseJobs:
         """See `JobsCatalog.batches_from`."""
         return self._database.read(lambda connection: _from(connection, job_uid, generation, first, limit))
 
+    def next_generation(self, name: str) -> int:
+        """See `JobsCatalog.next_generation`."""
+        found = self._jobs(JOBS.c.name == name)
+        kept = self._database.read(lambda connection: _kept_number(connection, name))
+        return max([kept, *(job.next_generation for job in found)])
+
     def _jobs(self, condition: sa.ColumnElement[bool]) -> list[Job]:
         found = self._database.read(lambda connection: _parsed(connection, sa.select(JOBS.c.document).where(condition)))
         return sorted(found, key=lambda job: job.name)
 
 
-def apply(connection: sa.Connection, put: PutJob | PutBatch | DropBatches) -> None:
+def apply(connection: sa.Connection, put: PutJob | PutBatch | DropBatches | DropJob) -> None:
     """Carry out one part of a change.
 
     Raises:
@@ -79,6 +86,8 @@ def apply(connection: sa.Connection, put: PutJob | PutBatch | DropBatches) -> No
         case DropBatches(job_uid=uid, generation=generation, below=below):
             at = (BATCHES.c.job_uid == uid) & (BATCHES.c.generation == generation)
             connection.execute(sa.delete(BATCHES).where(at, BATCHES.c.batch < below))
+        case DropJob():
+            _drop_job(connection, put)
 
 
 def _put_job(connection: sa.Connection, put: PutJob) -> None:
@@ -93,6 +102,28 @@ def _put_job(connection: sa.Connection, put: PutJob) -> None:
     row = _row(job.model_copy(update={"revision": put.fence + 1}))
     update = sa.update(JOBS).where(JOBS.c.uid == job.uid, JOBS.c.revision == put.fence)
     check_swapped(connection.execute(update.values(**row)).rowcount, f"the job {job.name}", put.fence)
+
+
+def _drop_job(connection: sa.Connection, put: DropJob) -> None:
+    row = JOBS.c
+    gone = sa.delete(JOBS).where(row.uid == put.uid, row.revision == put.fence, row.live_name.is_(None))
+    dropped = connection.execute(gone.returning(row.document)).scalars().all()
+    check_swapped(len(dropped), f"the deleted job {put.uid}", put.fence)
+    connection.execute(sa.delete(BATCHES).where(BATCHES.c.job_uid == put.uid))
+    job = Job.model_validate_json(dropped[0])
+    kept = max(job.next_generation, _kept_number(connection, job.name))
+    connection.execute(sa.delete(COUNTERS).where(COUNTERS.c.name == _used_numbers(job.name)))
+    connection.execute(sa.insert(COUNTERS).values(name=_used_numbers(job.name), value=kept))
+
+
+def _used_numbers(name: str) -> str:
+    """The counter that keeps the generation numbers of a name when no job of it is there any more."""
+    return f"next_generation/{name}"
+
+
+def _kept_number(connection: sa.Connection, name: str) -> int:
+    query = sa.select(COUNTERS.c.value).where(COUNTERS.c.name == _used_numbers(name))
+    return connection.execute(query).scalar() or 1
 
 
 def _row(job: Job) -> dict[str, Any]:

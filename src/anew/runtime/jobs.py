@@ -14,10 +14,10 @@ from anew.api.jobs.views import CheckpointsView, CutOverAnswer, JobView
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
-from anew.core.errors import AnewError, Unreachable
+from anew.core.errors import AnewError, Refused, Unreachable
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import Offsets
-from anew.core.jobs.places import CODE_FOLDER
+from anew.core.jobs.places import CODE_FOLDER, PLAN_SECONDS
 from anew.core.jobs.plan import JobPlan
 from anew.core.stores.store import newest_schema_id
 from anew.deepstore.open import open_deep_store
@@ -104,8 +104,9 @@ class JobHandle:
             The number of the generation.
 
         Raises:
-            Refused: ``plan_outdated``, ``rewind_running``.
+            Refused: ``plan_outdated``, ``rewind_running``; ``code_gone``: the plan is old.
         """
+        self._check_stored(plan)
         begin = BeginRebuild(plan=plan, request_id=new_id() if request_id is None else request_id, driver=self.driver)
         number = self._controller.begin_rebuild(begin, JobStart).rebuild.generation
         self._until_made(number)
@@ -204,6 +205,18 @@ class JobHandle:
             if deep_store.stat(made.code.path) is None:
                 deep_store.put(made.code.path, made.content)
         return plan, code
+
+    def _check_stored(self, plan: JobPlan) -> None:
+        """Raise where the archive of a plan's code is not there any more."""
+        cluster = self._controller.cluster(plan.inputs[0].fabric)
+        if open_deep_store(cluster.deep_store).stat(plan.code.path) is None:
+            raise Refused(
+                "code_gone",
+                "the archive of the plan's code is not there any more",
+                found=plan.code.path,
+                expected=f"a plan that is run within {PLAN_SECONDS // 3600} h",
+                hint="make a new plan",
+            )
 
     def _asked(self, start: Start, packed: tuple[Code, Packed] | None) -> str:
         """The hash of all that a request for a generation says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from anew.catalog.change import DropBatches, PutBatch, PutJob, PutRebuild
+from anew.catalog.forget import DropJob
 from anew.catalog.interface import Catalog
 from anew.core.errors import Refused
 from anew.core.rebuild import RebuildStatus
@@ -74,6 +76,23 @@ class JobsCatalogContract(OpenedCatalog):
         assert (catalog.job("delay_class"), [job.uid for job in catalog.deleted_jobs()]) == (None, [_UID])
         catalog.commit(a_change("op-3", PutJob(a_job(uid="uid-2"), None)))
         assert [job.uid for job in catalog.jobs()] == ["uid-2"]
+
+    @pytest.mark.case("rules:R20")
+    def test_a_name_keeps_its_numbers_when_its_jobs_are_forgotten(self, catalog: Catalog) -> None:
+        """A deleted job goes as it was read, with its batches, a live one never; numbers of its name go on for ever."""
+        _drivers(catalog, 1)
+        assert catalog.next_generation("delay_class") == 1
+        for uid, following in (("uid-job", 8), ("uid-2", 5)):
+            catalog.commit(a_change(f"op-{uid}", PutJob(a_job(uid=uid, next_generation=following), None)))
+            catalog.commit(a_change(f"op-batch-{uid}", replace(_put(0), job_uid=uid)))
+            _refused("revision_conflict", partial(catalog.commit, a_change("op-x", DropJob(uid, 1))))
+            gone = a_job(uid=uid, next_generation=following, deleted_at_ms=NOON_MS)
+            catalog.commit(a_change(f"op-gone-{uid}", PutJob(gone, 1)))
+            _refused("revision_conflict", partial(catalog.commit, a_change("op-x", DropJob(uid, 1))))
+            assert catalog.next_generation("delay_class") == 8
+            catalog.commit(a_change(f"op-drop-{uid}", DropJob(uid, 2)))
+            assert (catalog.job_by_uid(uid), catalog.batches(uid, 1, 5)) == (None, [])
+            assert catalog.next_generation("delay_class") == 8
 
     @pytest.mark.case("streams:C7")
     def test_a_batch_is_recorded_once(self, catalog: Catalog) -> None:

@@ -55,7 +55,8 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
         fabric=next(iter(context.fabrics)),
         inputs=dict(sorted(request.inputs.items())),
         output=output,
-        next_generation=_first_generation(context, request.name),
+        # Above those of all jobs that had the name: what they wrote may still be there (rule R20).
+        next_generation=context.catalog.next_generation(request.name),
         created_at_ms=context.clock(),
     )
     inputs_of(context, job)
@@ -63,12 +64,6 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
     operation = context.operation("create job", job.name, actor, output=str(output), inputs=job.inputs)
     commit(context, operation, PutJob(job, None), *known)
     return job_named(context, request.name)
-
-
-def _first_generation(context: Context, name: str) -> int:
-    """A number above those of all generations of jobs that had the name: what they wrote may still be there (R20)."""
-    before = (job.next_generation for job in context.catalog.deleted_jobs() if job.name == name)
-    return max(before, default=1)
 
 
 def run(context: Context, name: str, request: RunGeneration, actor: str) -> Job:

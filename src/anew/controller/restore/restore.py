@@ -80,8 +80,9 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> RestoredCa
 
 
 def _is_empty(catalog: Catalog) -> bool:
-    live = catalog.stores() or catalog.tables() or catalog.topics()
-    return not (live or catalog.deleted_stores() or catalog.deleted_tables() or catalog.deleted_topics())
+    live = catalog.stores() or catalog.tables() or catalog.topics() or catalog.jobs()
+    deleted = catalog.deleted_stores() or catalog.deleted_tables() or catalog.deleted_topics()
+    return not (live or deleted or catalog.deleted_jobs())
 
 
 def _made_before(context: Context, request: RestoreCatalog) -> RestoredCatalog | None:

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -35,6 +34,7 @@ from anew.core.rebuild import Progress, Stage
 from anew.deepstore.interface import DeepStore
 from anew.rebuild.jobs.archive import Unpacked, environment_here, python_files, unpack
 from anew.rebuild.jobs.calling import load
+from anew.rebuild.jobs.folders import code_folder
 from anew.rebuild.jobs.running import Batches, GenerationRun, checked_frame
 from anew.rebuild.lease import Lease
 from anew.rebuild.patience import patiently
@@ -197,8 +197,8 @@ def _nobody_there(seconds: float) -> Unreachable:
 def fetched(deep_store: DeepStore, code: JobCode) -> Iterator[tuple[Unpacked, bytes]]:
     """The code of a generation on this machine, and its archive, while the block runs."""
     archive = deep_store.get(code.path)
-    with tempfile.TemporaryDirectory(prefix="anew-code-") as folder:
-        yield unpack(code, archive, Path(folder)), archive
+    with code_folder() as folder:
+        yield unpack(code, archive, folder), archive
 
 
 def readings(controller: ControllerClient, generation: Generation, spark: SparkSession) -> dict[str, Reading]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anew.catalog.change import DropBatches, PutBatch, PutJob
+from anew.catalog.conflicts import check_swapped
+from anew.catalog.forget import DropJob
 from anew.core.errors import Refused
 from anew.core.jobs.batch import BatchRecord, check_next
 from anew.core.jobs.job import Job
@@ -38,6 +40,12 @@ class MemoryJobs:
         """See `JobsCatalog.jobs_page`."""
         return [job for job in self.jobs() if job.name > after][:limit]
 
+    def next_generation(self, name: str) -> int:
+        """See `JobsCatalog.next_generation`."""
+        tables = self._tables()
+        of_jobs = (job.next_generation for job in tables.jobs.values() if job.name == name)
+        return max([tables.used_generations.get(name, 1), *of_jobs])
+
     def put_batch(self, put: PutBatch) -> None:
         """See `JobsCatalog.put_batch`."""
         self.commit_unlogged(put)
@@ -55,7 +63,7 @@ class MemoryJobs:
         return sorted((job for job in found if (job.deleted_at_ms is not None) is deleted), key=lambda job: job.name)
 
 
-def apply(tables: Tables, put: PutJob | PutBatch | DropBatches) -> None:
+def apply(tables: Tables, put: PutJob | PutBatch | DropBatches | DropJob) -> None:
     """Carry out one part of a change.
 
     Raises:
@@ -80,6 +88,15 @@ def apply(tables: Tables, put: PutJob | PutBatch | DropBatches) -> None:
             for record in _of(tables, uid, generation):
                 if record.batch < below:
                     del tables.batches[uid, generation, record.batch]
+        case DropJob(uid=uid, fence=fence):
+            found_job = tables.jobs.get(uid)
+            is_there = found_job is not None and found_job.deleted_at_ms is not None and found_job.revision == fence
+            check_swapped(int(is_there), f"the deleted job {uid}", fence)
+            gone = tables.jobs.pop(uid)
+            before = tables.used_generations.get(gone.name, 1)
+            tables.used_generations[gone.name] = max(gone.next_generation, before)
+            for at in [at for at in tables.batches if at[0] == uid]:
+                del tables.batches[at]
 
 
 def _of(tables: Tables, job_uid: str, generation: int) -> list[BatchRecord]:
