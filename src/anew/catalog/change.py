@@ -159,6 +159,20 @@ class PutRestoredTable:
 
 
 @dataclass(frozen=True, slots=True)
+class PutRestoredTopic:
+    """Insert a topic of a lost catalog, deleted or not, at the revision that it says."""
+
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class PutRestoredJob:
+    """Insert a job of a lost catalog, deleted or not, at the revision that it says."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseCounter:
     """Let a sequence, or the catalog's ``revision``, go on above a number; it never goes back."""
 
@@ -264,6 +278,8 @@ Put = (
     | CheckEmpty
     | PutRestored
     | PutRestoredTable
+    | PutRestoredTopic
+    | PutRestoredJob
     | RaiseCounter
     | PutTable
     | PutConfig

@@ -30,6 +30,8 @@ from anew.catalog.change import (
     PutReclaim,
     PutRequest,
     PutRestored,
+    PutRestoredJob,
+    PutRestoredTopic,
     PutSetAside,
     PutStore,
     PutTopic,
@@ -390,9 +392,9 @@ def _apply(connection: sa.Connection, put: object, at_ms: int) -> None:
             _check_empty(connection)
         case RaiseCounter():
             _raise_counter(connection, put)
-        case PutJob() | PutBatch() | DropBatches() | DropJob():
+        case PutJob() | PutRestoredJob() | PutBatch() | DropBatches() | DropJob():
             jobrows.apply(connection, put)
-        case PutTopic() | DropTopic():
+        case PutTopic() | PutRestoredTopic() | DropTopic():
             topicrows.apply(connection, put)
         case DropStore() | DropTable():
             forgetrows.apply(connection, put)

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from anew.catalog import rebuildrows
-from anew.catalog.change import DropBatches, PutBatch, PutJob
+from anew.catalog.change import DropBatches, PutBatch, PutJob, PutRestoredJob
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
 from anew.catalog.forget import DropJob
@@ -67,7 +67,7 @@ class DatabaseJobs:
         return sorted(found, key=lambda job: job.name)
 
 
-def apply(connection: sa.Connection, put: PutJob | PutBatch | DropBatches | DropJob) -> None:
+def apply(connection: sa.Connection, put: PutJob | PutRestoredJob | PutBatch | DropBatches | DropJob) -> None:
     """Carry out one part of a change.
 
     Raises:
@@ -76,6 +76,8 @@ def apply(connection: sa.Connection, put: PutJob | PutBatch | DropBatches | Drop
     match put:
         case PutJob():
             _put_job(connection, put)
+        case PutRestoredJob(job=job):
+            connection.execute(sa.insert(JOBS).values(uid=job.uid, **_row(job)))
         case PutBatch(job_uid=uid, generation=generation, record=record):
             held = rebuildrows.find_rebuilds(connection, REBUILDS.c.id == put.rebuild)
             check_recorder(next(iter(held), None), record)

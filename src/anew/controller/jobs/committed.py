@@ -40,12 +40,12 @@ def _writer(context: Context, identity: str, asked: OfBatches) -> tuple[Job, Gen
     named = ([] if live is None else [live]) + [j for j in context.catalog.deleted_jobs() if j.name == asked.job]
     for job in named:
         generation = job.find(asked.generation)
-        if generation is not None and generation.writes_to == identity:
+        if generation is not None and generation.writes_to == identity and not generation.unrecorded:
             return job, generation
     raise Refused(
         "batch_forgotten",
         f"which records of {asked.job}@{asked.generation} count is not known",
         found=f"no generation {asked.generation} of a job {asked.job} that wrote into {identity.partition('#')[0]}",
-        expected="records of a generation that the catalog knows",
+        expected="records of a generation whose batches the catalog knows",
         hint="read without --committed: then records of attempts that died are given too",
     )

@@ -65,6 +65,8 @@ class Generation(Value):
         retry_at_ms: Before that time no driver is started.
         launched: Whether a driver was started that has not taken it yet.
         error: Why it failed, or why its last driver ended.
+        unrecorded: Whether what its batches did was lost with a catalog: it does not run again, and nobody knows which
+            records of its output count.
     """
 
     number: int
@@ -87,6 +89,7 @@ class Generation(Value):
     retry_at_ms: int = 0
     launched: bool = False
     error: str | None = None
+    unrecorded: bool = False
 
     @property
     def over(self) -> bool:
@@ -220,12 +223,20 @@ def to_run(job: Job, number: int, now_ms: int, environment: Environment | None =
         environment: In which it goes on from now on; None: as before.
 
     Raises:
-        Refused: ``generation_over``, ``not_ready``.
+        Refused: ``generation_over``, ``not_ready``, ``batches_lost``.
     """
     found = job.generation(number)
     if found.status is GenerationStatus.RUNNING:
         return job
     _check_not_over(job, found)
+    if found.unrecorded:
+        raise Refused(
+            "batches_lost",
+            f"what the batches of {job.name}@{number} did was lost with the catalog",
+            found="a generation of a restored catalog",
+            expected="one whose batches are known",
+            hint=f"begin another one: anew job rewind {job.name} --from oldest",
+        )
     if found.status not in _MAY_RUN:
         raise Refused(
             "not_ready",
@@ -295,6 +306,12 @@ def driver_ended(job: Job, number: int, error: str, now_ms: int, *, for_good: bo
     return _with(
         job, _changed(found, failures=found.failures + 1, retry_at_ms=now_ms + pause_ms, error=error, launched=False)
     )
+
+
+def lost_batches(job: Job, number: int, error: str, now_ms: int) -> Job:
+    """A generation of a restored catalog that had begun: what its batches did is not known any more."""
+    found = job.generation(number)
+    return _to(job, found, GenerationStatus.FAILED, now_ms, error=error, unrecorded=True, launched=False)
 
 
 def got_on(job: Job, number: int) -> Job:
