@@ -11,10 +11,10 @@ from anew.catalog.interface import Catalog
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.controller.engine.requests import made_before
-from anew.controller.restore.documentsback import RebuiltTopic, restored_documents
 from anew.controller.restore.findings import look
 from anew.controller.restore.stores import Rebuilt, era_after, outlived, rebuilt
 from anew.controller.restore.tables import puts_of, restored_tables
+from anew.controller.restore.topicsandjobs import RebuiltTopic, restored_documents
 from anew.controller.stores.reclaim import all_of, notes_of
 from anew.core.confighash import value_hash
 from anew.core.errors import Failed, Refused
