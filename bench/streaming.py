@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anew.api.location import LogLocation
+from anew.catalog.change import Change, Operation, PutBatch, PutRebuild
 from anew.catalog.database import DatabaseCatalog
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.inputs import JobInput
@@ -30,7 +31,8 @@ from anew.rebuild.jobs.calling import Loaded
 from anew.rebuild.jobs.running import Batches, GenerationRun, checked_frame
 from anew.spark.jobs.decoding import InputTask
 from anew.spark.jobs.sink import SinkTask
-from anew.spark.jobs.source import Reading
+from anew.spark.jobs.source import Reading, read_topic
+from anew.testing.job_builders import a_job_rebuild
 from bench.serving import now_ms
 from bench.synthetic import KEY_BYTES, SEED, VALUE_BYTES, random_bytes, taken
 
@@ -113,7 +115,7 @@ class Book:
 
     def record(self, record: BatchRecord) -> None:
         """See `Recorder`."""
-        self.catalog.put_batch(self.uid, 1, record)
+        self.catalog.put_batch(PutBatch(self.uid, 1, record, self.uid))
         self.records.append(record)
 
 
@@ -148,7 +150,11 @@ class Streams:
         number = next(_NUMBERS)
         catalog = DatabaseCatalog(f"sqlite:///{self._folder / 'catalog.db'}")
         try:
-            book = Book(catalog, f"job-{number}")
+            uid = f"job-{number}"
+            rebuild = a_job_rebuild(id=uid, job_uid=uid)
+            begun = Operation(uid, now_ms(), "bench", "begin", uid)
+            catalog.commit(Change(begun, (PutRebuild(rebuild, None),)))
+            book = Book(catalog, uid)
             run = GenerationRun(
                 function=Loaded(lambda events: mark(events), ("events",), {}),
                 readings={"events": Reading(InputTask(topic.location, topic.job_input()), dict(start), max_records)},
@@ -170,8 +176,6 @@ class Streams:
 
     def ours_to_nobody(self, topic: FilledTopic, max_records: int) -> Ran:
         """The source alone."""
-        from anew.spark.jobs.source import read_topic
-
         reading = Reading(
             InputTask(topic.location, topic.job_input()), dict.fromkeys(range(PARTITIONS), 0), max_records
         )

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from anew.client.topics import Edge
+from anew.client.topicreads import Edge
 from anew.runtime.connect import connect
 from tests.cluster.commands import Anew, wait_until
 

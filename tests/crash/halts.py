@@ -44,7 +44,9 @@ REPORT = "anew.api.http:ControllerClient.report"
 """A node tells what it holds."""
 APPEND = "anew.log.embedded:EmbeddedLog.append"
 """A writer appends a batch to the log."""
-POINTS = (BEGIN, FILES, MANIFEST, SEAL, COMMIT, DELETE, LOAD, SST, CREATE, INGEST, OPEN, APPLY, REPORT, APPEND)
+RECORD = "anew.api.jobs.http:JobCalls.record_batch"
+"""The driver of a generation has appended a batch, and records it."""
+POINTS = (BEGIN, FILES, MANIFEST, SEAL, COMMIT, DELETE, LOAD, SST, CREATE, INGEST, OPEN, APPLY, REPORT, APPEND, RECORD)
 
 _PATIENCE_SECONDS = 240.0
 

@@ -17,11 +17,10 @@ import pyarrow as pa
 
 from anew.client import expectation
 from anew.client.store import Store
-from anew.controller.engine import records
 from anew.controller.stores import readiness, seal
 from anew.controller.stores import reclaim as reclaiming
 from anew.controller.stores.placing import next_assignment
-from anew.core import admission, reduce
+from anew.core import admission, rebuild, reduce
 from anew.core.arrow import replaced
 from anew.core.assignment import assign
 from anew.core.feed import NOWHERE, PositionMap
@@ -324,7 +323,7 @@ def _skip_unknown() -> AbstractContextManager[Any]:
 @bug("R22: a driver of an older epoch may seal", "the newest driver seals", among=histories(often="take_over"))
 def _no_epochs() -> AbstractContextManager[Any]:
     # An older driver also writes elsewhere than the version lies by now.
-    return rebinding({records.check_epoch: lambda *_: None, seal._check_own: lambda *_: None})
+    return rebinding({rebuild.check_epoch: lambda *_: None, seal._check_own: lambda *_: None})
 
 
 @bug(

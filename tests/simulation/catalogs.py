@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeVar
 
-from anew.catalog.change import Change, Event, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
+from anew.catalog.change import (
+    Change,
+    Event,
+    KnownRequest,
+    NodeRecord,
+    Operation,
+    PutBatch,
+    Reclaim,
+    TableSize,
+    TableSnapshot,
+)
 from anew.catalog.forget import Forget
 from anew.catalog.interface import TimedKey
 from anew.core.admission import Rejection
@@ -81,13 +91,21 @@ class FarCatalog:
         """See `JobsCatalog.jobs_page`."""
         return self._read(lambda: self._catalog.jobs_page(after, limit))
 
-    def put_batch(self, job_uid: str, generation: int, record: BatchRecord) -> None:
+    def next_generation(self, name: str) -> int:
+        """See `JobsCatalog.next_generation`."""
+        return self._read(lambda: self._catalog.next_generation(name))
+
+    def put_batch(self, put: PutBatch) -> None:
         """See `JobsCatalog.put_batch`."""
-        self._network.outside(_COMMIT, lambda: self._catalog.put_batch(job_uid, generation, record))
+        self._network.outside(_COMMIT, lambda: self._catalog.put_batch(put))
 
     def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
         """See `JobsCatalog.batches`."""
         return self._read(lambda: self._catalog.batches(job_uid, generation, limit))
+
+    def batches_from(self, job_uid: str, generation: int, first: int, limit: int) -> list[BatchRecord]:
+        """See `JobsCatalog.batches_from`."""
+        return self._read(lambda: self._catalog.batches_from(job_uid, generation, first, limit))
 
     def deleted_stores(self) -> list[Store]:
         """See `Catalog.deleted_stores`."""

@@ -159,8 +159,29 @@ class RestoredTable(Wire):
     notes: tuple[str, ...]
 
 
+class RestoredTopic(Wire):
+    """A topic that was made again."""
+
+    name: str
+    uid: str
+    deleted: bool
+    notes: tuple[str, ...]
+
+
+class RestoredJob(Wire):
+    """A job that was made again; ``generations``: number → status."""
+
+    name: str
+    uid: str
+    deleted: bool
+    live: int | None
+    next_generation: int
+    generations: dict[int, str]
+    notes: tuple[str, ...]
+
+
 class RestoredCatalog(Wire):
-    """What a restore made, or would make in a dry run; ``notes`` are of tables that cannot be restored.
+    """What a restore made, or would make in a dry run; ``notes`` are of what cannot be restored.
 
     Attributes:
         empty: Whether the catalog holds nothing: otherwise a restore is refused.
@@ -170,6 +191,8 @@ class RestoredCatalog(Wire):
     empty: bool
     stores: tuple[RestoredStore, ...]
     tables: tuple[RestoredTable, ...]
+    topics: tuple[RestoredTopic, ...] = ()
+    jobs: tuple[RestoredJob, ...] = ()
     notes: tuple[str, ...]
 
 

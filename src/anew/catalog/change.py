@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anew.catalog.forget import DropStore, DropTable, DropTopic, Forget
+from anew.catalog.forget import DropJob, DropStore, DropTable, DropTopic, Forget
 from anew.core.admission import Rejection
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.job import Job
@@ -159,6 +159,20 @@ class PutRestoredTable:
 
 
 @dataclass(frozen=True, slots=True)
+class PutRestoredTopic:
+    """Insert a topic of a lost catalog, deleted or not, at the revision that it says."""
+
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class PutRestoredJob:
+    """Insert a job of a lost catalog, deleted or not, at the revision that it says."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseCounter:
     """Let a sequence, or the catalog's ``revision``, go on above a number; it never goes back."""
 
@@ -216,11 +230,16 @@ class PutJob:
 
 @dataclass(frozen=True, slots=True)
 class PutBatch:
-    """Record a batch of a generation behind the last one, or in its place (`anew.core.jobs.batch.check_next`)."""
+    """Record a batch of a generation behind the last one, if its driver still holds the generation.
+
+    Attributes:
+        rebuild: The generation's rebuild: while the record is put it runs, under the epoch that the record names.
+    """
 
     job_uid: str
     generation: int
     record: BatchRecord
+    rebuild: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +261,7 @@ class PutTopic:
 
 Put = (
     Forget
+    | DropJob
     | DropStore
     | DropTable
     | DropTopic
@@ -258,6 +278,8 @@ Put = (
     | CheckEmpty
     | PutRestored
     | PutRestoredTable
+    | PutRestoredTopic
+    | PutRestoredJob
     | RaiseCounter
     | PutTable
     | PutConfig

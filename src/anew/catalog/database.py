@@ -30,6 +30,8 @@ from anew.catalog.change import (
     PutReclaim,
     PutRequest,
     PutRestored,
+    PutRestoredJob,
+    PutRestoredTopic,
     PutSetAside,
     PutStore,
     PutTopic,
@@ -41,7 +43,7 @@ from anew.catalog.change import (
 )
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
-from anew.catalog.forget import FORGETS, DropStore, DropTable, DropTopic, Forget
+from anew.catalog.forget import FORGETS, DropJob, DropStore, DropTable, DropTopic, Forget
 from anew.catalog.interface import TimedKey
 from anew.catalog.jobrows import DatabaseJobs
 from anew.catalog.tables import (
@@ -49,6 +51,7 @@ from anew.catalog.tables import (
     DEAD_LETTERS,
     FLAGS,
     HISTORY,
+    JOBS,
     NODES,
     PAST_VERSIONS,
     REBUILDS,
@@ -389,9 +392,9 @@ def _apply(connection: sa.Connection, put: object, at_ms: int) -> None:
             _check_empty(connection)
         case RaiseCounter():
             _raise_counter(connection, put)
-        case PutJob() | PutBatch() | DropBatches():
+        case PutJob() | PutRestoredJob() | PutBatch() | DropBatches() | DropJob():
             jobrows.apply(connection, put)
-        case PutTopic() | DropTopic():
+        case PutTopic() | PutRestoredTopic() | DropTopic():
             topicrows.apply(connection, put)
         case DropStore() | DropTable():
             forgetrows.apply(connection, put)
@@ -416,14 +419,14 @@ def _swap_flag(connection: sa.Connection, put: SwapFlag) -> None:
 def _check_empty(connection: sa.Connection) -> None:
     held = {
         table.name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
-        for table in (STORES, REBUILDS, TABLES, TOPICS)
+        for table in (STORES, REBUILDS, TABLES, TOPICS, JOBS)
     }
     if any(held.values()):
         raise Refused(
             "catalog_not_empty",
             "the catalog holds something already",
             found=", ".join(f"{count} {name}" for name, count in held.items()),
-            expected="a catalog without stores, tables, topics and rebuilds",
+            expected="a catalog without stores, tables, topics, jobs and rebuilds",
             hint="a restore is for a catalog that was lost: name an empty one in ANEW_CATALOG",
         )
 

@@ -112,3 +112,14 @@ class DropTopic:
 
     uid: str
     fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropJob:
+    """Take out a deleted job with the records of its batches, if its revision is still ``fence``.
+
+    Its name keeps its generation numbers (rule R20): what they wrote may still be there.
+    """
+
+    uid: str
+    fence: int

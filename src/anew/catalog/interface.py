@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from anew.catalog.change import Change, Event, KnownRequest, NodeRecord, Operation, Reclaim, TableSize, TableSnapshot
+from anew.catalog.change import (
+    Change,
+    Event,
+    KnownRequest,
+    NodeRecord,
+    Operation,
+    PutBatch,
+    Reclaim,
+    TableSize,
+    TableSnapshot,
+)
 from anew.catalog.forget import Forget
 from anew.core.admission import Rejection
 from anew.core.jobs.batch import BatchRecord
@@ -44,15 +54,22 @@ class JobsCatalog(Protocol):
     def jobs_page(self, after: str, limit: int) -> list[Job]:
         """Some of the live jobs, the next ones by name, see `Catalog.stores_page`."""
 
-    def put_batch(self, job_uid: str, generation: int, record: BatchRecord) -> None:
-        """Record a batch without a line of history, see `PutBatch`.
+    def next_generation(self, name: str) -> int:
+        """The first generation number that no job of this name has used (rule R20); 1 for a new name."""
+
+    def put_batch(self, put: PutBatch) -> None:
+        """Record a batch without a line of history; the same again is nothing.
 
         Raises:
-            Refused: What `check_next` raises.
+            Refused: ``epoch_outdated``, ``rebuild_ended``: another driver took over, or none is to run; what
+                `check_next` raises.
         """
 
     def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
         """The records of the last batches of a generation, in their order, at most so many."""
+
+    def batches_from(self, job_uid: str, generation: int, first: int, limit: int) -> list[BatchRecord]:
+        """The records of the batches of a generation from a number on, in their order, at most so many."""
 
 
 class Catalog(JobsCatalog, Protocol):

@@ -6,13 +6,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from anew.catalog.change import DropBatches, PutBatch, PutJob
+from anew.catalog import rebuildrows
+from anew.catalog.change import DropBatches, PutBatch, PutJob, PutRestoredJob
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
-from anew.catalog.tables import BATCHES, JOBS
+from anew.catalog.forget import DropJob
+from anew.catalog.tables import BATCHES, COUNTERS, JOBS, REBUILDS
 from anew.core.errors import Refused
 from anew.core.jobs.batch import BatchRecord, check_next
 from anew.core.jobs.job import Job
+from anew.core.jobs.rebuild import check_recorder
 
 
 class DatabaseJobs:
@@ -41,38 +44,52 @@ class DatabaseJobs:
         query = sa.select(JOBS.c.document).where(JOBS.c.live_name > after).order_by(JOBS.c.live_name).limit(limit)
         return self._database.read(lambda connection: _parsed(connection, query))
 
-    def put_batch(self, job_uid: str, generation: int, record: BatchRecord) -> None:
+    def put_batch(self, put: PutBatch) -> None:
         """See `JobsCatalog.put_batch`."""
-        self._database.write(lambda connection: apply(connection, PutBatch(job_uid, generation, record)))
+        self._database.write(lambda connection: apply(connection, put))
 
     def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
         """See `JobsCatalog.batches`."""
         return self._database.read(lambda connection: _last(connection, job_uid, generation, limit))
+
+    def batches_from(self, job_uid: str, generation: int, first: int, limit: int) -> list[BatchRecord]:
+        """See `JobsCatalog.batches_from`."""
+        return self._database.read(lambda connection: _from(connection, job_uid, generation, first, limit))
+
+    def next_generation(self, name: str) -> int:
+        """See `JobsCatalog.next_generation`."""
+        found = self._jobs(JOBS.c.name == name)
+        kept = self._database.read(lambda connection: _kept_number(connection, name))
+        return max([kept, *(job.next_generation for job in found)])
 
     def _jobs(self, condition: sa.ColumnElement[bool]) -> list[Job]:
         found = self._database.read(lambda connection: _parsed(connection, sa.select(JOBS.c.document).where(condition)))
         return sorted(found, key=lambda job: job.name)
 
 
-def apply(connection: sa.Connection, put: PutJob | PutBatch | DropBatches) -> None:
+def apply(connection: sa.Connection, put: PutJob | PutRestoredJob | PutBatch | DropBatches | DropJob) -> None:
     """Carry out one part of a change.
 
     Raises:
-        Refused: ``revision_conflict``, ``job_exists``; what `check_next` raises.
+        Refused: ``revision_conflict``, ``job_exists``; what `check_recorder` and `check_next` raise.
     """
     match put:
         case PutJob():
             _put_job(connection, put)
+        case PutRestoredJob(job=job):
+            connection.execute(sa.insert(JOBS).values(uid=job.uid, **_row(job)))
         case PutBatch(job_uid=uid, generation=generation, record=record):
+            held = rebuildrows.find_rebuilds(connection, REBUILDS.c.id == put.rebuild)
+            check_recorder(next(iter(held), None), record)
             last = _last(connection, uid, generation, 1)
             if check_next(last[0] if last else None, record):
-                at = (BATCHES.c.job_uid == uid) & (BATCHES.c.generation == generation)
-                connection.execute(sa.delete(BATCHES).where(at, BATCHES.c.batch == record.batch))
                 row = {"batch": record.batch, "document": record.model_dump_json()}
                 connection.execute(sa.insert(BATCHES).values(job_uid=uid, generation=generation, **row))
         case DropBatches(job_uid=uid, generation=generation, below=below):
             at = (BATCHES.c.job_uid == uid) & (BATCHES.c.generation == generation)
             connection.execute(sa.delete(BATCHES).where(at, BATCHES.c.batch < below))
+        case DropJob():
+            _drop_job(connection, put)
 
 
 def _put_job(connection: sa.Connection, put: PutJob) -> None:
@@ -87,6 +104,28 @@ def _put_job(connection: sa.Connection, put: PutJob) -> None:
     row = _row(job.model_copy(update={"revision": put.fence + 1}))
     update = sa.update(JOBS).where(JOBS.c.uid == job.uid, JOBS.c.revision == put.fence)
     check_swapped(connection.execute(update.values(**row)).rowcount, f"the job {job.name}", put.fence)
+
+
+def _drop_job(connection: sa.Connection, put: DropJob) -> None:
+    row = JOBS.c
+    gone = sa.delete(JOBS).where(row.uid == put.uid, row.revision == put.fence, row.live_name.is_(None))
+    dropped = connection.execute(gone.returning(row.document)).scalars().all()
+    check_swapped(len(dropped), f"the deleted job {put.uid}", put.fence)
+    connection.execute(sa.delete(BATCHES).where(BATCHES.c.job_uid == put.uid))
+    job = Job.model_validate_json(dropped[0])
+    kept = max(job.next_generation, _kept_number(connection, job.name))
+    connection.execute(sa.delete(COUNTERS).where(COUNTERS.c.name == _used_numbers(job.name)))
+    connection.execute(sa.insert(COUNTERS).values(name=_used_numbers(job.name), value=kept))
+
+
+def _used_numbers(name: str) -> str:
+    """The counter that keeps the generation numbers of a name when no job of it is there any more."""
+    return f"next_generation/{name}"
+
+
+def _kept_number(connection: sa.Connection, name: str) -> int:
+    query = sa.select(COUNTERS.c.value).where(COUNTERS.c.name == _used_numbers(name))
+    return connection.execute(query).scalar() or 1
 
 
 def _row(job: Job) -> dict[str, Any]:
@@ -107,3 +146,10 @@ def _last(connection: sa.Connection, job_uid: str, generation: int, limit: int) 
     query = sa.select(row.document).where(row.job_uid == job_uid, row.generation == generation)
     documents = connection.execute(query.order_by(row.batch.desc()).limit(limit)).scalars()
     return [BatchRecord.model_validate_json(document) for document in documents][::-1]
+
+
+def _from(connection: sa.Connection, job_uid: str, generation: int, first: int, limit: int) -> list[BatchRecord]:
+    row = BATCHES.c
+    query = sa.select(row.document).where(row.job_uid == job_uid, row.generation == generation, row.batch >= first)
+    documents = connection.execute(query.order_by(row.batch).limit(limit)).scalars()
+    return [BatchRecord.model_validate_json(document) for document in documents]

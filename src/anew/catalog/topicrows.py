@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from anew.catalog.change import PutTopic
+from anew.catalog.change import PutRestoredTopic, PutTopic
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
 from anew.catalog.forget import DropTopic
@@ -52,7 +52,7 @@ class DatabaseTopics:
         return [Topic.model_validate_json(document) for document in documents]
 
 
-def apply(connection: sa.Connection, put: PutTopic | DropTopic) -> None:
+def apply(connection: sa.Connection, put: PutTopic | PutRestoredTopic | DropTopic) -> None:
     """Carry out one part of a change.
 
     Raises:
@@ -63,13 +63,11 @@ def apply(connection: sa.Connection, put: PutTopic | DropTopic) -> None:
         gone = sa.delete(TOPICS).where(row.uid == put.uid, row.revision == put.fence, row.live_name.is_(None))
         check_swapped(connection.execute(gone).rowcount, f"the deleted topic {put.uid}", put.fence)
         return
+    if isinstance(put, PutRestoredTopic):
+        connection.execute(sa.insert(TOPICS).values(uid=put.topic.uid, **_row(put.topic)))
+        return
     topic = put.topic.model_copy(update={"revision": 1 if put.fence is None else put.fence + 1})
-    values = {
-        "name": topic.name,
-        "live_name": None if topic.deleted_at_ms is not None else topic.name,
-        "revision": topic.revision,
-        "document": topic.model_dump_json(),
-    }
+    values = _row(topic)
     what = f"the topic {topic.name}"
     if put.fence is None:
         if connection.execute(sa.select(row.uid).where(row.live_name == topic.name)).first() is not None:
@@ -86,3 +84,12 @@ def apply(connection: sa.Connection, put: PutTopic | DropTopic) -> None:
     else:
         update = sa.update(TOPICS).where(row.uid == topic.uid, row.revision == put.fence)
         check_swapped(connection.execute(update.values(**values)).rowcount, what, put.fence)
+
+
+def _row(topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "live_name": None if topic.deleted_at_ms is not None else topic.name,
+        "revision": topic.revision,
+        "document": topic.model_dump_json(),
+    }

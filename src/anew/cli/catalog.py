@@ -75,8 +75,25 @@ def _print(answer: RestoredCatalog) -> None:
     ]
     if tables:
         print_table(["table", "state", "segments", "rows", "bytes"], tables)
+    topics = [(topic.name, "deleted" if topic.deleted else "live") for topic in answer.topics]
+    if topics:
+        print_table(["topic", "state"], topics)
+    jobs = [
+        (
+            job.name,
+            "deleted" if job.deleted else "live",
+            job.live,
+            job.next_generation,
+            ", ".join(f"{number} {status}" for number, status in sorted(job.generations.items())),
+        )
+        for job in answer.jobs
+    ]
+    if jobs:
+        print_table(["job", "state", "live", "next", "generations"], jobs)
     noted = [(store.name, store.notes) for store in answer.stores]
     noted += [(table.name, table.notes) for table in answer.tables]
+    noted += [(topic.name, topic.notes) for topic in answer.topics]
+    noted += [(job.name, job.notes) for job in answer.jobs]
     for name, notes in noted:
         for note in notes:
             out().print(f"{name}: {note}", markup=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -11,10 +12,11 @@ import typer
 
 from anew.api.topics import CreateTopic, TopicView
 from anew.cli.options import RequestId
-from anew.cli.output import Json, out, print_json, print_rows, print_table
+from anew.cli.output import Json, err, out, print_json, print_rows, print_table
 from anew.cli.session import cluster, datum, json_value, lines_of, schema_text
 from anew.cli.writing import bad_line, stopped
-from anew.client.topics import Edge, Topic, TopicRecord, key_of
+from anew.client.topicreads import Edge, TopicRecord
+from anew.client.topics import Topic, key_of
 from anew.client.topicwriter import TopicWriter, json_key, schemas_of
 from anew.codec.plain import to_plain
 from anew.core.errors import AnewError, InvalidRequest
@@ -162,16 +164,30 @@ def read(
     ] = Edge.OLDEST.value,
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
     limit: Annotated[int, typer.Option(help="At most so many records.")] = _SHOWN_RECORDS,
+    committed: Annotated[
+        bool, typer.Option("--committed", help="Of records that jobs wrote, those alone that count.")
+    ] = False,
     json_output: Json = False,
 ) -> None:
-    """Show records that are there now, in the order of their times."""
+    """Show records that are there now, in the order of their times.
+
+    With --committed what attempts appended that died is left out, and of a batch that is not recorded yet nothing is
+    shown from there on; the JSON then is {"records", "next": {partition: offset}, "waiting"}.
+    """
     begin = _start(start)
     with cluster() as connected:
         topic = connected.topic(name)
-        found = [_shown(topic, record) for record in topic.read(begin, partition=partition, limit=limit)]
+        read = topic.read_committed(begin, partition=partition, limit=limit) if committed else None
+        records = topic.read(begin, partition=partition, limit=limit) if read is None else read.records
+        found = [_shown(topic, record) for record in records]
+    waiting = () if read is None else read.waiting
     if json_output:
-        print_json(found)
+        more = None if read is None else {"next": read.following, "waiting": [asdict(each) for each in waiting]}
+        print_json(found if more is None else {"records": found, **more})
         return
+    for each in waiting:
+        told = f"partition {each.partition} waits at offset {each.offset}: batch {each.batch} of {each.writer}"
+        err().print(f"{told} is not recorded yet", markup=False, highlight=False)
     columns = ["partition", "offset", "time", "key", "value", "flaw"]
     rows = [[_time(row["timestamp_ms"]) if what == "time" else row[what] for what in columns] for row in found]
     print_rows(columns, rows)

@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from anew.api.http import ControllerClient
 from anew.api.topics import TopicView
-from anew.client.topicwriter import TopicWriter, partition_of, schemas_of
-from anew.codec.avro import decode_datum
-from anew.codec.schema import AvroSchema
-from anew.core.errors import AnewError, InvalidRequest, Refused
+from anew.client.committed import Deciding
+from anew.client.topicreads import CommittedRead, Edge, Scan, TopicRecord
+from anew.client.topicwriter import TopicWriter, partition_of
+from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import PositionMap
-from anew.core.topics.topic import TopicFormat
-from anew.log.interface import Flaw, Log, TopicPartition
-
-_READ_RECORDS = 10_000
-
-
-class Edge(StrEnum):
-    """Where a read of a topic begins: at the oldest records that there are, or with the newest ones."""
-
-    OLDEST = "oldest"
-    NEWEST = "newest"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRecord:
-    """A record of a topic.
-
-    Attributes:
-        timestamp_ms: When it was appended.
-        key: Of format avro a datum, of json a text (bytes, where they are no UTF-8), of bytes: bytes; None: no key.
-        value: Of format avro a datum, of json what the text says, of bytes: bytes; None: none, or a flaw.
-        flaw: Why the record is not what the topic's format says; None: it is.
-    """
-
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: Any
-    value: Any
-    flaw: str | None = None
+from anew.log.interface import Log
 
 
 class Topic:
@@ -63,7 +31,7 @@ class Topic:
             NotFound: ``unknown_topic``.
         """
         self.view: TopicView = controller.topic(name, facts=False)
-        self._open_log = open_log
+        self._controller, self._open_log = controller, open_log
 
     def writer(self) -> TopicWriter:
         """Buffers records and appends them; a context manager.
@@ -106,6 +74,29 @@ class Topic:
             Failed: ``offset_out_of_range``, ``topic_lost``.
             Refused: ``topic_not_ready``.
         """
+        return self._read(start, partition, limit, None).records
+
+    def read_committed(
+        self, start: Edge | int = Edge.OLDEST, *, partition: int | None = None, limit: int = 100
+    ) -> CommittedRead:
+        """As `read`, without what attempts of jobs appended that do not count (case C7).
+
+        Of a batch of a job that is not recorded yet nothing is given from its first record on. Records that no job
+        wrote are given as they are.
+
+        Args:
+            start: As of `read`.
+            partition: Of this one alone; None: of all.
+            limit: At most so many, of each partition and in all.
+
+        Raises:
+            Refused: ``batch_forgotten``: whether a record counts is not known any more; ``topic_not_ready``.
+            AnewError: As `read`.
+        """
+        deciding = Deciding(lambda asked: self._controller.counted_batches(self.view.name, asked))
+        return self._read(start, partition, limit, deciding)
+
+    def _read(self, start: Edge | int, partition: int | None, limit: int, deciding: Deciding | None) -> CommittedRead:
         if limit < 1:
             raise InvalidRequest("bad_limit", "a read takes at least one record", found=limit, expected="at least 1")
         if isinstance(start, int) and partition is None and self.view.partitions > 1:
@@ -120,59 +111,19 @@ class Topic:
             raise Refused("topic_not_ready", f"{self.view.name} is not made yet", found="not ready", expected="ready")
         wanted = range(self.view.partitions) if partition is None else (partition,)
         with closing(self._open_log(self.view.fabric)) as log:
-            found = [record for number in wanted for record in self._of_partition(log, number, start, limit)]
-        found.sort(key=lambda record: (record.timestamp_ms, record.partition, record.offset))
-        return found[-limit:] if start is Edge.NEWEST else found[:limit]
-
-    def _of_partition(self, log: Log, partition: int, start: Edge | int, limit: int) -> Iterator[TopicRecord]:
-        at = partition_of(self.view, partition)
-        there = log.offsets(at)
-        match start:
-            case Edge.OLDEST:
-                offset = there.begin
-            case Edge.NEWEST:
-                offset = max(there.begin, there.end - limit)
-            case int():
-                offset = start
-        schemas = schemas_of(self.view)
-        read = log.read_raw if schemas is None else log.read
-        while limit > 0:
-            found = read(at, offset, min(limit, _READ_RECORDS), max(offset, there.end))
-            rows = found.records.to_pylist()
-            yield from (self._record(at, row, schemas) for row in rows)
-            limit -= len(rows)
-            if found.next_offset in (offset, there.end):
-                return
-            offset = found.next_offset
-
-    def _record(
-        self, at: TopicPartition, row: dict[str, Any], schemas: tuple[AvroSchema, AvroSchema] | None
-    ) -> TopicRecord:
-        if schemas is not None:
-            return self._of_avro(at, row, *schemas)
-        key, value, flaw = row["key"], row["value"], None
-        if self.view.format is TopicFormat.JSON:
-            key = _text_or_bytes(key)
-            try:
-                value = None if value is None else json.loads(value)
-            except ValueError as error:
-                value, flaw = None, f"not JSON: {error}"
-        return TopicRecord(at.partition, row["offset"], row["timestamp_ms"], key, value, flaw)
-
-    def _of_avro(
-        self, at: TopicPartition, row: dict[str, Any], key_schema: AvroSchema, value_schema: AvroSchema
-    ) -> TopicRecord:
-        key = value = None
-        flaw = None if row["flaw"] == Flaw.NONE else Flaw(row["flaw"]).name.lower().replace("_", " ")
-        if flaw is None and row["value"] is not None and row["schema_id"] != self.view.value_schema_id:
-            flaw = f"unknown value schema {row['schema_id']}"
-        if flaw is None:
-            try:
-                key = decode_datum(key_schema, row["key"])
-                value = None if row["value"] is None else decode_datum(value_schema, row["value"])
-            except AnewError as error:
-                flaw = str(error)
-        return TopicRecord(at.partition, row["offset"], row["appended_ms"], key, value, flaw)
+            scan = Scan(self.view, log, limit, deciding)
+            parts = [scan.partition(partition_of(self.view, number), start) for number in wanted]
+        found = sorted(
+            (record for part in parts for record in part.records),
+            key=lambda record: (record.timestamp_ms, record.partition, record.offset),
+        )
+        following = {part.partition: part.reached for part in parts}
+        waiting = tuple(part.waiting for part in parts if part.waiting is not None)
+        if start is Edge.NEWEST:
+            return CommittedRead(found[-limit:], following, waiting)
+        for record in reversed(found[limit:]):
+            following[record.partition] = min(following[record.partition], record.offset)
+        return CommittedRead(found[:limit], following, waiting)
 
 
 def key_of(row: Any, member: str) -> Any:
@@ -190,12 +141,3 @@ def key_of(row: Any, member: str) -> Any:
             expected=f"an object with {member}",
         )
     return found
-
-
-def _text_or_bytes(data: bytes | None) -> str | bytes | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data

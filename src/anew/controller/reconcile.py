@@ -15,6 +15,8 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.expire import expire_lost
 from anew.controller.engine.pause import cluster_paused
 from anew.controller.engine.seen import Seen, look, running_rebuilds
+from anew.controller.jobs.archives import ArchiveUpkeep
+from anew.controller.jobs.logs import LogUpkeep
 from anew.controller.jobs.step import step_deleted_job, step_job
 from anew.controller.restore.records import Memory
 from anew.controller.stores.deadletters import set_aside
@@ -46,12 +48,16 @@ class Reconciler:
     _memory: Memory = field(init=False)
     _forgetting: Forgetting = field(init=False)
     _topic_retention: TopicRetention = field(init=False)
+    _archives: ArchiveUpkeep = field(init=False)
+    _logs: LogUpkeep = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing remembered."""
         self._memory = Memory(self.context)
         self._forgetting = Forgetting(self.context)
         self._topic_retention = TopicRetention(self.context)
+        self._archives = ArchiveUpkeep(self.context)
+        self._logs = LogUpkeep(self.context)
         self._listen()
 
     def round(self) -> None:
@@ -151,6 +157,8 @@ class Reconciler:
         if cluster_paused(self.context) is None:
             self._forgetting.step(apart)
             self._topic_retention.step(apart)
+            self._archives.step(apart)
+            self._logs.step(apart)
         self._memory.remember(apart)
 
     def remember(self) -> None:

@@ -242,13 +242,7 @@ def advance(rebuild: _Record, stage: Stage, now_ms: int) -> _Record:
         Refused: ``rebuild_ended``, ``stage_backwards``.
     """
     if rebuild.ended:
-        raise Refused(
-            "rebuild_ended",
-            f"the rebuild {rebuild.id} has ended",
-            found=rebuild.status.value,
-            expected=RebuildStatus.RUNNING.value,
-            hint=f"anew rebuild show {rebuild.id}",
-        )
+        raise rebuild_ended(rebuild, hint=f"anew rebuild show {rebuild.id}")
     if stage is rebuild.stage:
         return rebuild
     if STAGE_ORDER.index(stage) < STAGE_ORDER.index(rebuild.stage):
@@ -258,6 +252,32 @@ def advance(rebuild: _Record, stage: Stage, now_ms: int) -> _Record:
     took = round((now_ms - rebuild.stage_since_ms) / 1000, 3)
     timings = {**rebuild.timings, rebuild.stage.value: took}
     return rebuild.model_copy(update={"stage": stage, "stage_since_ms": now_ms, "timings": timings})
+
+
+def check_epoch(rebuild: Rebuild, epoch: int) -> None:
+    """Raise unless no other driver took over.
+
+    Raises:
+        Refused: ``epoch_outdated``.
+    """
+    if rebuild.epoch != epoch:
+        raise Refused(
+            "epoch_outdated",
+            f"another driver took over the rebuild {rebuild.id}",
+            found=f"epoch {epoch}",
+            expected=f"epoch {rebuild.epoch}",
+        )
+
+
+def rebuild_ended(rebuild: Rebuild, hint: str) -> Refused:
+    """The refusal of what only a rebuild that runs allows."""
+    return Refused(
+        "rebuild_ended",
+        f"the rebuild {rebuild.id} has ended",
+        found=f"{rebuild.status.value}: {rebuild.error}",
+        expected="a rebuild that runs",
+        hint=hint,
+    )
 
 
 def end(rebuild: _Record, status: RebuildStatus, error: str | None, now_ms: int) -> _Record:

@@ -17,6 +17,7 @@ from anew.core.rowretention import RowRetention
 from anew.log.open import open_log
 from anew.loops.guarded import Loops
 from anew.runtime.clock import new_id, now_ms
+from anew.runtime.driverlogs import HomeLogs
 from anew.runtime.home import ClusterFile, Home
 from anew.runtime.outside import SHARE_OF_REQUEST, cluster_deep_store, log_location, schema_registry
 from anew.runtime.scheduled import launcher
@@ -77,6 +78,7 @@ def controller_context(settings: ProcessSettings, home: Home, cluster: ClusterFi
             OUTPUTS,
             registry=registry,
             loops=Loops(now_ms),
+            driver_logs=HomeLogs(home.path / "logs", now_ms),
         )
     finally:
         if registry is not None:

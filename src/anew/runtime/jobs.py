@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Literal
 
 from anew.api.http import ControllerClient
-from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, PlanGeneration
-from anew.api.jobs.views import CutOverAnswer, JobView, OwnedParts
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, PlanGeneration, RunGeneration
+from anew.api.jobs.views import CheckpointsView, CutOverAnswer, JobView, OwnedParts
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
-from anew.core.errors import AnewError, Unreachable
+from anew.core.errors import AnewError, Refused, Unreachable
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import Offsets
-from anew.core.jobs.places import CODE_FOLDER
+from anew.core.jobs.places import CODE_FOLDER, PLAN_SECONDS
 from anew.core.jobs.plan import DEPLOY, PARALLEL, REWIND, JobPlan, Mode
 from anew.core.stores.store import newest_schema_id
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.asking import asked_for, begun_before
-from anew.rebuild.jobs.archive import Packed, pack
+from anew.rebuild.jobs.archive import Packed, environment_here, pack
 from anew.runtime.clock import new_id
 from anew.runtime.trying import Tried, try_out
 
@@ -79,6 +79,14 @@ class JobHandle:
         """
         return self._controller.job(self.name)
 
+    def checkpoints(self, generation: int | None = None) -> CheckpointsView:
+        """Where its generations stand in their inputs, those that are not over for None; nothing is written.
+
+        Raises:
+            NotFound: ``unknown_job``, ``unknown_generation``.
+        """
+        return self._controller.checkpoints(self.name, generation)
+
     def plan_rewind(self, start: Start | None = None, code: Code | None = None) -> JobPlan:
         """What a rewind would begin now; nothing is made.
 
@@ -111,8 +119,9 @@ class JobHandle:
             The number of the generation.
 
         Raises:
-            Refused: ``plan_outdated``, ``rewind_running``.
+            Refused: ``plan_outdated``, ``rewind_running``; ``code_gone``: the plan is old.
         """
+        self._check_stored(plan)
         begin = BeginRebuild(plan=plan, request_id=new_id() if request_id is None else request_id, driver=self.driver)
         number = self._controller.begin_rebuild(begin, JobStart).rebuild.generation
         self._until_made(number)
@@ -130,13 +139,19 @@ class JobHandle:
         view = begun_before(self._controller, request_id, self._asked(start, packed, mode))
         return view.generation if isinstance(view, JobRebuildView) else None
 
-    def run(self, generation: int | None = None) -> JobView:
+    def run(self, generation: int | None = None, *, accept_environment: bool = False) -> JobView:
         """Let a generation run, the live one for None.
+
+        Args:
+            generation: Its number.
+            accept_environment: Go on with the Python and PySpark of this process, although its code was submitted from
+                others.
 
         Raises:
             Refused: ``generation_over``, ``not_ready``.
         """
-        return self._controller.run_job(self.name, OfGeneration(generation=generation))
+        environment = environment_here() if accept_environment else None
+        return self._controller.run_job(self.name, RunGeneration(generation=generation, environment=environment))
 
     def stop(self, generation: int | None = None) -> JobView:
         """Let a generation end after the batch that it is at.
@@ -248,6 +263,7 @@ class JobHandle:
         request = PlanGeneration(
             mode=mode,
             code=code,
+            environment=environment_here(),
             start=start.at,
             master=start.master,
             conf=dict(start.conf),
@@ -267,6 +283,18 @@ class JobHandle:
             if deep_store.stat(made.code.path) is None:
                 deep_store.put(made.code.path, made.content)
         return plan, code
+
+    def _check_stored(self, plan: JobPlan) -> None:
+        """Raise where the archive of a plan's code is not there any more."""
+        cluster = self._controller.cluster(plan.inputs[0].fabric)
+        if open_deep_store(cluster.deep_store).stat(plan.code.path) is None:
+            raise Refused(
+                "code_gone",
+                "the archive of the plan's code is not there any more",
+                found=plan.code.path,
+                expected=f"a plan that is run within {PLAN_SECONDS // 3600} h",
+                hint="make a new plan",
+            )
 
     def _asked(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode) -> str:
         """The hash of all that a request for a generation says."""

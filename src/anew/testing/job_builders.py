@@ -8,6 +8,10 @@ from anew.core.jobs.batch import NO_DIGEST, BatchRecord, chained
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.inputs import JobInput
 from anew.core.jobs.job import Generation, GenerationStatus, Job, JobOutput
+from anew.core.jobs.plan import JobFence, JobPlan
+from anew.core.jobs.rebuild import JobRebuild
+from anew.core.plan import Estimate
+from anew.core.rebuild import RebuildStatus, Stage
 from anew.testing.clock import NOON_MS
 
 
@@ -38,6 +42,35 @@ def a_generation(number: int, replaces: int | None = None, **changes: Any) -> Ge
         "replaces": replaces,
     }
     return Generation(**{**values, **changes})
+
+
+def a_job_rebuild(generation: int = 1, **changes: Any) -> JobRebuild:
+    """The rebuild of a generation that has a driver."""
+    plan = JobPlan(
+        job="delay_class",
+        generation=generation,
+        code=a_code(),
+        inputs=(an_input(),),
+        start={"events": {0: 0, 1: 0}},
+        output="store:delays",
+        estimate=Estimate(records=0, bytes=0, seconds=None),
+        fence=JobFence(job_uid="uid-job", live=None),
+    )
+    values: dict[str, Any] = {
+        "id": f"rebuild-{generation}",
+        "job": "delay_class",
+        "job_uid": "uid-job",
+        "generation": generation,
+        "plan": plan.sealed(),
+        "status": RebuildStatus.RUNNING,
+        "stage": Stage.BUILD,
+        "epoch": 1,
+        "lease_until_ms": NOON_MS + 20_000,
+        "created_at_ms": NOON_MS,
+        "stage_since_ms": NOON_MS,
+        "wanted": True,
+    }
+    return JobRebuild(**{**values, **changes})
 
 
 def a_job(*generations: Generation, **changes: Any) -> Job:

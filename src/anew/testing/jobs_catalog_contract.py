@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from anew.catalog.change import DropBatches, PutBatch, PutJob
+from anew.catalog.change import DropBatches, PutBatch, PutJob, PutRebuild
+from anew.catalog.forget import DropJob
 from anew.catalog.interface import Catalog
 from anew.core.errors import Refused
+from anew.core.rebuild import RebuildStatus
 from anew.testing.catalog_contract import a_change
 from anew.testing.clock import NOON_MS
-from anew.testing.job_builders import a_batch, a_generation, a_job
+from anew.testing.job_builders import a_batch, a_generation, a_job, a_job_rebuild
 from anew.testing.opened_catalog import OpenedCatalog
 
 _UID = "uid-job"
@@ -25,8 +29,14 @@ def _refused(code: str, act: Callable[[], object]) -> None:
     assert caught.value.code == code
 
 
-def _record(catalog: Catalog, number: int, epoch: int = 1, generation: int = 1) -> None:
-    catalog.put_batch(_UID, generation, a_batch(number, epoch))
+def _drivers(catalog: Catalog, *generations: int) -> None:
+    """Generations that have drivers of the first epoch."""
+    for number in generations:
+        catalog.commit(a_change(f"op-drive-{number}", PutRebuild(a_job_rebuild(number), None)))
+
+
+def _put(number: int, epoch: int = 1, generation: int = 1, **changes: Any) -> PutBatch:
+    return PutBatch(_UID, generation, a_batch(number, epoch, **changes), f"rebuild-{generation}")
 
 
 class JobsCatalogContract(OpenedCatalog):
@@ -67,28 +77,59 @@ class JobsCatalogContract(OpenedCatalog):
         catalog.commit(a_change("op-3", PutJob(a_job(uid="uid-2"), None)))
         assert [job.uid for job in catalog.jobs()] == ["uid-2"]
 
+    @pytest.mark.case("rules:R20")
+    def test_a_name_keeps_its_numbers_when_its_jobs_are_forgotten(self, catalog: Catalog) -> None:
+        """A deleted job goes as it was read, with its batches, a live one never; numbers of its name go on for ever."""
+        _drivers(catalog, 1)
+        assert catalog.next_generation("delay_class") == 1
+        for uid, following in (("uid-job", 8), ("uid-2", 5)):
+            catalog.commit(a_change(f"op-{uid}", PutJob(a_job(uid=uid, next_generation=following), None)))
+            catalog.commit(a_change(f"op-batch-{uid}", replace(_put(0), job_uid=uid)))
+            _refused("revision_conflict", partial(catalog.commit, a_change("op-x", DropJob(uid, 1))))
+            gone = a_job(uid=uid, next_generation=following, deleted_at_ms=NOON_MS)
+            catalog.commit(a_change(f"op-gone-{uid}", PutJob(gone, 1)))
+            _refused("revision_conflict", partial(catalog.commit, a_change("op-x", DropJob(uid, 1))))
+            assert catalog.next_generation("delay_class") == 8
+            catalog.commit(a_change(f"op-drop-{uid}", DropJob(uid, 2)))
+            assert (catalog.job_by_uid(uid), catalog.batches(uid, 1, 5)) == (None, [])
+            assert catalog.next_generation("delay_class") == 8
+
     @pytest.mark.case("streams:C7")
     def test_a_batch_is_recorded_once(self, catalog: Catalog) -> None:
-        """Batches follow one another; one that ran again under a greater epoch takes its place; all else is refused."""
-        for number in range(3):
-            _record(catalog, number)
-        _record(catalog, 0, generation=2)
-        _record(catalog, 2, epoch=2)
-        _refused("batch_outdated", lambda: catalog.put_batch(_UID, 1, a_batch(2)))
-        _refused("batch_gap", lambda: catalog.commit(a_change("op-x", PutBatch(_UID, 1, a_batch(4, 2)))))
-        assert catalog.history(None, 5) == []
-        found = catalog.batches(_UID, 1, 2)
-        assert [(record.batch, record.epoch) for record in found] == [(1, 1), (2, 2)]
+        """Batches follow one another; the same record again is nothing; another one of a recorded batch is refused."""
+        _drivers(catalog, 1, 2)
+        for number in (0, 1, 2, 2):
+            catalog.put_batch(_put(number))
+        catalog.put_batch(_put(0, generation=2))
+        _refused("batch_differs", lambda: catalog.put_batch(_put(2, rows=11)))
+        _refused("batch_gap", lambda: catalog.commit(a_change("op-x", _put(4))))
+        assert len(catalog.history(None, 5)) == 2
+        assert [record.batch for record in catalog.batches(_UID, 1, 2)] == [1, 2]
         assert [record.batch for record in catalog.batches(_UID, 2, 5)] == [0]
-        assert catalog.batches("other", 1, 5) == []
+        assert [record.batch for record in catalog.batches_from(_UID, 1, 1, 1)] == [1]
+        assert [record.batch for record in catalog.batches_from(_UID, 1, 1, 9)] == [1, 2]
+        assert catalog.batches("other", 1, 5) == catalog.batches_from("other", 1, 0, 5) == []
+
+    @pytest.mark.case("streams:N8")
+    def test_a_batch_is_recorded_by_the_driver_that_holds_the_generation(self, catalog: Catalog) -> None:
+        """In one transaction with the look at its epoch: after a take-over, and after the end, it is refused."""
+        _drivers(catalog, 1)
+        catalog.put_batch(_put(0))
+        catalog.put_rebuild(a_job_rebuild(epoch=2), 1)
+        _refused("epoch_outdated", lambda: catalog.put_batch(_put(1)))
+        catalog.put_batch(_put(1, epoch=2))
+        catalog.put_rebuild(a_job_rebuild(epoch=2, status=RebuildStatus.SUCCEEDED), 2)
+        _refused("rebuild_ended", lambda: catalog.put_batch(_put(2, epoch=2)))
+        assert [(record.batch, record.epoch) for record in catalog.batches(_UID, 1, 9)] == [(0, 1), (1, 2)]
 
     def test_old_batches_are_forgotten(self, catalog: Catalog) -> None:
         """Below a number, of one generation alone; the next one follows the last as before."""
+        _drivers(catalog, 1, 2)
         for number in range(4):
-            _record(catalog, number)
-        _record(catalog, 0, generation=2)
+            catalog.put_batch(_put(number))
+        catalog.put_batch(_put(0, generation=2))
         catalog.commit(a_change("op-forget", DropBatches(_UID, 1, 3)))
         assert [record.batch for record in catalog.batches(_UID, 1, 9)] == [3]
         assert [record.batch for record in catalog.batches(_UID, 2, 9)] == [0]
-        _record(catalog, 4)
+        catalog.put_batch(_put(4))
         assert [record.batch for record in catalog.batches(_UID, 1, 9)] == [3, 4]

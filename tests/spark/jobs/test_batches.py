@@ -116,6 +116,27 @@ def test_a_batch_that_runs_again_takes_the_place_of_what_it_did(world: JobsWorld
     assert _classes(world) == _expected()
 
 
+@pytest.mark.case("streams:C7")
+def test_a_batch_that_is_recorded_is_not_appended_again(world: JobsWorld) -> None:
+    """A driver that dies between record and Spark's commit: the next one lets Spark commit, and goes on behind it."""
+
+    def die(record: BatchRecord) -> None:
+        if record.batch == 1:
+            raise AnewError("died", "the driver dies")
+
+    world.ledger.after = die
+    first = world.batches(max_records=200)
+    world.begin(first)
+    with pytest.raises(AnewError):
+        first.wait(60)
+    world.ledger.after = lambda _: None
+    again = world.batches(epoch=2, max_records=200)
+    world.begin(again)
+    again.wait(60)
+    assert [(record.batch, record.epoch) for record in world.ledger.records] == [(0, 1), (1, 1), (2, 2)]
+    assert len(world.output()) == len(_EVENTS)
+
+
 @pytest.mark.case("streams:N8")
 def test_a_driver_that_lost_its_lease_appends_nothing_more(world: JobsWorld) -> None:
     """The batch after the one in which it was lost raises before anything is written."""

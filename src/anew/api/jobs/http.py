@@ -8,12 +8,22 @@ from anew.api.jobs.requests import (
     CutOver,
     DriverEnded,
     DropGeneration,
+    OfBatches,
     OfGeneration,
     PlanGeneration,
     RecordBatch,
+    RunGeneration,
     RunOrder,
 )
-from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView, OwnedParts
+from anew.api.jobs.views import (
+    BatchTaken,
+    CheckpointsView,
+    CountedBatches,
+    CutOverAnswer,
+    JobDeleted,
+    JobView,
+    OwnedParts,
+)
 from anew.api.pages import Page
 from anew.core.jobs.plan import JobPlan
 
@@ -33,11 +43,16 @@ class JobCalls(Calls):
         """The view of one job."""
         return self._as(JobView, Call("GET", path_of("jobs", name)))
 
+    def checkpoints(self, name: str, generation: int | None = None) -> CheckpointsView:
+        """Where the generations of a job stand in their inputs, or one of them."""
+        query = {} if generation is None else {"generation": generation}
+        return self._as(CheckpointsView, Call("GET", path_of("jobs", name, "checkpoints"), query=query))
+
     def plan_generation(self, name: str, request: PlanGeneration) -> JobPlan:
         """What a rewind would begin now; nothing is made."""
         return self._as(JobPlan, Call("POST", path_of("jobs", name, "rewind:plan"), request))
 
-    def run_job(self, name: str, request: OfGeneration) -> JobView:
+    def run_job(self, name: str, request: RunGeneration) -> JobView:
         """Let a generation run; the job's view."""
         return self._as(JobView, self._of_job(name, "run", request))
 
@@ -70,6 +85,11 @@ class JobCalls(Calls):
         """Keep what a batch did; repeating the same is the same."""
         look_up = f"anew rebuild show {rebuild_id}"
         return self._as(BatchTaken, Call("POST", path_of("rebuilds", rebuild_id, "batches"), request, look_up=look_up))
+
+    def counted_batches(self, topic: str, asked: OfBatches) -> CountedBatches:
+        """Which attempts of the batches of a generation count that writes into a topic."""
+        call = Call("GET", path_of("topics", topic, "batches"), query=asked.model_dump())
+        return self._as(CountedBatches, call)
 
     def driver_ended(self, rebuild_id: str, request: DriverEnded) -> None:
         """Say that a driver ends; repeating it is harmless."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from anew.api.jobs.place import OutputPlace
 from anew.api.wire import Request, Wire, example
 from anew.core.jobs.batch import BatchRecord
-from anew.core.jobs.code import JobCode
+from anew.core.jobs.code import Environment, JobCode
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.job import Job
 from anew.core.jobs.plan import PARALLEL, Mode
@@ -34,6 +34,7 @@ class PlanGeneration(Request):
     Attributes:
         mode: ``parallel``: beside the live generation. ``deploy``: in its place, from where it ended; it is stopped.
         code: None: that of the live generation.
+        environment: Of whoever plans: with the live generation's code this is what it is frozen with.
         start: ``oldest`` or ``newest`` for all inputs, or offsets: input → partition → offset. Of a deployment None.
     """
 
@@ -41,6 +42,7 @@ class PlanGeneration(Request):
 
     mode: Mode = PARALLEL
     code: JobCode | None = None
+    environment: Environment | None = None
     start: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
@@ -68,6 +70,16 @@ class DropGeneration(Request):
     force: bool = False
 
 
+class RunGeneration(OfGeneration):
+    """Which generation is to run.
+
+    Attributes:
+        environment: In which it goes on from now on, although its code was submitted from another; None: as before.
+    """
+
+    environment: Environment | None = None
+
+
 class CutOver(Request):
     """Let a generation serve; None: the one that is to take the live one's place."""
 
@@ -75,6 +87,19 @@ class CutOver(Request):
 
     generation: int | None = None
     force: bool = False
+
+
+class OfBatches(Wire):
+    """Which batches are asked about: those of the generation that a topic's records name, from one on.
+
+    Attributes:
+        job, generation: As the origins of the records name them.
+        first: The first batch.
+    """
+
+    job: str
+    generation: int
+    first: int = 0
 
 
 class RecordBatch(Request):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anew.api.wire import Wire
+from anew.core.jobs.committed import CountedBatch
 from anew.core.jobs.inputs import Offsets
 
 
@@ -15,11 +16,15 @@ class GenerationView(Wire):
         source: Who reads its inputs for Spark.
         positions: Input → partition → next offset behind the last batch.
         lag_records: How many records are left of what the inputs hold now; null: a log does not answer.
-        records_per_s: In its last batches; null: nothing was measured.
-        seconds_left: Until it has come to the ends, at that pace and with what arrives meanwhile; null: never, or not
-            known.
+        records_per_s: The median of its last batches; null: nothing was measured.
+        appended_per_s: How fast what it has not read grows, over the last minute; null: it does not run, or a log does
+            not answer.
+        seconds_left: Until it has come to the ends, at that pace and with what arrives meanwhile, of the slowest
+            partition; null: never, or not known.
+        never: Whether a partition of its inputs grows at least as fast as it is read.
         caught_up: Whether it was found at the ends often enough to be cut over to.
         batch: The last batch that was recorded; null before the first.
+        rows: How many records all of its batches have written.
         applied: Whether what it wrote can be read wherever it is to be served; null: nobody can say now.
     """
 
@@ -34,7 +39,9 @@ class GenerationView(Wire):
     positions: dict[str, Offsets]
     lag_records: int | None
     records_per_s: float | None
+    appended_per_s: float | None
     seconds_left: float | None
+    never: bool
     caught_up: bool
     applied: bool | None
     batch: int | None
@@ -100,11 +107,69 @@ class CutOverAnswer(Wire):
     before: int | None
 
 
+class CountedBatches(Wire):
+    """Which attempts of some batches count.
+
+    Attributes:
+        batches: Without a gap, from the first one that was asked about.
+        kept_from: The least batch whose record is kept; null: none was recorded.
+        more: Whether there are records of later batches.
+        final: Whether no batch will be recorded any more.
+    """
+
+    batches: tuple[CountedBatch, ...]
+    kept_from: int | None
+    more: bool
+    final: bool
+
+
 class BatchTaken(Wire):
     """A batch is recorded."""
 
     batch: int
     epoch: int
+
+
+class PositionView(Wire):
+    """Where a generation stands in one partition of an input.
+
+    Attributes:
+        offset: The next one to read.
+        time_ms: When the record there was appended; null: none is there, or the log does not answer.
+        lag: How many records are left; null: the log does not answer, and so are the others.
+        begin, end: The offsets that the log holds, [begin, end).
+    """
+
+    offset: int
+    time_ms: int | None
+    lag: int | None
+    begin: int | None
+    end: int | None
+
+
+class CheckpointView(Wire):
+    """Where a generation stands.
+
+    Attributes:
+        batch: The last one that was recorded; null before the first.
+        recorded_at_ms: When; likewise.
+        positions: Input → partition → where it stands; before the first batch its start.
+        lag_records: Over all partitions; null: a log does not answer.
+    """
+
+    generation: int
+    status: str
+    batch: int | None
+    recorded_at_ms: int | None
+    positions: dict[str, dict[int, PositionView]]
+    lag_records: int | None
+
+
+class CheckpointsView(Wire):
+    """Where the generations of a job stand."""
+
+    job: str
+    checkpoints: tuple[CheckpointView, ...]
 
 
 class JobDeleted(Wire):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from anew.api.jobs.requests import CreateJob
 from anew.api.jobs.views import GenerationView, JobView, OwnedParts
+from anew.cli.jobs.checkpoints import checkpoints_app
+from anew.cli.jobs.naming import From, FromFile, Which, named, start_of
 from anew.cli.options import Conf, Master, RequestId
 from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.session import cluster, pairs
@@ -19,15 +21,15 @@ from anew.runtime.settings import resolve
 
 jobs_app = typer.Typer(help="Stream jobs: functions that follow topics.", no_args_is_help=True)
 
+jobs_app.add_typer(checkpoints_app, name="checkpoint")
+
 _WATCH_SECONDS = 1.0
 
 Entry = Annotated[str, typer.Option("--code", help="module:function, or file.py:function.")]
 Params = Annotated[list[str] | None, typer.Option("--param", metavar="K=V", help="A parameter of the function.")]
 Files = Annotated[list[str] | None, typer.Option("--file", metavar="[NAME=]PATH", help="A file for the function.")]
-From = Annotated[str | None, typer.Option("--from", help="oldest, newest, or INPUT:PARTITION=OFFSET,…")]
 MaxRecords = Annotated[int, typer.Option(help="At most so many records in one batch.")]
 NoTrial = Annotated[bool, typer.Option("--no-trial", help="Do not try the function before.")]
-Which = Annotated[str, typer.Argument(metavar="JOB[@GENERATION]")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,7 +56,7 @@ def submit_job(
 ) -> None:
     """Make a job and its first generation; it runs when told so."""
     request = CreateJob(name=name, output=output, inputs=pairs(inputs, "--input"), request_id=request_id)
-    chosen = Start(_start(start), master, pairs(conf, "--conf"), max_records)
+    chosen = Start(start_of(start), master, pairs(conf, "--conf"), max_records)
     with cluster() as connected:
         handle = connected.job(name)
         view = submit(connected.controller, handle.driver, request, _code(code, param, file, no_trial=no_trial), chosen)
@@ -84,18 +86,25 @@ def show(name: str, *, json_output: Json = False) -> None:
 
 
 @jobs_app.command()
-def run(which: Which, *, json_output: Json = False) -> None:
+def run(
+    which: Which,
+    *,
+    accept_environment: Annotated[
+        bool, typer.Option("--accept-environment", help="Go on with the Python and PySpark of here.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
     """Let a generation run, the live one unless another is named."""
-    name, number = _which(which)
+    name, number = named(which)
     with cluster() as connected:
-        view = connected.job(name).run(number)
+        view = connected.job(name).run(number, accept_environment=accept_environment)
     _print(view, as_json=json_output)
 
 
 @jobs_app.command()
 def stop(which: Which, *, json_output: Json = False) -> None:
     """Let a generation end after the batch that it is at."""
-    name, number = _which(which)
+    name, number = named(which)
     with cluster() as connected:
         view = connected.job(name).stop(number)
     _print(view, as_json=json_output)
@@ -109,12 +118,14 @@ def plan(
     param: Params = None,
     file: Files = None,
     start: From = None,
+    from_file: FromFile = None,
     no_trial: NoTrial = False,
     json_output: Json = False,
 ) -> None:
     """What a rewind would begin now, what of its history is gone, and why; nothing is made."""
     with cluster() as connected:
-        found = connected.job(name).plan_rewind(Start(_start(start)), _maybe(code, param, file, no_trial=no_trial))
+        function = _maybe(code, param, file, no_trial=no_trial)
+        found = connected.job(name).plan_rewind(Start(start_of(start, from_file)), function)
     _print_plan(found, as_json=json_output)
 
 
@@ -126,6 +137,7 @@ def rewind(
     param: Params = None,
     file: Files = None,
     start: From = None,
+    from_file: FromFile = None,
     master: Master = None,
     conf: Conf = None,
     max_records: MaxRecords = 100_000,
@@ -135,7 +147,7 @@ def rewind(
     json_output: Json = False,
 ) -> None:
     """Begin a generation beside the live one, with an output of its own, and let it run."""
-    chosen = Start(_start(start), master, pairs(conf, "--conf"), max_records)
+    chosen = Start(start_of(start, from_file), master, pairs(conf, "--conf"), max_records)
     with cluster() as connected:
         handle, function = connected.job(name), _maybe(code, param, file, no_trial=no_trial)
         number = None if dry_run else handle.begun_before(chosen, function, request_id)
@@ -189,7 +201,7 @@ def watch(
     """Follow a job's generations: lag, pace, time left."""
     from anew.api.waiting import wait_seconds
 
-    name, number = _which(which)
+    name, number = named(which)
     with cluster() as connected:
         while True:
             view = connected.controller.job(name)
@@ -226,7 +238,7 @@ def cutback(
     json_output: Json = False,
 ) -> None:
     """Let the generation serve again that served before the live one."""
-    name, number = _which(which)
+    name, number = named(which)
     if number is None:
         with cluster() as connected:
             view = connected.controller.job(name)
@@ -245,7 +257,7 @@ def reclaim(
     json_output: Json = False,
 ) -> None:
     """Retire a generation that is not live: what it owns goes after the grace."""
-    name, number = _which(which)
+    name, number = named(which)
     if number is None:
         raise InvalidRequest("which_generation", "this needs a generation", found=which, expected="JOB@GENERATION")
     with cluster() as connected:
@@ -258,9 +270,19 @@ def reclaim(
 
 
 @jobs_app.command()
-def delete(name: str, *, json_output: Json = False) -> None:
+def delete(
+    name: str,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json_output: Json = False,
+) -> None:
     """Delete a job that is stopped; what its generations own goes after the grace."""
+    if json_output and not yes:
+        raise InvalidRequest("not_confirmed", "deleting asks first", expected="--yes")
     with cluster() as connected:
+        if not yes:
+            connected.controller.job(name)
+            typer.confirm(f"Delete the job {name} with all its generations?", abort=True, err=True)
         connected.job(name).delete()
     if json_output:
         print_json({"deleted": name})
@@ -271,7 +293,7 @@ def delete(name: str, *, json_output: Json = False) -> None:
 @jobs_app.command()
 def logs(which: Which, *, lines: Annotated[int, typer.Option(help="How many of the last lines.")] = 50) -> None:
     """What the last drivers of a generation logged on this machine."""
-    name, number = _which(which)
+    name, number = named(which)
     with cluster() as connected:
         view = connected.controller.job(name)
     chosen = [each for each in view.generations if number in (None, each.number)]
@@ -284,7 +306,7 @@ def logs(which: Which, *, lines: Annotated[int, typer.Option(help="How many of t
 
 
 def _cut_over(which: str, *, force: bool, as_json: bool) -> None:
-    name, number = _which(which)
+    name, number = named(which)
     with cluster() as connected:
         answer = connected.job(name).cut_over(number, force=force)
     if as_json:
@@ -293,35 +315,6 @@ def _cut_over(which: str, *, force: bool, as_json: bool) -> None:
         out().print(
             f"{name}: generation {answer.live} serves, {answer.before} did before; back: anew job cutback {name}"
         )
-
-
-def _which(text: str) -> tuple[str, int | None]:
-    name, separator, number = text.partition("@")
-    if not separator:
-        return name, None
-    if not number.isdigit():
-        raise InvalidRequest("which_generation", "this names no generation", found=text, expected="JOB, or JOB@NUMBER")
-    return name, int(number)
-
-
-def _start(text: str | None) -> Any:
-    """``oldest``, ``newest``, or offsets: ``INPUT:PARTITION=OFFSET,…``."""
-    if text in (None, "oldest", "newest"):
-        return text
-    found: dict[str, dict[int, int]] = {}
-    for part in str(text).split(","):
-        place, _, offset = part.partition("=")
-        name, _, partition = place.rpartition(":")
-        if not (name and partition.isdigit() and offset.isdigit()):
-            raise InvalidRequest(
-                "bad_start",
-                "this is no start",
-                found=part,
-                expected="oldest, newest, or INPUT:PARTITION=OFFSET,…",
-                hint="for example --from flights:0=120,flights:1=98",
-            )
-        found.setdefault(name, {})[int(partition)] = int(offset)
-    return found
 
 
 def _maybe(entry: str | None, param: list[str] | None, file: list[str] | None, *, no_trial: bool) -> Code | None:
@@ -343,12 +336,10 @@ def _print(view: JobView, *, as_json: bool) -> None:
     inputs = ", ".join(f"{name}={topic}" for name, topic in view.inputs.items())
     out().print(f"{view.name}: {view.status}, reads {inputs}, writes {view.output}, live {view.live}")
     rows = [
-        (g.number, g.status, g.entry, g.batch, g.lag_records, g.records_per_s, g.seconds_left, g.caught_up, g.error)
+        (g.number, g.status, g.entry, g.batch, g.lag_records, g.records_per_s, _left(g), g.caught_up, g.error)
         for g in view.generations
     ]
-    print_table(
-        ["generation", "status", "code", "batch", "lag", "records/s", "seconds left", "caught up", "error"], rows
-    )
+    print_table(["generation", "status", "code", "batch", "lag", "records/s", "left", "caught up", "error"], rows)
 
 
 def _print_owned(parts: OwnedParts, *, as_json: bool) -> None:
@@ -372,9 +363,14 @@ def _print_plan(plan: JobPlan, *, as_json: bool) -> None:
 
 
 def _line(name: str, each: GenerationView) -> str:
-    left = "?" if each.seconds_left is None else f"{each.seconds_left:g} s"
     caught = ", caught up" if each.caught_up else ""
     return (
         f"{name}@{each.number} {each.status}: batch {each.batch}, {each.lag_records} records behind, "
-        f"{each.records_per_s or 0:g} records/s, {left} left{caught}"
+        f"{each.records_per_s or 0:g} records/s, time left: {_left(each)}{caught}"
     )
+
+
+def _left(each: GenerationView) -> str:
+    if each.never:
+        return "never, at this rate"
+    return "?" if each.seconds_left is None else f"{each.seconds_left:g} s"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from anew.api.location import LogLocation
 from anew.catalog.change import Operation
@@ -76,6 +77,27 @@ def _launches_nothing(kind: str, name: str, request_id: str) -> None:
     raise Failed("no_launcher", f"nothing starts drivers here: {kind} {name}, {request_id}")
 
 
+class DriverLogs(Protocol):
+    """What drivers of generations logged on this machine."""
+
+    def rebuilds(self) -> Collection[str]:
+        """The ids of the rebuilds of which there are logs."""
+
+    def trim(self, rebuild_id: str, *, is_over: bool, older_ms: int) -> None:
+        """Remove logs of a rebuild that were not written to for longer than ``older_ms``.
+
+        All of one that is over, of another one all but those of its last drivers.
+        """
+
+
+class _NoLogs:
+    def rebuilds(self) -> Collection[str]:
+        return ()
+
+    def trim(self, rebuild_id: str, *, is_over: bool, older_ms: int) -> None:
+        raise AssertionError(f"there are no logs of {rebuild_id}: {is_over}, {older_ms}")
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The controller's collaborators.
@@ -93,6 +115,7 @@ class Context:
         loops: The loops of the controller's process.
         failing: The steps of its rounds that fail, and since when.
         looks: Uid and number of what is looked at again and again → how many looks in a row were good.
+        driver_logs: What drivers logged on this machine.
         watch: Those who wait for the catalog to move.
     """
 
@@ -111,6 +134,7 @@ class Context:
     loops: Loops = field(default_factory=lambda: Loops(lambda: 0))
     failing: dict[str, Failing] = field(default_factory=dict)
     looks: dict[tuple[str, int], int] = field(default_factory=dict)
+    driver_logs: DriverLogs = field(default_factory=_NoLogs)
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:

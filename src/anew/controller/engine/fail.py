@@ -5,8 +5,8 @@ from __future__ import annotations
 from anew.api.models import EndRebuild
 from anew.controller.engine.context import Context
 from anew.controller.engine.ending import Ending, end_badly
-from anew.controller.engine.records import check_epoch, find
-from anew.core.rebuild import Rebuild, RebuildStatus
+from anew.controller.engine.records import find
+from anew.core.rebuild import Rebuild, RebuildStatus, check_epoch
 
 
 def fail(context: Context, rebuild_id: str, request: EndRebuild) -> Rebuild:

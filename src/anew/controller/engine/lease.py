@@ -5,8 +5,8 @@ from __future__ import annotations
 from anew.api.models import Heartbeat, HeartbeatAnswer
 from anew.controller.engine.commit import again_on_conflict
 from anew.controller.engine.context import Context
-from anew.controller.engine.records import check_driven, check_epoch, find
-from anew.core.rebuild import advance
+from anew.controller.engine.records import check_driven, find
+from anew.core.rebuild import advance, check_epoch
 
 
 def heartbeat(context: Context, rebuild_id: str, request: Heartbeat) -> HeartbeatAnswer:

@@ -121,6 +121,10 @@ class Output(ABC):
     def gone(self, context: Context, name: str, where: str) -> tuple[Put, ...] | None:
         """What removes the last of a closed output; None: somebody still needs it."""
 
+    @abstractmethod
+    def is_read(self, context: Context, where: str) -> bool:
+        """Whether readers may still ask which batches of the generation count that wrote it."""
+
 
 class Outputs:
     """The outputs that a controller knows, by their kinds."""

@@ -9,8 +9,8 @@ from anew.catalog.change import Operation, Put, PutRebuild
 from anew.controller.engine.commit import change_document
 from anew.controller.engine.context import Context
 from anew.controller.engine.subjects import Step
-from anew.core.errors import InvalidRequest, NotFound, Refused
-from anew.core.rebuild import DRIVEN_STAGES, Rebuild, Stage
+from anew.core.errors import InvalidRequest, NotFound
+from anew.core.rebuild import DRIVEN_STAGES, Rebuild, Stage, check_epoch, rebuild_ended
 
 R = TypeVar("R", bound=Rebuild)
 
@@ -71,21 +71,6 @@ def check_driver(rebuild: Rebuild, epoch: int) -> None:
     check_epoch(rebuild, epoch)
 
 
-def check_epoch(rebuild: Rebuild, epoch: int) -> None:
-    """Raise unless no other driver took over.
-
-    Raises:
-        Refused: ``epoch_outdated``.
-    """
-    if rebuild.epoch != epoch:
-        raise Refused(
-            "epoch_outdated",
-            f"another driver took over the rebuild {rebuild.id}",
-            found=f"epoch {epoch}",
-            expected=f"epoch {rebuild.epoch}",
-        )
-
-
 def check_driven(stage: Stage) -> None:
     """Raise unless a driver works on a stage.
 
@@ -95,14 +80,3 @@ def check_driven(stage: Stage) -> None:
     if stage not in DRIVEN_STAGES:
         expected = ", ".join(sorted(DRIVEN_STAGES))
         raise InvalidRequest("bad_stage", "a driver does not work on this stage", found=stage.value, expected=expected)
-
-
-def rebuild_ended(rebuild: Rebuild, hint: str) -> Refused:
-    """The refusal of what only a rebuild that runs allows."""
-    return Refused(
-        "rebuild_ended",
-        f"the rebuild {rebuild.id} has ended",
-        found=f"{rebuild.status.value}: {rebuild.error}",
-        expected="a rebuild that runs",
-        hint=hint,
-    )

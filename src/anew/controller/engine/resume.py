@@ -5,10 +5,10 @@ from __future__ import annotations
 from anew.api.models import ResumeRebuild
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import heard_at_ms
-from anew.controller.engine.records import change_rebuild, find, rebuild_ended
+from anew.controller.engine.records import change_rebuild, find
 from anew.controller.engine.subjects import Step
 from anew.core.errors import Refused
-from anew.core.rebuild import DRIVEN_STAGES, Rebuild, Stage
+from anew.core.rebuild import DRIVEN_STAGES, Rebuild, Stage, rebuild_ended
 
 
 def resume(context: Context, rebuild_id: str, request: ResumeRebuild, actor: str) -> Rebuild:

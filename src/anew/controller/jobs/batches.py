@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from anew.api.jobs.requests import MOST_BATCHES, DriverEnded, RecordBatch, RunOrder
 from anew.api.jobs.views import BatchTaken
-from anew.catalog.change import DropBatches, Put
+from anew.catalog.change import DropBatches, Put, PutBatch
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import first_line
-from anew.controller.engine.records import check_driver, check_epoch, find_of
+from anew.controller.engine.records import check_driver, find_of
 from anew.controller.jobs.records import change_deleted_job, change_job, job_of, with_record
 from anew.core.errors import Refused
 from anew.core.jobs import job as jobs
 from anew.core.jobs.job import GenerationStatus, Job
 from anew.core.jobs.rebuild import JobRebuild
+from anew.core.rebuild import check_epoch
 
 KEPT_BATCHES = 10_000
 """The records of so many of the last batches of a generation are kept, and of some more."""
@@ -50,13 +51,13 @@ def record_batch(context: Context, rebuild_id: str, request: RecordBatch) -> Bat
     """Keep what a batch did; the same again is nothing. It leaves no line of history.
 
     Raises:
-        Refused: ``rebuild_ended``, ``epoch_outdated``; ``batch_gap``, ``batch_outdated``, ``batch_differs``.
+        Refused: ``rebuild_ended``, ``epoch_outdated``; ``batch_gap``, ``batch_differs``.
     """
     rebuild, record = find_of(context, rebuild_id, JobRebuild), request.record
     check_epoch(rebuild, request.epoch)
-    check_epoch(rebuild, record.epoch)
     job = job_of(context, rebuild)
-    context.catalog.put_batch(job.uid, rebuild.generation, record)
+    # The epoch is proved again where the record is put: another driver may take over in between.
+    context.catalog.put_batch(PutBatch(job.uid, rebuild.generation, record, rebuild.id))
     if record.batch >= KEPT_BATCHES and record.batch % _FORGOTTEN_EVERY == 0:
         operation = context.operation("forget batches", job.name, "controller", generation=rebuild.generation)
         commit(context, operation, DropBatches(job.uid, rebuild.generation, record.batch - KEPT_BATCHES))

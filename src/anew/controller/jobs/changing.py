@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, RunGeneration
 from anew.api.jobs.views import CutOverAnswer
 from anew.catalog.change import Put, PutJob, PutRequest
 from anew.controller.engine.commit import commit
@@ -52,7 +52,8 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
         fabric=next(iter(context.fabrics)),
         inputs=dict(sorted(request.inputs.items())),
         output=output,
-        next_generation=_first_generation(context, request.name),
+        # Above those of all jobs that had the name: what they wrote may still be there (rule R20).
+        next_generation=context.catalog.next_generation(request.name),
         created_at_ms=context.clock(),
     )
     inputs_of(context, job)
@@ -62,13 +63,7 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
     return job_named(context, request.name)
 
 
-def _first_generation(context: Context, name: str) -> int:
-    """A number above those of all generations of jobs that had the name: what they wrote may still be there (R20)."""
-    before = (job.next_generation for job in context.catalog.deleted_jobs() if job.name == name)
-    return max(before, default=1)
-
-
-def run(context: Context, name: str, number: int | None, actor: str) -> Job:
+def run(context: Context, name: str, request: RunGeneration, actor: str) -> Job:
     """Let a generation run; the next round starts its driver.
 
     Raises:
@@ -76,11 +71,12 @@ def run(context: Context, name: str, number: int | None, actor: str) -> Job:
         Refused: ``generation_over``, ``not_ready``, ``which_generation``.
     """
     job = job_named(context, name)
-    generation = chosen(job, number)
-    operation = context.operation("run job", name, actor, generation=generation.number)
+    generation = chosen(job, request.generation)
+    accepted = {} if request.environment is None else {"environment": str(request.environment)}
+    operation = context.operation("run job", name, actor, generation=generation.number, **accepted)
 
     def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
-        after = jobs.to_run(present, generation.number, context.clock())
+        after = jobs.to_run(present, generation.number, context.clock(), request.environment)
         return after, () if after == present else (with_record(context, generation, wanted=True),)
 
     return change_job(context, job.uid, operation, change)

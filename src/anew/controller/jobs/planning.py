@@ -218,7 +218,7 @@ def _code(job: Job, request: PlanGeneration) -> JobCode:
             expected="code: module:function, or file.py:function",
             hint="--code",
         )
-    return live.code
+    return live.code if request.environment is None else live.code.frozen_in(request.environment)
 
 
 def _start(

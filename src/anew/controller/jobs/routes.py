@@ -11,20 +11,33 @@ from anew.api.jobs.requests import (
     CutOver,
     DriverEnded,
     DropGeneration,
+    OfBatches,
     OfGeneration,
     PlanGeneration,
     RecordBatch,
+    RunGeneration,
     RunOrder,
 )
-from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView, OwnedParts
+from anew.api.jobs.views import (
+    BatchTaken,
+    CheckpointsView,
+    CountedBatches,
+    CutOverAnswer,
+    JobDeleted,
+    JobView,
+    OwnedParts,
+)
 from anew.api.pages import DEFAULT_ITEMS, Page
 from anew.api.rights import OPERATE, OPERATE_ALL_NAMED, READ, READ_ALL, REBUILD, takes
 from anew.controller.engine.context import Context
 from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.jobs import batches, changing, views
+from anew.controller.jobs.checkpoints import checkpoints_of
+from anew.controller.jobs.committed import counted_batches
 from anew.controller.jobs.owning import owned_by
 from anew.controller.jobs.planning import plan_generation
 from anew.controller.jobs.records import job_named
+from anew.core.jobs.batch import EVERY_BATCH
 from anew.core.jobs.plan import JobPlan
 
 Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -53,6 +66,12 @@ def add_jobs(app: FastAPI, context: Context) -> None:
         """One job: its generations, where they stand, and how far behind."""
         return views.job_view(context, job_named(context, name))
 
+    @app.get("/v1/jobs/{name}/checkpoints", tags=["jobs"])
+    @takes(READ)
+    def checkpoints(name: str, generation: Annotated[int | None, Query(ge=1)] = None) -> CheckpointsView:
+        """Where the generations of a job stand in their inputs."""
+        return checkpoints_of(context, job_named(context, name), generation)
+
     @app.post("/v1/jobs/{name}/rewind:plan", tags=["jobs"])
     @takes(READ)
     def plan(name: str, request: PlanGeneration) -> JobPlan:
@@ -79,9 +98,9 @@ def _add_generations(app: FastAPI, context: Context) -> None:
 
     @app.post("/v1/jobs/{name}/run", tags=["jobs"])
     @takes(OPERATE)
-    def run(name: str, request: OfGeneration, actor: Actor = "anonymous") -> JobView:
+    def run(name: str, request: RunGeneration, actor: Actor = "anonymous") -> JobView:
         """Let a generation run."""
-        return views.job_view(context, changing.run(context, name, request.generation, actor))
+        return views.job_view(context, changing.run(context, name, request, actor))
 
     @app.post("/v1/jobs/{name}/stop", tags=["jobs"])
     @takes(OPERATE)
@@ -122,6 +141,17 @@ def _add_drivers(app: FastAPI, context: Context) -> None:
     def record(rebuild_id: str, request: RecordBatch) -> BatchTaken:
         """A batch was appended whole."""
         return batches.record_batch(context, rebuild_id, request)
+
+    @app.get("/v1/topics/{name}/batches", tags=["jobs"])
+    @takes(READ)
+    def counted(
+        name: str,
+        job: str,
+        generation: Annotated[int, Query(ge=1)],
+        first: Annotated[int, Query(ge=0, le=EVERY_BATCH)] = 0,
+    ) -> CountedBatches:
+        """Which attempts of a generation's batches count, as its records in a topic name them."""
+        return counted_batches(context, name, OfBatches(job=job, generation=generation, first=first))
 
     @app.post("/v1/rebuilds/{rebuild_id}/ended", status_code=204, tags=["jobs"])
     @takes(REBUILD)

@@ -10,12 +10,10 @@ from anew.controller.jobs.batches import NO_LEASE
 from anew.controller.jobs.looks import look
 from anew.controller.jobs.records import change_deleted_job, change_job, with_record
 from anew.core.jobs import job as jobs
+from anew.core.jobs.batch import EVERY_BATCH
 from anew.core.jobs.job import Generation, GenerationStatus, Job
 from anew.core.jobs.places import folder_of
 from anew.core.jobs.rebuild import JOB, JobRebuild
-
-ALL_BATCHES = 1 << 31
-"""Above the number of any batch."""
 
 
 def step_job(context: Context, job: Job) -> None:
@@ -106,9 +104,10 @@ def _reclaim(context: Context, job: Job, generation: Generation) -> Job:
         gone = output.gone(context, present.output.name, generation.writes_to)
         if gone is None:
             return present, ()
-        forgotten = DropBatches(present.uid, generation.number, ALL_BATCHES)
         after = jobs.reclaimed(present, generation.number, context.clock())
-        return after, (*gone, PutReclaim(checkpoint), forgotten)
+        is_read = output.is_read(context, generation.writes_to)
+        forgotten = () if is_read else (DropBatches(present.uid, generation.number, EVERY_BATCH),)
+        return after, (*gone, PutReclaim(checkpoint), *forgotten)
 
     return change_deleted_job(context, job, operation, change)
 

@@ -11,6 +11,7 @@ from anew.catalog.change import Put, PutJob
 from anew.controller.engine.context import Context
 from anew.controller.engine.outputs import Writer
 from anew.controller.engine.subjects import Begun, Step, Subject
+from anew.controller.jobs.archives import CODE, remove_archive
 from anew.controller.jobs.batches import NO_LEASE
 from anew.controller.jobs.planning import check_plan
 from anew.controller.jobs.records import ended_record, job_named, job_of
@@ -39,6 +40,7 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
     start = JobStart
     # What it names is code, which runs with the rights of the cluster.
     begins = OPERATE_ALL
+    reclaims: ClassVar = {CODE: remove_archive}
 
     def begin(self, context: Context, plan: JobPlan, opening: Mapping[str, Any]) -> Begun[JobRebuild]:
         """A generation, and its output; one that is deployed takes the live one's place at once, which is retired.

@@ -10,11 +10,15 @@ from anew.api.pages import Page, page_of
 from anew.controller.engine.context import Context
 from anew.controller.jobs.looks import ends_of, looks_of
 from anew.core.errors import AnewError
-from anew.core.jobs.batch import BatchRecord, behind
+from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.job import LOOKS_TO_CATCH_UP, Generation, GenerationStatus, Job
+from anew.core.jobs.pace import Rates, TimeLeft, read_rates, time_left, total_rate
 from anew.core.jobs.rebuild import JobRebuild
+from anew.log.interface import TopicPartition
 
+_GROWTH_SECONDS = 60
+"""Over so long a time the growth of inputs is looked at."""
 _PACE_BATCHES = 20
 """From how many of the last batches the pace is taken."""
 
@@ -61,8 +65,9 @@ def _generation_view(context: Context, job: Job, generation: Generation) -> Gene
     record = context.catalog.rebuild(generation.rebuild)
     driven = isinstance(record, JobRebuild) and bool(record.driver) and context.clock() <= record.lease_until_ms
     positions = batches[-1].end if batches else generation.start
-    pace = _pace(batches)
-    lag = None if generation.over else _lag(context, generation, positions)
+    lags = None if generation.over else _lags(context, generation, positions)
+    appends = _append_rates(context, generation, lags)
+    left = _time_left(lags, appends, batches)
     return GenerationView(
         number=generation.number,
         status=generation.status.value,
@@ -73,13 +78,15 @@ def _generation_view(context: Context, job: Job, generation: Generation) -> Gene
         state="empty",
         source="anew",
         positions=positions,
-        lag_records=lag,
-        records_per_s=pace,
-        seconds_left=_seconds_left(lag, pace),
+        lag_records=None if lags is None else sum(lags.values()),
+        records_per_s=_rounded(total_rate(batches)),
+        appended_per_s=None if appends is None else _rounded(sum(appends.values())),
+        seconds_left=_rounded(left.seconds),
+        never=left.never,
         caught_up=looks_of(context, job, generation.number) >= LOOKS_TO_CATCH_UP,
         applied=None if generation.over else _applied(context, job, generation),
         batch=batches[-1].batch if batches else None,
-        rows=sum(record.rows for record in batches),
+        rows=batches[-1].total if batches else 0,
         version=generation.version,
         rebuild=generation.rebuild,
         error=generation.error,
@@ -87,11 +94,49 @@ def _generation_view(context: Context, job: Job, generation: Generation) -> Gene
     )
 
 
-def _lag(context: Context, generation: Generation, positions: Mapping[str, Offsets]) -> int | None:
+def _lags(
+    context: Context, generation: Generation, positions: Mapping[str, Offsets]
+) -> dict[tuple[str, int], int] | None:
+    """Input and partition → how many records are left; None: a log does not answer."""
     try:
-        return behind(positions, ends_of(context, generation))
+        ends = ends_of(context, generation)
     except AnewError:
         return None
+    return {
+        (name, partition): max(0, end - positions.get(name, {}).get(partition, 0))
+        for name, of in ends.items()
+        for partition, end in of.items()
+    }
+
+
+def _append_rates(context: Context, generation: Generation, lags: Mapping[tuple[str, int], int] | None) -> Rates | None:
+    """How fast the partitions grow that a running generation has not read to their ends; None: nobody can say."""
+    if lags is None or generation.status is not GenerationStatus.RUNNING:
+        return None
+    since_ms = context.clock() - _GROWTH_SECONDS * 1000
+    inputs, rates = {of.name: of for of in generation.inputs}, {}
+    try:
+        for (name, partition), lag in lags.items():
+            if lag:
+                of = inputs[name]
+                log, at = context.fabrics[of.fabric].log, TopicPartition(of.topic, of.topic_uid, partition)
+                grown = log.offsets(at).end - log.offset_for_time(at, since_ms)
+                rates[name, partition] = grown / _GROWTH_SECONDS
+    except AnewError:
+        return None
+    return rates
+
+
+def _time_left(
+    lags: Mapping[tuple[str, int], int] | None, appends: Rates | None, batches: list[BatchRecord]
+) -> TimeLeft:
+    if lags is None or (any(lags.values()) and appends is None):
+        return TimeLeft(None)
+    return time_left(lags, read_rates(batches), appends or {})
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 1)
 
 
 def _applied(context: Context, job: Job, generation: Generation) -> bool | None:
@@ -100,17 +145,3 @@ def _applied(context: Context, job: Job, generation: Generation) -> bool | None:
         return output.served(context, job.output.name, generation.writes_to)
     except AnewError:
         return None
-
-
-def _pace(batches: list[BatchRecord]) -> float | None:
-    """Records of the inputs in a second, over the last batches."""
-    if len(batches) < 2 or batches[-1].at_ms <= batches[0].at_ms:
-        return None
-    seconds = (batches[-1].at_ms - batches[0].at_ms) / 1000
-    return round(behind(batches[0].end, batches[-1].end) / seconds, 1)
-
-
-def _seconds_left(lag: int | None, pace: float | None) -> float | None:
-    if lag == 0:
-        return 0.0
-    return None if lag is None or not pace else round(lag / pace, 1)

@@ -12,6 +12,7 @@ import structlog
 
 from anew.controller.engine.apart import Apart
 from anew.controller.engine.context import Context
+from anew.controller.restore.documents import DocumentMemory
 from anew.controller.restore.tablerecords import TableMemory
 from anew.core.errors import AnewError, Refused
 from anew.core.stores.store import Store
@@ -35,10 +36,12 @@ class Memory:
     _seen: int = -1
     _written: dict[tuple[str, str], Store] = field(default_factory=dict)
     _tables: TableMemory = field(init=False)
+    _documents: DocumentMemory = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing remembered."""
         self._tables = TableMemory(self.context)
+        self._documents = DocumentMemory(self.context)
 
     def remember(self, apart: Apart) -> None:
         """Write a record of what has changed; what cannot be written is tried again in the next round."""
@@ -58,7 +61,9 @@ class Memory:
                 except AnewError:
                     away.add(fabric)
                     raise
-        if self._tables.remember(away, apart) and not away and len(apart.unforeseen) == unforeseen:
+        complete = self._documents.remember(away, apart)
+        complete = self._tables.remember(away, apart) and complete
+        if complete and not away and len(apart.unforeseen) == unforeseen:
             self._seen = revision
 
     def _remember(self, store: Store, fabric: str) -> None:

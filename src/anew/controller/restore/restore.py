@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from anew.api.models import RestoreCatalog
 from anew.api.upkeep import RestoredCatalog, RestoredStore, RestoredVersion
@@ -14,6 +14,7 @@ from anew.controller.engine.requests import made_before
 from anew.controller.restore.findings import look
 from anew.controller.restore.stores import Rebuilt, era_after, outlived, rebuilt
 from anew.controller.restore.tables import puts_of, restored_tables
+from anew.controller.restore.topicsandjobs import RebuiltTopic, restored_documents
 from anew.controller.stores.reclaim import all_of, notes_of
 from anew.core.confighash import value_hash
 from anew.core.errors import Failed, Refused
@@ -43,22 +44,26 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> RestoredCa
     for one in made:
         _follow_logs(context, one)
     tables = restored_tables(context)
-    first = era_after([*(one.store.revision for one in made), *(one.greatest for one in tables.tables)])
+    documents = restored_documents(context)
+    used = (one.store.revision for one in made), (one.greatest for one in tables.tables), documents.revisions
+    first = era_after(revision for of in used for revision in of)
     answer = RestoredCatalog(
         dry_run=request.dry_run,
         empty=_is_empty(context.catalog),
         stores=tuple(_shown(one) for one in made),
         tables=tuple(one.shown() for one in tables.tables),
-        notes=tuple(tables.notes),
+        topics=documents.shown_topics(),
+        jobs=documents.shown_jobs(),
+        notes=(*tables.notes, *documents.notes),
     )
     if request.dry_run:
         return answer
-    if not (made or tables.tables):
+    if not (made or tables.tables or documents.topics or documents.jobs):
         raise Refused(
             "nothing_to_restore",
             "the deep stores hold nothing to make a catalog from",
             found={fabric.name: fabric.deep_store.root_uri for fabric in context.fabrics.values()},
-            expected="records of stores or tables, or manifests of versions",
+            expected="records of stores, tables, topics or jobs, or manifests of versions",
             hint="is this the home of the lost catalog?",
         )
     puts: list[Put] = [CheckEmpty()]
@@ -67,12 +72,15 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> RestoredCa
     for one in made:
         puts.append(PutRestored(one.store.model_copy(update={"revision": first})))
         puts += [] if one.displaced else list(_reclaims(context, one.store))
-    puts += _counters(one.store for one in made)
+    puts += _counters((one.store for one in made), documents.topics)
+    puts += documents.puts(context, first)
     puts += puts_of(context, tables, first)
     puts.append(RaiseCounter("revision", first))
     names = {
         "stores": [one.store.name for one in made],
         "tables": [one.table.name for one in tables.tables],
+        "topics": [one.topic.name for one in documents.topics],
+        "jobs": [one.job.name for one in documents.jobs],
     }
     operation = context.operation("restore catalog", "cluster", actor, **names)
     commit(context, operation, *puts)
@@ -80,8 +88,9 @@ def restore(context: Context, request: RestoreCatalog, actor: str) -> RestoredCa
 
 
 def _is_empty(catalog: Catalog) -> bool:
-    live = catalog.stores() or catalog.tables() or catalog.topics()
-    return not (live or catalog.deleted_stores() or catalog.deleted_tables() or catalog.deleted_topics())
+    live = catalog.stores() or catalog.tables() or catalog.topics() or catalog.jobs()
+    deleted = catalog.deleted_stores() or catalog.deleted_tables() or catalog.deleted_topics()
+    return not (live or deleted or catalog.deleted_jobs())
 
 
 def _made_before(context: Context, request: RestoreCatalog) -> RestoredCatalog | None:
@@ -139,8 +148,14 @@ def _reclaims(context: Context, store: Store) -> Iterator[PutReclaim | PutFlag]:
                 yield from notes_of(context, store, version, fabric, "retired before")
 
 
-def _counters(stores: Iterator[Store]) -> list[Put]:
+def _counters(stores: Iterator[Store], topics: Iterable[RebuiltTopic]) -> list[Put]:
     greatest: dict[str, int] = {}
+    for one in topics:
+        topic = one.topic
+        ids = (number for number in (topic.key_schema_id, topic.value_schema_id) if number is not None)
+        greatest["schema_id"] = max(greatest.get("schema_id", 0), *ids, 0)
+        name = f"incarnation/{topic.fabric}/{topic.name}"
+        greatest[name] = max(greatest.get(name, 0), topic.incarnation)
     for store in stores:
         greatest["schema_id"] = max(greatest.get("schema_id", 0), *store.schemas, store.key_schema_id)
         for feed in store.feeds:

@@ -14,6 +14,7 @@ from typing import Any
 
 from anew.controller.restore.findings import Found, FoundManifest
 from anew.core.feed import Feed, FeedKind
+from anew.core.jobs.job import Job
 from anew.core.stores.settings import defaults
 from anew.core.stores.store import (
     IN_THE_MAKING,
@@ -27,6 +28,7 @@ from anew.core.stores.store import (
     VersionTopic,
 )
 from anew.core.tables.table import Table
+from anew.core.topics.topic import Topic
 
 ERA = 1 << 32
 """Revisions of a restored catalog go on at the next multiple: above all that nodes, clients and logs have seen."""
@@ -69,9 +71,9 @@ def rebuilt(found: Found, fabrics: tuple[str, ...], now_ms: int) -> Rebuilt | No
     return made
 
 
-def outlived(records: Iterable[Store | Table]) -> set[str]:
+def outlived(records: Iterable[Store | Table | Topic | Job]) -> set[str]:
     """The uids of those that live although a younger one has their name: a record of their end is missing."""
-    living: dict[str, Store | Table] = {}
+    living: dict[str, Store | Table | Topic | Job] = {}
     found = set()
     for record in sorted(records, key=lambda each: each.created_at_ms):
         if record.deleted_at_ms is None:

@@ -19,6 +19,7 @@ from anew.controller.stores.records import change_store, store_named
 from anew.controller.stores.schemas import key_schema_id, value_schema_id
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
+from anew.core.jobs.uses import check_store_unused
 from anew.core.settings import SettingValue, Takes
 from anew.core.stores import lifecycle
 from anew.core.stores.names import check_store_name, real_time_topic
@@ -128,11 +129,12 @@ def delete_store(context: Context, name: str, actor: str) -> Store:
     """Delete a store: at once for everybody who reads or writes; its files and topics go after the grace.
 
     Raises:
-        Refused: ``rebuild_running``.
+        Refused: ``rebuild_running``; ``store_in_use``: a job writes into it.
     """
     now_ms = context.clock()
 
     def change(present: Store) -> tuple[Store, tuple[PutReclaim | PutFlag, ...]]:
+        check_store_unused(name, present.uid, context.catalog.jobs())
         making = present.in_the_making()
         if making is not None:
             raise Refused(

@@ -185,6 +185,10 @@ class StoreOutput(Output):
         note = Reclaim(f"{feed.topic_uid}/topic", "topic", feed.fabric, target, context.reclaim_due_ms(), why)
         return PutStore(drop_feed(store, where), store.revision), PutReclaim(note)
 
+    def is_read(self, context: Context, where: str) -> bool:
+        """Replicas take all records, and their order says which win (rule R20): nobody asks for batches."""
+        return False
+
 
 def new_feed(context: Context, store: Store, origin: Origin, fabric: str, max_lateness_ms: int | None = None) -> Feed:
     """A fresh feed for a generation, which nothing names yet: each call takes an incarnation of its own.

@@ -7,12 +7,12 @@ from collections.abc import Collection
 from anew.api.stores.requests import Seal
 from anew.catalog.change import Put, PutRebuild, PutReclaim
 from anew.controller.engine.context import Context
-from anew.controller.engine.records import check_epoch, find_of
+from anew.controller.engine.records import find_of
 from anew.controller.stores.reclaim import orphans_of
 from anew.controller.stores.records import change_store, store_of
 from anew.core.errors import Failed, Refused
 from anew.core.feed import PositionMap
-from anew.core.rebuild import DRIVEN_STAGES, Stage, advance
+from anew.core.rebuild import DRIVEN_STAGES, Stage, advance, check_epoch
 from anew.core.stores import lifecycle
 from anew.core.stores.rebuild import StoreRebuild
 from anew.core.stores.store import ManifestRef, RebuildKind, Store, Version, VersionStatus

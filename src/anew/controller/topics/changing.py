@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import structlog
 
 from anew.api.topics import CreateTopic
-from anew.catalog.change import PutReclaim, PutRequest, PutTopic, Reclaim
+from anew.catalog.change import DropBatches, Put, PutReclaim, PutRequest, PutTopic, Reclaim
 from anew.codec.avro import check_key_schema, parse_schema
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
@@ -18,6 +19,8 @@ from anew.controller.topics.making import make_announced, topics_of_deleted
 from anew.controller.topics.records import change_topic, topic_named, topic_with
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, Refused, Unreachable
+from anew.core.jobs.batch import EVERY_BATCH
+from anew.core.jobs.uses import check_topic_unused
 from anew.core.topics.ddl import parse_columns_ddl
 from anew.core.topics.topic import Kept, Topic, TopicFormat, check_partitions, check_topic_name
 
@@ -65,17 +68,28 @@ def delete_topic(context: Context, name: str, actor: str) -> Topic:
 
     Raises:
         NotFound: ``unknown_topic``.
+        Refused: ``topic_in_use``: a job reads it, or writes into it.
     """
 
-    def change(present: Topic) -> tuple[Topic, tuple[PutReclaim, ...]]:
+    def change(present: Topic) -> tuple[Topic, tuple[Put, ...]]:
         if present.deleted_at_ms is not None:
             return present, ()
+        check_topic_unused(present, context.catalog.jobs())
         target, why = f"{present.name}\n{present.topic_uid}", f"the topic {name} was deleted"
         note = Reclaim(f"{present.uid}/topic", "topic", present.fabric, target, context.reclaim_due_ms(), why)
-        return present.model_copy(update={"deleted_at_ms": context.clock()}), (PutReclaim(note),)
+        after = present.model_copy(update={"deleted_at_ms": context.clock()})
+        return after, (PutReclaim(note), *_unread(context, present))
 
     topic = topic_named(context, name)
     return change_topic(context, topic.uid, context.operation("delete topic", name, actor), change)
+
+
+def _unread(context: Context, topic: Topic) -> Iterator[DropBatches]:
+    """What is forgotten with a topic: which records of it counted, of generations of deleted jobs."""
+    for job in context.catalog.deleted_jobs():
+        for generation in job.generations:
+            if generation.writes_to == topic.identity:
+                yield DropBatches(job.uid, generation.number, EVERY_BATCH)
 
 
 def _announce(context: Context, request: CreateTopic, body_hash: str, actor: str) -> str:

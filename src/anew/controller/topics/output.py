@@ -69,7 +69,7 @@ class TopicOutput(Output):
             "revision": 0,
         }
         made = like.model_copy(update=changes)
-        return Opened(_where(made), puts=(PutTopic(made, None),))
+        return Opened(made.identity, puts=(PutTopic(made, None),))
 
     def made(self, context: Context, name: str, where: str) -> OutputPlace | None:
         """See `Output.made`."""
@@ -129,6 +129,10 @@ class TopicOutput(Output):
         """Nothing is left to do: what is deleted goes by itself."""
         return ()
 
+    def is_read(self, context: Context, where: str) -> bool:
+        """A topic is read for as long as it is there: also that of a deleted job's last generation."""
+        return _found(context, where) is not None
+
 
 def _deleted(context: Context, topic: Topic) -> tuple[PutTopic, PutReclaim]:
     target, why = f"{topic.name}\n{topic.topic_uid}", f"the generation that wrote into {topic.name} was retired"
@@ -137,14 +141,10 @@ def _deleted(context: Context, topic: Topic) -> tuple[PutTopic, PutReclaim]:
     return PutTopic(gone, topic.revision), PutReclaim(note)
 
 
-def _where(topic: Topic) -> str:
-    return f"{topic.name}#{topic.uid}"
-
-
 def _found(context: Context, where: str) -> Topic | None:
     """The topic that was made for a generation, and no later one of its name."""
     found = context.catalog.topic(where.partition("#")[0])
-    return found if found is not None and _where(found) == where else None
+    return found if found is not None and found.identity == where else None
 
 
 def _check_avro(topic: Topic) -> None:

@@ -2,8 +2,8 @@
 
 A row goes only when nothing depends on it. The id of a request whose rebuild runs stays, and so does a rebuild that a
 request, a version or a segment names. A dead letter stays until it was set aside and no version reads it any more. A
-deleted store or table goes last, when all that belonged to it has been reclaimed; the name of a store keeps its version
-numbers (rule R16).
+deleted store, table or job goes last, when all that belonged to it has been reclaimed; the name of a store keeps its
+version numbers (rule R16), that of a job its generation numbers (rule R20).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import structlog
 
 from anew.catalog.change import Put, Reclaim
 from anew.catalog.forget import (
+    DropJob,
     DropStore,
     DropTable,
     DropTopic,
@@ -32,6 +33,8 @@ from anew.controller.engine.apart import Apart
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import forget_failure
+from anew.core.jobs.job import GenerationStatus, Job
+from anew.core.jobs.rebuild import JOB
 from anew.core.moment import utc_text
 from anew.core.rebuild import SubjectId
 from anew.core.stores.rebuild import STORE
@@ -54,8 +57,8 @@ class Due:
 
     Attributes:
         what: ``history``, ``requests``, ``rebuilds``, ``past versions``, ``dead letters``, ``deleted store``,
-            ``deleted table`` or ``deleted topic``.
-        subject: The store, table or topic that it is of, empty where it is of all.
+            ``deleted table``, ``deleted topic`` or ``deleted job``.
+        subject: The store, table, topic or job that it is of, empty where it is of all.
         why: The reason, or what it waits for.
         count: How many rows.
         puts: What removes some of them; none where it waits.
@@ -130,6 +133,8 @@ def _dues(context: Context, most: int, named_from_ms: int) -> Iterator[Due]:
         yield from _deleted_table(context, table, reclaims, rebuilds)
     for topic in context.catalog.deleted_topics():
         yield _deleted_topic(context, topic, reclaims)
+    for job in context.catalog.deleted_jobs():
+        yield from _deleted_job(context, job, reclaims, ForgetRebuildsOf(job.uid, most, named_from_ms))
 
 
 def _of_all(context: Context, most: int) -> list[tuple[str, int, Forget]]:
@@ -232,8 +237,36 @@ def _deleted_topic(context: Context, topic: Topic, reclaims: list[Reclaim]) -> D
     return Due("deleted topic", topic.name, f"deleted at {utc_text(topic.deleted_at_ms or 0)}", 1, (drop,))
 
 
-def _waits(context: Context, of: Store | Table | Topic, owned: tuple[str, ...], reclaims: list[Reclaim]) -> str | None:
-    """What a deleted store, table or topic waits for, None for nothing."""
+def _deleted_job(context: Context, job: Job, reclaims: list[Reclaim], rebuilds: ForgetRebuildsOf) -> Iterator[Due]:
+    waits = _waits(context, job, (job.uid,), reclaims) or _of_generations(context, job)
+    if waits is not None:
+        yield Due("deleted job", job.name, waits, 1)
+        return
+    rows = _rows_of(context, job.name, {"rebuilds": rebuilds})
+    yield from rows
+    if any(due.count >= rebuilds.most for due in rows):
+        return
+    drop: tuple[Put, ...] = (DropJob(job.uid, job.revision),)
+    if context.catalog.job(job.name) is None:
+        drop += (forget_failure(SubjectId(JOB, job.uid, job.name)),)
+    yield Due("deleted job", job.name, f"deleted at {utc_text(job.deleted_at_ms or 0)}", 1, drop)
+
+
+def _of_generations(context: Context, job: Job) -> str | None:
+    """What a deleted job's generations have left: what counts in a topic is known for as long as the topic is there."""
+    topics = {topic.identity: topic.name for topic in context.catalog.topics()}
+    for generation in job.generations:
+        if generation.status is not GenerationStatus.RECLAIMED:
+            return f"generation {generation.number} of it has not been reclaimed"
+        if generation.writes_to in topics:
+            return f"what counts in the topic {topics[generation.writes_to]} is kept for as long as that is there"
+    return None
+
+
+def _waits(
+    context: Context, of: Store | Table | Topic | Job, owned: tuple[str, ...], reclaims: list[Reclaim]
+) -> str | None:
+    """What a deleted store, table, topic or job waits for, None for nothing."""
     kept = context.limits.row_retention
     # A request that made it is told so for as long as its id is kept.
     until_ms = (of.deleted_at_ms or 0) + max(kept.deleted, kept.request) * 1000

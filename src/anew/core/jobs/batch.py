@@ -10,6 +10,8 @@ from anew.core.jobs.inputs import Offsets
 from anew.core.plan import Value
 
 NO_DIGEST = ""
+EVERY_BATCH = 1 << 31
+"""Above the number of any batch."""
 
 
 class OutputRange(Value):
@@ -46,6 +48,7 @@ class BatchRecord(Value):
         start, end: Input → partition → next offset to read, before and after it.
         outputs: The attempts that count, by task.
         rows: What was appended.
+        total: What was appended by all batches up to this one.
         digest: Of all that Spark planned up to here (`chained`): a checkpoint that somebody edited differs.
         at_ms: When it was recorded.
     """
@@ -56,6 +59,7 @@ class BatchRecord(Value):
     end: dict[str, Offsets]
     outputs: tuple[TaskOutput, ...] = ()
     rows: int = 0
+    total: int = 0
     read: int = 0
     watermark_ms: int | None = None
     planned: str
@@ -76,23 +80,19 @@ def chained(before: str, planned: str) -> str:
 def check_next(last: BatchRecord | None, record: BatchRecord) -> bool:
     """Whether a record may take its place behind the last one; False where it is there already.
 
-    A batch that ran again under a higher epoch takes the place of what it did before; nothing else replaces a record.
+    A record is final: readers of a topic have taken what it counts. A batch that ran again without having been recorded
+    is recorded under the epoch of the driver that ran it last.
 
     Raises:
-        Refused: ``batch_outdated``: a driver of a higher epoch recorded it; ``batch_gap``: one between is missing;
-            ``batch_differs``: the same epoch said otherwise, or another range of the input.
+        Refused: ``batch_gap``: one between is missing; ``batch_differs``: the batch is recorded, and not as this says.
     """
     number = -1 if last is None else last.batch
     if last is not None and record.batch == last.batch:
-        if record.epoch < last.epoch:
-            raise _refused("batch_outdated", record, f"epoch {record.epoch}", f"epoch {last.epoch} or above")
         if record.model_copy(update={"at_ms": last.at_ms}) == last:
             return False
-        if record.epoch == last.epoch:
-            raise _refused("batch_differs", record, "another record of the same epoch", "the same record again")
-        if (record.start, record.planned) != (last.start, last.planned):
-            raise _refused("batch_differs", record, "another range of the input", "the range that was read before")
-        return True
+        raise _refused(
+            "batch_differs", record, f"another record, of epoch {record.epoch}", f"that of epoch {last.epoch}"
+        )
     if record.batch != number + 1:
         raise _refused("batch_gap", record, f"batch {record.batch}", f"batch {number + 1}")
     if last is not None and record.start != last.end:

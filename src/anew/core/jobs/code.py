@@ -18,6 +18,26 @@ FILES = "files"
 """The parameter of a function that is given its files: name → path."""
 
 
+class Environment(Value):
+    """What the code of a job runs in, beside what is frozen with it.
+
+    Attributes:
+        python: The minor version, ``3.11``.
+        pyspark: The version of PySpark, ``4.2.0``.
+    """
+
+    python: str
+    pyspark: str
+
+    def __str__(self) -> str:
+        return f"Python {self.python}, PySpark {self.pyspark}"
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """What decides how a function behaves and a checkpoint is read: a patch of PySpark changes neither."""
+        return (self.python, *self.pyspark.split(".")[:2])
+
+
 class JobCode(Value):
     """A function with all that it was frozen with.
 
@@ -45,6 +65,15 @@ class JobCode(Value):
     def hash(self) -> str:
         """What the code is known by: two codes of one hash do the same."""
         return value_hash(self.model_dump(mode="json", exclude={"path"}))
+
+    @property
+    def environment(self) -> Environment:
+        """What it was submitted from."""
+        return Environment(python=self.python, pyspark=self.pyspark)
+
+    def frozen_in(self, environment: Environment) -> JobCode:
+        """The same code, submitted from an environment."""
+        return self.model_copy(update=environment.model_dump())
 
     @property
     def entry(self) -> str:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import InvalidRequest, NotFound, Refused
-from anew.core.jobs.code import JobCode
+from anew.core.jobs.code import Environment, JobCode
 from anew.core.jobs.inputs import JobInput, Offsets
 from anew.core.plan import Value
 from anew.core.stamp import Origin, OriginKind
@@ -59,11 +59,14 @@ class Generation(Value):
         version: The version of a store that follows it alone; None: there is none.
         is_whole: Whether it reads every record that its inputs ever had.
         replaces: The generation whose output it takes the place of; None for the first.
+        environment: In which it was told to go on; None: its code's.
         master, conf, max_records: How Spark runs it.
         failures: How many of its drivers in a row have ended before their first batch.
         retry_at_ms: Before that time no driver is started.
         launched: Whether a driver was started that has not taken it yet.
         error: Why it failed, or why its last driver ended.
+        unrecorded: Whether what its batches did was lost with a catalog: it does not run again, and nobody knows which
+            records of its output count.
     """
 
     number: int
@@ -78,6 +81,7 @@ class Generation(Value):
     version: int | None = None
     is_whole: bool = True
     replaces: int | None = None
+    environment: Environment | None = None
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
     max_records: int = 100_000
@@ -85,6 +89,7 @@ class Generation(Value):
     retry_at_ms: int = 0
     launched: bool = False
     error: str | None = None
+    unrecorded: bool = False
 
     @property
     def over(self) -> bool:
@@ -255,16 +260,30 @@ def made_ready(job: Job, number: int, now_ms: int) -> Job:
     return _to(job, found, GenerationStatus.READY, now_ms) if found.status is GenerationStatus.PLANNED else job
 
 
-def to_run(job: Job, number: int, now_ms: int) -> Job:
+def to_run(job: Job, number: int, now_ms: int, environment: Environment | None = None) -> Job:
     """A generation is to run; one that runs already stays as it is.
 
+    Args:
+        job: The job.
+        number: The generation's.
+        now_ms: The time.
+        environment: In which it goes on from now on; None: as before.
+
     Raises:
-        Refused: ``generation_over``, ``not_ready``.
+        Refused: ``generation_over``, ``not_ready``, ``batches_lost``.
     """
     found = job.generation(number)
     if found.status is GenerationStatus.RUNNING:
         return job
     _check_not_over(job, found)
+    if found.unrecorded:
+        raise Refused(
+            "batches_lost",
+            f"what the batches of {job.name}@{number} did was lost with the catalog",
+            found="a generation of a restored catalog",
+            expected="one whose batches are known",
+            hint=f"begin another one: anew job rewind {job.name} --from oldest",
+        )
     if found.status not in _MAY_RUN:
         raise Refused(
             "not_ready",
@@ -273,7 +292,31 @@ def to_run(job: Job, number: int, now_ms: int) -> Job:
             expected="a generation whose output is there",
             hint=f"anew job show {job.name}; it takes a moment after it was planned",
         )
-    return _to(job, found, GenerationStatus.RUNNING, now_ms, failures=0, retry_at_ms=0, error=None)
+    chosen = found.environment if environment is None else environment
+    begun: dict[str, Any] = {"failures": 0, "retry_at_ms": 0, "error": None, "environment": chosen}
+    return _to(job, found, GenerationStatus.RUNNING, now_ms, **begun)
+
+
+def check_environment(generation: Generation, found: Environment, name: str) -> None:
+    """Raise unless a driver's environment is the one that a generation was frozen with, or told to go on in.
+
+    Args:
+        generation: It.
+        found: The driver's.
+        name: What people call the generation, ``delay_class@1``.
+
+    Raises:
+        Refused: ``environment_differs``.
+    """
+    wanted = generation.code.environment if generation.environment is None else generation.environment
+    if found.series != wanted.series:
+        raise Refused(
+            "environment_differs",
+            f"{name} was submitted with another Python or PySpark than its driver has",
+            found=str(found),
+            expected=str(wanted),
+            hint=f"install these again; or, once it was tried, go on: anew job run {name} --accept-environment",
+        )
 
 
 def to_stop(job: Job, number: int, now_ms: int) -> Job:
@@ -310,6 +353,12 @@ def driver_ended(job: Job, number: int, error: str, now_ms: int, *, for_good: bo
     return _with(
         job, _changed(found, failures=found.failures + 1, retry_at_ms=now_ms + pause_ms, error=error, launched=False)
     )
+
+
+def lost_batches(job: Job, number: int, error: str, now_ms: int) -> Job:
+    """A generation of a restored catalog that had begun: what its batches did is not known any more."""
+    found = job.generation(number)
+    return _to(job, found, GenerationStatus.FAILED, now_ms, error=error, unrecorded=True, launched=False)
 
 
 def got_on(job: Job, number: int) -> Job:

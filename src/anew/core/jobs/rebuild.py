@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from anew.core.errors import NotFound
+from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.plan import REWIND, JobPlan
-from anew.core.rebuild import Rebuild, SubjectId
+from anew.core.rebuild import Rebuild, SubjectId, check_epoch, rebuild_ended
 
 JOB = "job"
 """What the face calls the subject of these rebuilds."""
@@ -41,3 +43,21 @@ class JobRebuild(Rebuild):
     def driven(self) -> bool:
         """Whether it is to have a driver."""
         return not self.ended and self.wanted
+
+
+def check_recorder(rebuild: Rebuild | None, record: BatchRecord) -> None:
+    """Raise unless the driver that recorded a batch still holds its generation.
+
+    Args:
+        rebuild: The generation's, as it is while the record is put.
+        record: What is put.
+
+    Raises:
+        NotFound: ``unknown_rebuild``.
+        Refused: ``rebuild_ended``; ``epoch_outdated``: another driver took over.
+    """
+    if rebuild is None:
+        raise NotFound("unknown_rebuild", "the generation has no rebuild", found=f"batch {record.batch}")
+    if rebuild.ended:
+        raise rebuild_ended(rebuild, hint="the generation was retired: anew job list")
+    check_epoch(rebuild, record.epoch)

@@ -71,6 +71,11 @@ class Topic(BaseModel):
     deleted_at_ms: int | None = None
     revision: int = 0
 
+    @property
+    def identity(self) -> str:
+        """What a generation that writes into it knows it by: its name, and that it is this one of the name."""
+        return f"{self.name}#{self.uid}"
+
 
 def check_topic_name(name: str) -> None:
     """Raise unless a topic may be called so: the rules of stores' names, and no name that a topic of a store has.

@@ -13,12 +13,17 @@ from importlib.metadata import version
 from pathlib import Path
 
 from anew.core.errors import InvalidRequest, NotFound
-from anew.core.jobs.code import JobCode, check_params, parse_entry
+from anew.core.jobs.code import Environment, JobCode, check_params, parse_entry
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILES_FOLDER = "files"
 _CODE_FOLDER = "code"
 _MOST_BYTES = 256 << 20
+
+
+def environment_here() -> Environment:
+    """What this process runs in."""
+    return Environment(python=".".join(platform.python_version_tuple()[:2]), pyspark=version("pyspark"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +79,7 @@ def pack(entry: str, files: Mapping[str, Path], params: Mapping[str, str], folde
         path=f"{folder}/{digest}.zip",
         files={name: hashlib.sha256(contents[f"{_FILES_FOLDER}/{name}"]).hexdigest() for name in sorted(files)},
         params=dict(sorted(params.items())),
-        python=".".join(platform.python_version_tuple()[:2]),
-        pyspark=version("pyspark"),
+        **environment_here().model_dump(),
     )
     return Packed(code, content)
 

@@ -10,11 +10,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,14 +26,15 @@ from anew.api.models import Heartbeat, ResumeRebuild
 from anew.api.rebuilds import JobStart
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
 from anew.core.jobs.batch import BatchRecord
-from anew.core.jobs.code import JobCode
+from anew.core.jobs.code import Environment, JobCode
 from anew.core.jobs.inputs import JobInput
-from anew.core.jobs.job import Generation
+from anew.core.jobs.job import Generation, check_environment
 from anew.core.jobs.places import folder_of
 from anew.core.rebuild import Progress, Stage
 from anew.deepstore.interface import DeepStore
-from anew.rebuild.jobs.archive import Unpacked, python_files, unpack
+from anew.rebuild.jobs.archive import Unpacked, environment_here, python_files, unpack
 from anew.rebuild.jobs.calling import load
+from anew.rebuild.jobs.folders import code_folder
 from anew.rebuild.jobs.running import Batches, GenerationRun, checked_frame
 from anew.rebuild.lease import Lease
 from anew.rebuild.patience import patiently
@@ -66,6 +66,7 @@ class Driving:
         driver: Who drives, for people.
         clock: The time in ms.
         patience_seconds: How long the controller may be away.
+        environment: What the driver runs in.
     """
 
     controller: ControllerClient
@@ -74,6 +75,7 @@ class Driving:
     driver: str
     clock: Callable[[], int]
     patience_seconds: float
+    environment: Environment = field(default_factory=environment_here)
 
 
 def drive(rebuild_id: str, driving: Driving) -> None:
@@ -140,6 +142,9 @@ class _Recorder:
 def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
     order = recorder.order()
     generation = order.job.generation(order.generation)
+    check_environment(generation, driving.environment, f"{order.job.name}@{generation.number}")
+    if driving.environment != generation.code.environment:
+        _LOG.warning("environment_differs", found=str(driving.environment), code=str(generation.code.environment))
     home = patiently(lambda: driving.controller.cluster(order.job.fabric), driving.patience_seconds)
     deep_store = driving.deep_store(home.deep_store)
     with (
@@ -192,8 +197,8 @@ def _nobody_there(seconds: float) -> Unreachable:
 def fetched(deep_store: DeepStore, code: JobCode) -> Iterator[tuple[Unpacked, bytes]]:
     """The code of a generation on this machine, and its archive, while the block runs."""
     archive = deep_store.get(code.path)
-    with tempfile.TemporaryDirectory(prefix="anew-code-") as folder:
-        yield unpack(code, archive, Path(folder)), archive
+    with code_folder() as folder:
+        yield unpack(code, archive, folder), archive
 
 
 def readings(controller: ControllerClient, generation: Generation, spark: SparkSession) -> dict[str, Reading]:

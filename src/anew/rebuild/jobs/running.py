@@ -5,8 +5,8 @@
    nothing of the batch was written.
 3. The frame is evaluated once and appended. A crash in it, or after it: the batch runs again under a greater epoch;
    what was appended before loses (rule R20) and is not read (`BatchRecord.epoch`).
-4. The record of the batch is committed to the catalog; only a greater epoch replaces it.
-5. Spark writes ``commits/B``. A crash before it: as after 3, and the record is replaced by the repeated batch's.
+4. The record of the batch is committed to the catalog. It is final: readers may have taken what it counts.
+5. Spark writes ``commits/B``. A crash before it: Spark runs the batch again, and the driver appends nothing.
 """
 
 from __future__ import annotations
@@ -182,16 +182,21 @@ class Batches:
             if self._stop.is_set() or not self.recorder.may_append(number):
                 self._stop.set()
                 raise Stopped(f"batch {number} is not begun: the generation is to stop")
+            if self._last is not None and number <= self._last.batch:
+                # It is recorded, and Spark could not note it any more: what was appended then is what counts.
+                return
             run, plan = self.run, planned(self.run.checkpoint, number)
             outputs = append_frame(frame, run.sink, number, run.epoch)
-            before = self._before(number)
+            before = self._last
+            rows = sum(output.rows for output in outputs)
             record = BatchRecord(
                 batch=number,
                 epoch=run.epoch,
                 start=self._start() if before is None else before.end,
                 end=plan.end,
                 outputs=tuple(outputs),
-                rows=sum(output.rows for output in outputs),
+                rows=rows,
+                total=rows if before is None else before.total + rows,
                 watermark_ms=plan.watermark_ms,
                 planned=plan.digest,
                 digest=chained(NO_DIGEST if before is None else before.digest, plan.digest),
@@ -199,12 +204,6 @@ class Batches:
             )
             self.recorder.record(record)
             self._last = record
-
-    def _before(self, number: int) -> BatchRecord | None:
-        """The record of the batch before: of a batch that is repeated it is not the last one."""
-        if self._last is None or self._last.batch < number:
-            return self._last
-        return next((record for record in reversed(self.run.records) if record.batch < number), None)
 
     def _start(self) -> dict[str, Offsets]:
         return {name: dict(reading.start) for name, reading in self.run.readings.items()}

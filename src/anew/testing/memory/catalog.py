@@ -42,6 +42,7 @@ from anew.catalog.change import (
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.forget import (
     FORGETS,
+    DropJob,
     DropStore,
     DropTable,
     DropTopic,
@@ -420,7 +421,7 @@ def _apply(tables: Tables, put: Put) -> None:
             tables.flags.pop(name, None)
             if value is not None:
                 tables.flags[name] = value
-        case PutJob() | PutBatch() | DropBatches():
+        case PutJob() | PutBatch() | DropBatches() | DropJob():
             catalogjobs.apply(tables, put)
         case _:
             _apply_to_tables(tables, put)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anew.catalog.change import DropBatches, PutBatch, PutJob
+from anew.catalog.conflicts import check_swapped
+from anew.catalog.forget import DropJob
 from anew.core.errors import Refused
 from anew.core.jobs.batch import BatchRecord, check_next
 from anew.core.jobs.job import Job
+from anew.core.jobs.rebuild import check_recorder
 from anew.testing.memory.catalogtables import Tables
 
 
@@ -37,24 +40,34 @@ class MemoryJobs:
         """See `JobsCatalog.jobs_page`."""
         return [job for job in self.jobs() if job.name > after][:limit]
 
-    def put_batch(self, job_uid: str, generation: int, record: BatchRecord) -> None:
+    def next_generation(self, name: str) -> int:
+        """See `JobsCatalog.next_generation`."""
+        tables = self._tables()
+        of_jobs = (job.next_generation for job in tables.jobs.values() if job.name == name)
+        return max([tables.used_generations.get(name, 1), *of_jobs])
+
+    def put_batch(self, put: PutBatch) -> None:
         """See `JobsCatalog.put_batch`."""
-        self.commit_unlogged(PutBatch(job_uid, generation, record))
+        self.commit_unlogged(put)
 
     def batches(self, job_uid: str, generation: int, limit: int) -> list[BatchRecord]:
         """See `JobsCatalog.batches`."""
         return _of(self._tables(), job_uid, generation)[-limit:]
+
+    def batches_from(self, job_uid: str, generation: int, first: int, limit: int) -> list[BatchRecord]:
+        """See `JobsCatalog.batches_from`."""
+        return [record for record in _of(self._tables(), job_uid, generation) if record.batch >= first][:limit]
 
     def _sorted_jobs(self, *, deleted: bool) -> list[Job]:
         found = self._tables().jobs.values()
         return sorted((job for job in found if (job.deleted_at_ms is not None) is deleted), key=lambda job: job.name)
 
 
-def apply(tables: Tables, put: PutJob | PutBatch | DropBatches) -> None:
+def apply(tables: Tables, put: PutJob | PutBatch | DropBatches | DropJob) -> None:
     """Carry out one part of a change.
 
     Raises:
-        Refused: ``revision_conflict``, ``job_exists``; what `check_next` raises.
+        Refused: ``revision_conflict``, ``job_exists``; what `check_recorder` and `check_next` raise.
     """
     match put:
         case PutJob(job=job, fence=fence):
@@ -67,6 +80,7 @@ def apply(tables: Tables, put: PutJob | PutBatch | DropBatches) -> None:
                 raise Refused("revision_conflict", what, found=found, expected=fence)
             tables.jobs[job.uid] = job.model_copy(update={"revision": 1 if fence is None else fence + 1})
         case PutBatch(job_uid=uid, generation=generation, record=record):
+            check_recorder(tables.rebuilds.get(put.rebuild), record)
             last = _of(tables, uid, generation)
             if check_next(last[-1] if last else None, record):
                 tables.batches[uid, generation, record.batch] = record
@@ -74,6 +88,15 @@ def apply(tables: Tables, put: PutJob | PutBatch | DropBatches) -> None:
             for record in _of(tables, uid, generation):
                 if record.batch < below:
                     del tables.batches[uid, generation, record.batch]
+        case DropJob(uid=uid, fence=fence):
+            found_job = tables.jobs.get(uid)
+            is_there = found_job is not None and found_job.deleted_at_ms is not None and found_job.revision == fence
+            check_swapped(int(is_there), f"the deleted job {uid}", fence)
+            gone = tables.jobs.pop(uid)
+            before = tables.used_generations.get(gone.name, 1)
+            tables.used_generations[gone.name] = max(gone.next_generation, before)
+            for at in [at for at in tables.batches if at[0] == uid]:
+                del tables.batches[at]
 
 
 def _of(tables: Tables, job_uid: str, generation: int) -> list[BatchRecord]:

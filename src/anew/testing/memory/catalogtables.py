@@ -38,6 +38,7 @@ class Tables:
     topics: dict[str, Topic] = field(default_factory=dict)
     done: dict[tuple[str, str], Done] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
+    used_generations: dict[str, int] = field(default_factory=dict)
     batches: dict[tuple[str, int, int], BatchRecord] = field(default_factory=dict)
 
     def copy(self) -> Tables:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from anew.api.jobs.requests import CreateJob, DriverEnded, OfGeneration, PlanGeneration, RecordBatch
+from anew.api.jobs.requests import CreateJob, DriverEnded, PlanGeneration, RecordBatch, RunGeneration
 from anew.api.jobs.views import GenerationView, JobView
 from anew.api.models import BeginRebuild, Heartbeat, ResumeRebuild
 from anew.api.rebuilds import JobStart
 from anew.api.topics import CreateTopic
-from anew.core.jobs.batch import NO_DIGEST, BatchRecord, chained
+from anew.client.topicreads import Edge
+from anew.client.topics import Topic
+from anew.codec.avro import encode_datum, parse_schema
+from anew.core.identity import identified_origins, sequences
+from anew.core.jobs.batch import NO_DIGEST, BatchRecord, TaskOutput, chained
 from anew.core.jobs.job import Job
 from anew.core.jobs.plan import JobPlan
 from anew.core.rebuild import Stage
-from anew.log.interface import APPEND_RECORDS, TopicPartition
+from anew.log.embedded import EmbeddedLog
+from anew.log.interface import APPEND_RECORDS, Log, TopicPartition
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
 from anew.testing.job_builders import a_code
 from tests.component.controller.harness import Cluster
@@ -73,7 +79,7 @@ class Jobs:
     def running(self, plan: JobPlan | None = None) -> int:
         """A generation that is to run; its number."""
         number = self.begin(plan)
-        self.cluster.client.run_job(JOB, OfGeneration(generation=number))
+        self.cluster.client.run_job(JOB, RunGeneration(generation=number))
         self.cluster.round()
         return number
 
@@ -97,8 +103,38 @@ class Jobs:
         answer = self.cluster.client.heartbeat(self.view(number).rebuild, Heartbeat(epoch=epoch, stage=Stage.BUILD))
         return answer.kill_asked, answer.stop_asked
 
-    def record(self, epoch: int, upto: dict[int, int], number: int = 1) -> BatchRecord:
-        """A batch was appended up to these offsets."""
+    def append(self, batch: int, epoch: int, attempt: int, *keys: str, number: int = 1) -> None:
+        """A task attempt of a generation appends records of these keys, to the first partition of its topic."""
+        topic = self.cluster.client.topic(f"{CLASSES}_g{number}", facts=False)
+        origins = identified_origins(self.job().origin_of(number), batch, sequences(epoch, attempt, 0, len(keys)))
+        columns: list[Any] = [
+            pa.array([self.cluster.clock()] * len(keys), pa.int64()),
+            origins,
+            pa.array([encode_datum(parse_schema(KEY_SCHEMA), key) for key in keys], pa.binary()),
+            pa.array([0] * len(keys), pa.int32()),
+            pa.nulls(len(keys), pa.binary()),
+        ]
+        at = TopicPartition(topic.name, topic.topic_uid, 0, topic.key_schema_id or 0)
+        self.cluster.log.append(at, pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS))
+
+    def read(self, number: int = 1, start: Edge | int = Edge.OLDEST, limit: int = 100) -> tuple[list[str], Any]:
+        """The keys of the records that count in the first partition of a generation's topic; where the read waits."""
+        read = self.output(number).read_committed(start, partition=0, limit=limit)
+        return [record.key for record in read.records], [(each.offset, each.batch) for each in read.waiting]
+
+    def output(self, number: int = 1) -> Topic:
+        """A generation's topic, over a handle of its own on the log."""
+
+        def open_log(fabric: str) -> Log:
+            directory = Path(self.cluster.context.fabrics[fabric].log_location.address)
+            return EmbeddedLog(directory, clock=self.cluster.clock, durable=False)
+
+        return Topic(self.cluster.client, f"{CLASSES}_g{number}", open_log)
+
+    def record(
+        self, epoch: int, upto: dict[int, int], number: int = 1, attempts: tuple[int, ...] = (), rows: int = 0
+    ) -> BatchRecord:
+        """A batch was appended up to these offsets, by these task attempts."""
         generation = self.job().generation(number)
         last = self.cluster.context.catalog.batches(self.job().uid, number, 1)
         batch = last[-1].batch + 1 if last else 0
@@ -107,6 +143,9 @@ class Jobs:
             epoch=epoch,
             start=last[-1].end if last else generation.start,
             end={"events": upto},
+            rows=rows,
+            total=rows + (last[-1].total if last else 0),
+            outputs=tuple(TaskOutput(task=t, attempt=attempt, rows=1) for t, attempt in enumerate(attempts)),
             planned=f"p{batch}",
             digest=chained(last[-1].digest if last else NO_DIGEST, f"p{batch}"),
             at_ms=self.cluster.clock(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, RunGeneration
 from anew.core.errors import InvalidRequest, Refused
 from anew.testing.job_builders import a_code
 from tests.component.controller.harness import Cluster, refused
@@ -54,7 +54,7 @@ def test_what_runs_is_not_gone_on_from(jobs: Jobs) -> None:
     assert refused(InvalidRequest, lambda: jobs.plan(mode="deploy", code=None, start="oldest")).code == "start_given"
     plan = jobs.plan(mode="deploy", code=None)
     client = jobs.cluster.client
-    client.run_job(JOB, OfGeneration())
+    client.run_job(JOB, RunGeneration())
     assert refused(Refused, lambda: jobs.begin(plan)).code == "generation_runs"
     epoch = jobs.take()
     jobs.record(epoch, {0: 2, 1: 0})

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, RunGeneration
 from anew.api.models import ResumeRebuild
 from anew.api.rebuilds import JobStart
 from anew.api.topics import CreateTopic
+from anew.catalog.change import PutTopic
+from anew.controller.engine.commit import commit
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from tests.component.controller.harness import refused
 from tests.component.controller.jobs.jobs_harness import JOB, Jobs
@@ -20,7 +24,7 @@ def test_a_generation_is_ready_once_its_output_is_there_and_runs_when_told(jobs:
     assert jobs.cluster.client.topic("classes_g1").ready
     jobs.cluster.round()
     assert (jobs.launched, jobs.job().live) == ([], 1)
-    jobs.cluster.client.run_job(JOB, OfGeneration())
+    jobs.cluster.client.run_job(JOB, RunGeneration())
     jobs.cluster.round()
     assert jobs.launched == [f"{JOB}@1"]
     jobs.cluster.round()
@@ -37,6 +41,28 @@ def test_batches_move_the_position(jobs: Jobs) -> None:
     assert (view.positions, view.lag_records, view.batch, view.driver) == ({"events": {0: 3, 1: 0}}, 2, 0, True)
     jobs.record(epoch, {0: 5, 1: 0})
     assert (jobs.view().lag_records, jobs.view().batch, jobs.view().seconds_left) == (0, 1, 0.0)
+
+
+@pytest.mark.case("streams:E2")
+def test_progress_says_when_a_generation_is_there_or_that_it_never_is(jobs: Jobs) -> None:
+    """Lag over what it gains on its input; rows are those of all batches; a faster input is never reached."""
+    jobs.write(100)
+    jobs.running()
+    epoch = jobs.take()
+    jobs.cluster.pass_seconds(120)
+    for end in (10, 20, 30):
+        jobs.record(epoch, {0: end, 1: 0}, rows=4)
+        jobs.cluster.pass_seconds(1)
+        jobs.beat(epoch)
+    view = jobs.view()
+    assert (view.lag_records, view.records_per_s, view.appended_per_s) == (70, 10.0, 0.0)
+    assert (view.seconds_left, view.never, view.rows) == (7.0, False, 12)
+    jobs.write(300)
+    view = jobs.view()
+    assert (view.appended_per_s, view.seconds_left, view.never) == (5.0, 74.0, False)
+    jobs.write(300)
+    view = jobs.view()
+    assert (view.appended_per_s, view.seconds_left, view.never) == (10.0, None, True)
 
 
 @pytest.mark.case("streams:E1")
@@ -74,7 +100,7 @@ def test_a_stop_is_heard_and_a_driver_that_failed_is_followed_by_another(jobs: J
     jobs.cluster.pass_seconds(10)
     jobs.cluster.round()
     assert (jobs.view().status, jobs.view().driver, len(jobs.launched)) == ("stopped", False, 1)
-    jobs.cluster.client.run_job(JOB, OfGeneration())
+    jobs.cluster.client.run_job(JOB, RunGeneration())
     jobs.cluster.round()
     assert len(jobs.launched) == 2
     epoch = jobs.take()
@@ -235,14 +261,38 @@ def test_a_topic_that_somebody_else_made_under_the_name_is_left_alone(jobs: Jobs
     """A generation knows its topic by identity: it neither writes into another one nor deletes it."""
     jobs.running()
     jobs.running(jobs.plan(code=None))
-    client = jobs.cluster.client
-    client.delete_topic("classes_g2")
+    client, context = jobs.cluster.client, jobs.cluster.context
+    own = context.catalog.topic("classes_g2")
+    assert own is not None
+    # As before it was refused to delete a topic that a generation writes into.
+    gone = own.model_copy(update={"deleted_at_ms": jobs.cluster.clock()})
+    commit(context, context.operation("delete topic", "classes_g2", "test"), PutTopic(gone, own.revision))
     client.create_topic(CreateTopic(name="classes_g2", partitions=1, columns="n INT"))
     epoch = jobs.take(2)
     order = refused(Refused, lambda: client.run_order(jobs.view(2).rebuild, epoch))
     assert order.code == "output_not_made"
     client.drop_generation(JOB, DropGeneration(generation=2))
     assert client.topic("classes_g2").columns == "n INT"
+
+
+def test_topics_that_a_job_uses_are_not_deleted(jobs: Jobs) -> None:
+    """Its input, its output, and the topics of its generations; the refusal names the job, and what to do."""
+    jobs.running()
+    jobs.running(jobs.plan(code=None))
+    client = jobs.cluster.client
+    for topic, found, hint in (
+        ("events", f"{JOB} reads it as events", f"anew job delete {JOB}"),
+        ("classes", f"{JOB} has it as its output", f"anew job delete {JOB}"),
+        ("classes_g1", f"{JOB}@1 writes into it", f"anew job delete {JOB}"),
+        ("classes_g2", f"{JOB}@2 writes into it", f"anew job reclaim {JOB}@2"),
+    ):
+        error = refused(Refused, partial(client.delete_topic, topic))
+        assert (error.code, error.found, hint in str(error.hint)) == ("topic_in_use", found, True)
+    for number in (1, 2):
+        client.stop_job(JOB, OfGeneration(generation=number))
+    client.delete_job(JOB)
+    for topic in ("events", "classes", "classes_g1"):
+        client.delete_topic(topic)
 
 
 def test_a_job_with_a_generation_is_not_deleted_as_an_empty_one(jobs: Jobs) -> None:

@@ -99,6 +99,8 @@ def test_a_job_is_deleted_with_all_that_follows_it(stored: Jobs) -> None:
         client.cut_over(JOB, CutOver(generation=number, force=True))
         stored.cluster.settle(2)
     assert _statuses(stored) == {1: "current", 2: "following", 3: "following"}
+    error = refused(Refused, lambda: client.delete_store(_STORE))
+    assert (error.code, error.found) == ("store_in_use", f"{JOB} has it as its output")
     for number in (1, 2, 3):
         client.stop_job(JOB, OfGeneration(generation=number))
     client.delete_job(JOB)

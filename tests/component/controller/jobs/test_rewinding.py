@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, RunGeneration
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobStart
 from anew.core.errors import NotFound, Refused
@@ -29,7 +29,7 @@ def test_a_rewind_is_begun_once_and_later_drivers_go_on(jobs: Jobs) -> None:
     assert _begin(jobs, plan, "rewind") == 2
     jobs.cluster.round()
     client = jobs.cluster.client
-    client.run_job(JOB, OfGeneration(generation=2))
+    client.run_job(JOB, RunGeneration(generation=2))
     first = jobs.take(2)
     assert client.run_order(jobs.view(2).rebuild, first).batches == ()
     record = jobs.record(first, {0: 3, 1: 0}, number=2)
@@ -76,7 +76,7 @@ def test_a_rewind_that_fails_leaves_the_live_one_alone(jobs: Jobs) -> None:
     client = jobs.cluster.client
     assert (jobs.job().live, jobs.view(1).status, jobs.view(1).lag_records) == (1, "running", 0)
     assert (jobs.view(2).status, jobs.view(2).error) == ("failed", "no such column")
-    client.run_job(JOB, OfGeneration(generation=2))
+    client.run_job(JOB, RunGeneration(generation=2))
     jobs.cluster.round()
     assert client.run_order(jobs.view(2).rebuild, jobs.take(2)).batches == (record,)
     client.drop_generation(JOB, DropGeneration(generation=2))

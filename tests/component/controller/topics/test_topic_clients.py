@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from anew.api.topics import CreateTopic, TopicView
-from anew.client.topics import Edge, Topic
+from anew.client.topicreads import Edge
+from anew.client.topics import Topic
 from anew.client.topicwriter import TopicWriter, partition_of
 from anew.core.errors import InvalidRequest, NotFound, OutcomeUnknown, Refused, Unreachable
 from anew.core.feed import FeedPartition

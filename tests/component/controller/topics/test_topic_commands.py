@@ -37,6 +37,10 @@ def test_a_topic_s_life_from_the_command_line(cluster: Cluster, ran: Ran, tmp_pa
     assert sorted((row["key"], row["value"]["n"]) for row in found if row["key"] is not None) == [("u1", 1), ("u2", 2)]
     assert sorted(row["value"]["n"] for row in found) == [1, 2, 3, 4]
     assert len(ran("read", "clicks", "--from", "newest", "--limit", "1")) == 1
+    # What no job wrote is given as it is.
+    committed = ran("read", "clicks", "--committed", "--limit", "3")
+    assert (committed["records"], committed["waiting"]) == (found[:3], [])
+    assert sum(committed["next"].values()) <= 4
     facts = ran("show", "clicks")["facts"]
     assert sum(partition["end"] for partition in facts["partitions"]) == 4
     assert ran("delete", "clicks", "--yes") == {"deleted": "clicks"}

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from anew.core.identity import identified_origins, sequences
-from anew.core.jobs.batch import BatchRecord, TaskOutput
-from anew.core.jobs.committed import Committed
+from anew.core.jobs.batch import TaskOutput
+from anew.core.jobs.committed import Committed, CountedBatch, counted
 from anew.core.stamp import Origin, OriginKind
 from anew.testing.job_builders import a_batch
 
@@ -20,9 +20,9 @@ def _written(*parts: tuple[int, int, int, int]) -> pa.Array:  # type: ignore[typ
     return pa.concat_arrays(found)
 
 
-def _record(batch: int, epoch: int, *attempts: int) -> BatchRecord:
+def _record(batch: int, epoch: int, *attempts: int) -> CountedBatch:
     outputs = tuple(TaskOutput(task=task, attempt=attempt, rows=1) for task, attempt in enumerate(attempts))
-    return a_batch(batch, epoch, outputs=outputs)
+    return counted(a_batch(batch, epoch, outputs=outputs))
 
 
 def test_only_attempts_that_a_record_names_count() -> None:
@@ -49,12 +49,22 @@ def test_nothing_is_decided_of_a_batch_that_is_not_recorded() -> None:
     assert (mask.tolist(), decided) == ([True, True, True], 3)
 
 
-def test_a_batch_that_ran_again_counts_under_its_new_epoch() -> None:
-    """What counted before does not any more."""
+def test_what_was_appended_of_a_batch_that_comes_no_more_does_not_count() -> None:
+    """A generation that is over will record nothing more: its readers wait for nothing."""
     committed = Committed()
-    origins = _written((0, 1, 1, 1), (0, 2, 1, 1))
     committed.add([_record(0, 1, 1)])
-    assert committed.mask(origins)[0].tolist() == [True, False]
-    committed.add([_record(0, 2, 1)])
-    assert committed.mask(origins)[0].tolist() == [False, True]
-    assert np.issubdtype(committed.mask(origins)[0].dtype, np.bool_)
+    origins = _written((0, 1, 1, 1), (1, 1, 2, 1), (0, 1, 1, 1))
+    committed.end()
+    mask, decided = committed.mask(origins)
+    assert (mask.tolist(), decided) == ([True, False, True], 3)
+
+
+def test_what_is_to_be_asked_is_what_is_not_known() -> None:
+    """From the least to the greatest batch that is not known; of a generation that is over none beyond its last."""
+    committed = Committed()
+    batches = np.array([5, 2, 0, 9], dtype=np.int32)
+    assert committed.unknown(batches) == range(10)
+    committed.add([_record(0, 1, 1), _record(2, 1, 1)])
+    assert committed.unknown(batches) == range(5, 10)
+    committed.end()
+    assert committed.unknown(batches) == range(0)

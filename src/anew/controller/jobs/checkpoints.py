@@ -1,0 +1,66 @@
+"""Where generations stand in their inputs, and what the logs say of these places; nothing is written (case A1)."""
+
+from __future__ import annotations
+
+from anew.api.jobs.views import CheckpointsView, CheckpointView, PositionView
+from anew.controller.engine.context import Context
+from anew.controller.jobs.planning import held_of
+from anew.core.errors import AnewError
+from anew.core.jobs.inputs import JobInput
+from anew.core.jobs.job import Generation, Job
+from anew.log.interface import Log, Offsets, TopicPartition
+
+
+def checkpoints_of(context: Context, job: Job, number: int | None) -> CheckpointsView:
+    """The checkpoints of a job's generations, of those that are not over where none is named.
+
+    Raises:
+        NotFound: ``unknown_generation``.
+    """
+    chosen = [each for each in job.generations if not each.over] if number is None else [job.generation(number)]
+    return CheckpointsView(job=job.name, checkpoints=tuple(_checkpoint(context, job, each) for each in chosen))
+
+
+def _checkpoint(context: Context, job: Job, generation: Generation) -> CheckpointView:
+    last = context.catalog.batches(job.uid, generation.number, 1)
+    position = last[-1].end if last else generation.start
+    positions = {of.name: _positions(context, of, position.get(of.name, {})) for of in generation.inputs}
+    lags = [each.lag for of in positions.values() for each in of.values()]
+    return CheckpointView(
+        generation=generation.number,
+        status=generation.status.value,
+        batch=last[-1].batch if last else None,
+        recorded_at_ms=last[-1].at_ms if last else None,
+        positions=positions,
+        lag_records=None if None in lags else sum(lag for lag in lags if lag is not None),
+    )
+
+
+def _positions(context: Context, of: JobInput, position: dict[int, int]) -> dict[int, PositionView]:
+    """Partition → where it stands; where the log does not answer, the offset alone is known."""
+    log = context.fabrics[of.fabric].log
+    try:
+        held = held_of(context, of)
+    except AnewError:
+        held = {}
+    return {
+        partition: _position(log, TopicPartition(of.topic, of.topic_uid, partition), offset, held.get(partition))
+        for partition, offset in sorted(position.items())
+    }
+
+
+def _position(log: Log, at: TopicPartition, offset: int, held: Offsets | None) -> PositionView:
+    if held is None:
+        return PositionView(offset=offset, time_ms=None, lag=None, begin=None, end=None)
+    time_ms = _time(log, at, offset) if held.begin <= offset < held.end else None
+    lag = max(0, held.end - offset)
+    return PositionView(offset=offset, time_ms=time_ms, lag=lag, begin=held.begin, end=held.end)
+
+
+def _time(log: Log, at: TopicPartition, offset: int) -> int | None:
+    """When the record at an offset was appended, or the next one that can be read."""
+    try:
+        rows = log.read_raw(at, offset, 1).records.to_pylist()
+    except AnewError:
+        return None
+    return int(rows[0]["timestamp_ms"]) if rows else None

@@ -1,0 +1,68 @@
+"""Which jobs read a topic, or write into a topic or a store: what they use is not deleted under them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anew.core.errors import Refused
+from anew.core.jobs.job import Job
+from anew.core.topics.topic import Topic
+
+
+def check_topic_unused(topic: Topic, jobs: Iterable[Job]) -> None:
+    """Raise where a job reads a topic or writes into it.
+
+    Args:
+        topic: It.
+        jobs: All jobs that were not deleted.
+
+    Raises:
+        Refused: ``topic_in_use``, with the job and what it does.
+    """
+    for job in jobs:
+        reads = next((name for name, read in job.inputs.items() if read == topic.name), None)
+        writes = next((g for g in job.generations if not g.over and g.writes_to == topic.identity), None)
+        if reads is not None:
+            raise _topic_in_use(topic, f"{job.name} reads it as {reads}", _stopped_and_deleted(job))
+        if job.output.uid == topic.uid:
+            raise _topic_in_use(topic, f"{job.name} has it as its output", _stopped_and_deleted(job))
+        if writes is not None:
+            is_live = writes.number == job.live
+            gone = _stopped_and_deleted(job) if is_live else f"anew job reclaim {job.name}@{writes.number}"
+            raise _topic_in_use(topic, f"{job.name}@{writes.number} writes into it", gone)
+
+
+def check_store_unused(name: str, uid: str, jobs: Iterable[Job]) -> None:
+    """Raise where a job writes into a store.
+
+    Args:
+        name: The store's.
+        uid: The store's.
+        jobs: All jobs that were not deleted.
+
+    Raises:
+        Refused: ``store_in_use``, with the job.
+    """
+    for job in jobs:
+        if job.output.uid == uid:
+            raise Refused(
+                "store_in_use",
+                f"a job writes into the store {name}",
+                found=f"{job.name} has it as its output",
+                expected="a store that no job writes into",
+                hint=_stopped_and_deleted(job),
+            )
+
+
+def _stopped_and_deleted(job: Job) -> str:
+    return f"first delete the job: anew job delete {job.name}"
+
+
+def _topic_in_use(topic: Topic, found: str, hint: str) -> Refused:
+    return Refused(
+        "topic_in_use",
+        f"a job uses the topic {topic.name}",
+        found=found,
+        expected="a topic that no job reads or writes into",
+        hint=hint,
+    )

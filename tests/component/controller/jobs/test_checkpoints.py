@@ -1,0 +1,85 @@
+"""Positions of generations, shown and taken as the start of a rewind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from anew.cli.jobs import checkpoints, commands
+from anew.cli.main import run_command
+from anew.runtime.jobs import JobHandle
+from tests.component.controller.jobs.jobs_harness import JOB, Jobs
+
+Ran = Callable[..., Any]
+
+
+@pytest.fixture
+def ran(jobs: Jobs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
+    """Runs ``anew job … --json`` against this cluster; its document, after the exit code was checked."""
+
+    @contextmanager
+    def connected() -> Iterator[Any]:
+        client = jobs.cluster.client
+        yield SimpleNamespace(controller=client, job=lambda name: JobHandle(client, name, "test"))
+
+    for module in (commands, checkpoints):
+        monkeypatch.setattr(module, "cluster", connected)
+
+    def run(*arguments: str, code: int = 0) -> Any:
+        capsys.readouterr()
+        assert run_command(["job", *arguments, "--json"]) == code
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.mark.case("streams:A1")
+def test_positions_are_shown_and_nothing_is_written(jobs: Jobs, ran: Ran) -> None:
+    """Per generation and partition: the next offset, the time there, the lag; before the first batch the start."""
+    jobs.write(5)
+    jobs.running()
+    jobs.record(jobs.take(), {0: 3, 1: 0})
+    jobs.running(jobs.plan(code=None))
+    before = jobs.cluster.context.catalog.revision()
+    found = ran("checkpoint", "show", JOB)
+    assert jobs.cluster.context.catalog.revision() == before
+    first, second = found["checkpoints"]
+    now_ms = jobs.cluster.clock()
+    assert (first["generation"], first["batch"], first["recorded_at_ms"], first["lag_records"]) == (1, 0, now_ms, 2)
+    of = first["positions"]["events"]
+    assert of["0"] == {"offset": 3, "time_ms": of["0"]["time_ms"], "lag": 2, "begin": 0, "end": 5}
+    assert (of["0"]["time_ms"] is not None, of["1"]["time_ms"]) == (True, None)
+    assert (second["generation"], second["batch"], second["positions"]["events"]["0"]["offset"]) == (2, None, 0)
+    assert [each["generation"] for each in ran("checkpoint", "show", f"{JOB}@2")["checkpoints"]] == [2]
+    assert ran("checkpoint", "show", f"{JOB}@7", code=2)["error"]["code"] == "unknown_generation"
+
+
+@pytest.mark.case("streams:A2")
+def test_what_was_shown_is_the_start_of_a_rewind(jobs: Jobs, ran: Ran, tmp_path: Path) -> None:
+    """Verbatim, or edited; beside another start, and of several generations, it is refused."""
+    jobs.write(5)
+    jobs.running()
+    jobs.record(jobs.take(), {0: 3, 1: 0})
+    file = tmp_path / "positions.json"
+    shown = ran("checkpoint", "show", f"{JOB}@1")
+    file.write_text(json.dumps(shown))
+    assert ran("plan", JOB, "--from-file", str(file))["start"] == {"events": {"0": 3, "1": 0}}
+    shown["checkpoints"][0]["positions"]["events"]["0"]["offset"] = 1
+    file.write_text(json.dumps(shown))
+    assert ran("plan", JOB, "--from-file", str(file))["start"] == {"events": {"0": 1, "1": 0}}
+    refused = ran("rewind", JOB, "--from-file", str(file), "--from", "oldest", code=2)
+    assert refused["error"]["code"] == "bad_option"
+    assert ran("plan", JOB, "--from-file", str(tmp_path / "none"), code=2)["error"]["code"] == "no_input"
+
+
+def test_a_job_is_deleted_when_that_is_confirmed(jobs: Jobs, ran: Ran) -> None:
+    """As stores and topics are: with ``--json`` it takes ``--yes``."""
+    assert ran("delete", JOB, code=2)["error"]["code"] == "not_confirmed"
+    assert ran("delete", JOB, "--yes") == {"deleted": JOB}
+    assert jobs.cluster.client.jobs() == []
