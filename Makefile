@@ -81,7 +81,8 @@ lint: setup ## style, types and layers
 SECONDS_OF_SOAK ?= 3600
 
 soak: setup ## the simulation with fresh seeds for as long as told: make soak SECONDS_OF_SOAK=600
-	@$(BIN)/python -m tests.simulation --seconds $(SECONDS_OF_SOAK) --seed $$(date +%s)
+	@$(BIN)/python -m tests.simulation --jobs --seconds $$(($(SECONDS_OF_SOAK) / 4)) --seed $$(date +%s)
+	@$(BIN)/python -m tests.simulation --seconds $$(($(SECONDS_OF_SOAK) * 3 / 4)) --seed $$(date +%s)
 
 SECONDS_OF_FUZZ ?= 60
 

@@ -36,20 +36,20 @@ def _settings(brokers: Brokers, topic: str) -> dict[str, str | None]:
 
 def test_a_topic_is_shared_with_other_programs(topics: Anew, brokers: Brokers) -> None:
     """What anew writes others read byte for byte, and the other way round; retention is the brokers' business."""
-    topics.here("topic", "create", "shared", "--retention-seconds", "3600", "--retention-bytes", "1000000")
-    settings = _settings(brokers, "shared")
+    topics.here("topic", "create", "shared_topic", "--retention-seconds", "3600", "--retention-bytes", "1000000")
+    settings = _settings(brokers, "shared_topic")
     assert (settings["retention.ms"], settings["retention.bytes"]) == ("3600000", "1000000")
     assert settings["cleanup.policy"] == "delete"
-    topics.here("topic", "write", "shared", "--key-field", "a", stdin='{"a":  "k"}\n')
-    assert read(brokers.bootstrap, "shared", 1) == [b'{"a":  "k"}']
-    write(brokers.bootstrap, "shared", [b'{"b": 2}', b"no JSON"])
-    found = topics.here("topic", "read", "shared")
+    topics.here("topic", "write", "shared_topic", "--key-field", "a", stdin='{"a":  "k"}\n')
+    assert read(brokers.bootstrap, "shared_topic", 1) == [b'{"a":  "k"}']
+    write(brokers.bootstrap, "shared_topic", [b'{"b": 2}', b"no JSON"])
+    found = topics.here("topic", "read", "shared_topic")
     assert [(row["key"], row["value"], row["flaw"] is None) for row in found] == [
         ("k", {"a": "k"}, True),
         (None, {"b": 2}, True),
         (None, None, False),
     ]
-    facts = topics.here("topic", "show", "shared")["facts"]
+    facts = topics.here("topic", "show", "shared_topic")["facts"]
     assert (facts["retention_seconds"], facts["retention_bytes"], facts["compacted"]) == (3600.0, 1_000_000, False)
     (partition,) = facts["partitions"]
     assert (partition["begin"], partition["end"], partition["oldest_ms"]) == (0, 3, found[0]["timestamp_ms"])

@@ -14,7 +14,7 @@ import pyarrow as pa
 from anew.api.stores.replicas import ReplicaState
 from anew.catalog.change import Operation
 from anew.client.store import Found
-from anew.core.feed import FeedPartition
+from anew.core.feed import Feed, FeedKind, FeedPartition
 from anew.core.rebuild import RebuildStatus
 from anew.core.stores import lifecycle
 from anew.core.stores.rebuild import StoreRebuild
@@ -388,7 +388,7 @@ class Invariants:
         return None
 
     def _unsettled(self, store: Store) -> str | None:
-        if any(not feed.ready or feed.moving or feed.open != store.writable(feed) for feed in store.feeds):
+        if any(not feed.ready or feed.moving or feed.open != _is_open(store, feed) for feed in store.feeds):
             return "topics are not as they should be"
         nodes = {part.name: part for part in self._running_nodes()}
         for version in store.versions:
@@ -473,6 +473,11 @@ class Invariants:
         lost = [topic.spec.name for topic in self.machines.topics.present.values() if topic.spec.uid not in live]
         if lost:
             self.breach("nothing is left behind", f"topics {lost}")
+
+
+def _is_open(store: Store, feed: Feed) -> bool:
+    """Whether a feed's topic is to take records: that of a job's generation always does."""
+    return feed.kind is FeedKind.GENERATION or store.writable(feed)
 
 
 def _topics_of(version: Version) -> list[VersionTopic]:

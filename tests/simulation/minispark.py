@@ -35,7 +35,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
-class _Context:
+class TaskContext:
     """What a task knows of itself; see ``pyspark.TaskContext``."""
 
     index: int
@@ -58,7 +58,7 @@ class MiniSession:
     def __init__(self, machines: Machines) -> None:
         """Use the world; nothing runs yet."""
         self._machines = machines
-        self.contexts: dict[int, _Context] = {}
+        self.contexts: dict[int, TaskContext] = {}
         self.cancelled = False
         self._attempts = machines.ids
 
@@ -108,13 +108,13 @@ class MiniSession:
 
         def act() -> list[pa.RecordBatch]:
             world.sleep(world.random.random() * 400)
-            CONTEXTS[id(world.current)] = _Context(index, attempt)
+            CONTEXTS[id(world.current)] = TaskContext(index, attempt)
             return list(run())
 
         return world.spawn(process, act, background=False)
 
 
-CONTEXTS: dict[int, _Context] = {}
+CONTEXTS: dict[int, TaskContext] = {}
 
 
 class MiniFrame:

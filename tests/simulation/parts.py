@@ -40,7 +40,7 @@ from anew.controller.nodes.reports import desired_state, take_report
 from anew.controller.reconcile import Reconciler
 from anew.controller.stores import changing, seal, swaps
 from anew.controller.stores import routing as routing_of
-from anew.controller.subjects import SUBJECTS
+from anew.controller.subjects import OUTPUTS, SUBJECTS
 from anew.controller.upkeep import gc
 from anew.core.errors import AnewError, Failed, Unreachable
 from anew.core.rebuild import Stage
@@ -100,6 +100,7 @@ class Machines:
         root: Where deep store and nodes' directories are: a disk in memory.
         controllers: Those that run, by name; ``nodes`` likewise.
         pace: How much longer than usual parts rest between their rounds.
+        launch: Starts a driver: (kind of subject, its name, request id).
     """
 
     world: World
@@ -114,6 +115,7 @@ class Machines:
     on_delete: Callable[[str], None] = lambda _path: None
     monotone: bool = True
     pace: float = 1.0
+    launch: Callable[[str, str, str], None] = lambda _kind, _name, _request_id: None
     ids: Any = field(default_factory=lambda: itertools.count(1))
     _opened: ArrowDeepStore | None = None
 
@@ -177,6 +179,8 @@ class ControllerPart:
             limits=LIMITS,
             loops=Loops(clock, clock_seconds=machines.seconds),
             subjects=SUBJECTS,
+            outputs=OUTPUTS,
+            launch=lambda kind, name, request_id: machines.launch(kind, name, request_id),
         )
         self._reconciler = Reconciler(self.context, machines.seconds)
         self._machines, self._world = machines, world

@@ -26,8 +26,24 @@ from tests.simulation.story import Outcome, Story
 from tests.simulation.world import World
 
 
-def run(history: History, root: Path | None = None) -> Outcome:
-    """Run a history to its end; the same one gives the same outcome."""
+def _tell(history: History, machines: Machines) -> Outcome:
+    return Story(history, machines).tell()
+
+
+def run(
+    history: History,
+    root: Path | None = None,
+    tell: Callable[[History, Machines], Outcome] = _tell,
+    replacements: Callable[[Machines], dict[Any, Any]] = lambda _: {},
+) -> Outcome:
+    """Run a history to its end; the same one gives the same outcome.
+
+    Args:
+        history: The history.
+        root: Where its files are; None: in memory, and gone afterwards.
+        tell: Tells its story.
+        replacements: What of the product is answered otherwise, beside what is in every history.
+    """
     with ExitStack() as stack:
         parent = root
         if parent is None:
@@ -36,13 +52,13 @@ def run(history: History, root: Path | None = None) -> Outcome:
             stack.callback(shutil.rmtree, parent, ignore_errors=True)
         world = World(history.seed)
         machines = Machines(world, Network(world), parent, monotone=history.monotone)
-        stack.enter_context(rebinding({**machines.replacements(), **spark_replacements()}))
+        stack.enter_context(rebinding({**machines.replacements(), **spark_replacements(), **replacements(machines)}))
         stack.enter_context(rocks_in_memory(machines.rocks))
         stack.enter_context(patch.object(pyspark.TaskContext, "get", task_context(machines)))
         stack.enter_context(_the_dead_keep_still(world))
         stack.enter_context(quietly())
         stack.enter_context(uncollected())
-        return Story(history, machines).tell()
+        return tell(history, machines)
 
 
 @contextmanager

@@ -141,7 +141,14 @@ class Steps(Scene):
 
     # -- steps: rebuilds -----------------------------------------------------------------------------------------------
 
-    def push(self, keys: tuple[str, ...], times_ago_ms: int | None, defer: bool) -> None:  # noqa: FBT001 - drawn
+    def push(
+        self,
+        keys: tuple[str, ...],
+        times_ago_ms: int | None,
+        defer: bool,  # noqa: FBT001 - drawn
+        *,
+        supersede_job: bool = False,
+    ) -> None:
         """A full push from a file."""
         number = next(self._numbers)
         path = self.machines.root / f"input-{number}.parquet"
@@ -160,7 +167,7 @@ class Steps(Scene):
         )
 
         def act(driver: SimulatedClient) -> None:
-            options = PushOptions(allow_undying=True, defer_swap=defer)
+            options = PushOptions(allow_undying=True, defer_swap=defer, supersede_job=supersede_job)
             plan = make_push_plan(driver, STORE, request, RepushProperties(), options)
             self._run_plan(plan, driver)
 

@@ -45,7 +45,7 @@ class TaskLease(Lease):
 
     def __init__(self, world: World, controller: ControllerClient, rebuild_id: str, epoch: int) -> None:
         """Prepare."""
-        super().__init__(controller, rebuild_id, epoch)
+        super().__init__(controller, rebuild_id, epoch, clock_seconds=lambda: world.now_ms / 1000)
         self._world = world
 
     def __enter__(self) -> TaskLease:

@@ -33,7 +33,12 @@ class Lease:
     """
 
     def __init__(
-        self, controller: ControllerClient, rebuild_id: str, epoch: int, interval_seconds: float = 2.0
+        self,
+        controller: ControllerClient,
+        rebuild_id: str,
+        epoch: int,
+        interval_seconds: float = 2.0,
+        clock_seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare; `__enter__` starts the thread."""
         self._controller = controller
@@ -56,7 +61,8 @@ class Lease:
             target=lambda: measures.run(self._follow, self._closed), name="progress", daemon=True
         )
         self.lost = False
-        self._answered_seconds = time.monotonic()
+        self._now_seconds = clock_seconds
+        self._answered_seconds = clock_seconds()
 
     def __enter__(self) -> Lease:
         """Start giving signs of life."""
@@ -74,7 +80,7 @@ class Lease:
     @property
     def silent_seconds(self) -> float:
         """For how long the controller has answered no sign of life."""
-        return time.monotonic() - self._answered_seconds
+        return self._now_seconds() - self._answered_seconds
 
     def enter(self, stage: Stage, measure: Callable[[], Progress], cancel: Callable[[], None]) -> None:
         """Say that a stage begins, how to measure it, and how to stop it."""
@@ -106,11 +112,11 @@ class Lease:
 
     def _beat(self) -> None:
         beat = self._sign()
-        began_seconds = time.monotonic()
+        began_seconds = self._now_seconds()
         try:
             answer = self._controller.heartbeat(self._rebuild_id, beat)
-            self._answered_seconds = time.monotonic()
-            took_seconds = time.monotonic() - began_seconds
+            self._answered_seconds = self._now_seconds()
+            took_seconds = self._answered_seconds - began_seconds
             if took_seconds > self._interval_seconds:
                 _LOG.warning("heartbeat_slow", rebuild=self._rebuild_id, took_seconds=round(took_seconds, 1))
         except AnewError as error:

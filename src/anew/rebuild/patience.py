@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from anew.api.waiting import wait_seconds
@@ -11,6 +12,19 @@ from anew.core.errors import OutcomeUnknown, Unreachable
 
 _PAUSE_SECONDS = 0.1
 _Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How a driver waits.
+
+    Attributes:
+        clock_seconds: A monotonic clock.
+        pause: Waits for so many seconds.
+    """
+
+    clock_seconds: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = wait_seconds
 
 
 def patiently(

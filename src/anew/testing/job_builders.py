@@ -6,8 +6,9 @@ from typing import Any
 
 from anew.core.jobs.batch import NO_DIGEST, BatchRecord, chained
 from anew.core.jobs.code import JobCode
+from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.inputs import JobInput
-from anew.core.jobs.job import Generation, GenerationStatus, Job, JobOutput
+from anew.core.jobs.job import Job, JobOutput
 from anew.core.jobs.plan import JobFence, JobPlan
 from anew.core.jobs.rebuild import JobRebuild
 from anew.core.plan import Estimate

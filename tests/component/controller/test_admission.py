@@ -22,7 +22,7 @@ from tests.controllerroutes import CONTROLLER_RIGHTS
 
 _BELOW = {Right.READ: None, Right.WRITE: "reader", Right.OPERATE: "writer"}
 _NAMES = {Right.READ: "reader", Right.WRITE: "writer", Right.OPERATE: "operator"}
-_PARTS = {"name": "flights", "node": "node-1", "rebuild_id": "r1", "config_hash": "t1-0"}
+_PARTS = {"name": "flights", "node": "node-1", "rebuild_id": "r1", "config_hash": "t1-0", "number": "1"}
 
 
 def _grants() -> tuple[Grant, ...]:

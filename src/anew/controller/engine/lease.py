@@ -19,18 +19,20 @@ def heartbeat(context: Context, rebuild_id: str, request: Heartbeat) -> Heartbea
 
     def attempt() -> HeartbeatAnswer:
         rebuild = find(context, rebuild_id)
+        subject = context.subjects.of(rebuild)
         if rebuild.ended:
             return HeartbeatAnswer(kill_asked=True, lease_until_ms=rebuild.lease_until_ms)
         check_epoch(rebuild, request.epoch)
+        if subject.turns_away(rebuild):
+            return HeartbeatAnswer(kill_asked=True, lease_until_ms=rebuild.lease_until_ms)
         check_driven(request.stage)
         until_ms = context.lease_until_ms()
         renewed = rebuild.model_copy(update={"lease_until_ms": until_ms, "troubles": request.troubles})
         if rebuild.driven:
             advanced = advance(renewed, request.stage, context.clock())
-            renewed = context.subjects.of(rebuild).progressed(advanced, request.progress)
+            renewed = subject.progressed(advanced, request.progress)
         context.catalog.put_rebuild(renewed, rebuild.revision)
-        stops = context.subjects.of(rebuild).stops(rebuild)
-        return HeartbeatAnswer(kill_asked=False, stop_asked=stops, lease_until_ms=until_ms)
+        return HeartbeatAnswer(kill_asked=False, stop_asked=subject.stops(rebuild), lease_until_ms=until_ms)
 
     # Whoever commits part of the rebuild's work changes its record beside the signs of life.
     return again_on_conflict(attempt)

@@ -85,6 +85,16 @@ class Output(ABC):
             NotFound: ``unknown_…``.
         """
 
+    def notes(self, context: Context, name: str, replaces: str | None) -> tuple[str, ...]:
+        """What a plan says of the output of the next generation, a line each.
+
+        Args:
+            context: The controller's collaborators.
+            name: Of the output.
+            replaces: What the generation writes into whose place it takes; None for the first.
+        """
+        return ()
+
     @abstractmethod
     def open(self, context: Context, writer: Writer) -> Opened:
         """An output for a generation.

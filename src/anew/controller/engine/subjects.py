@@ -129,6 +129,10 @@ class Subject(ABC, Generic[R, P]):
         """Whether the driver is to end its work, and the rebuild goes on later."""
         return False
 
+    def turns_away(self, rebuild: R) -> bool:
+        """Whether no driver is at work: one that gives a sign of life has ended, or was given up, and is to end."""
+        return False
+
     def give_up(self, context: Context, rebuild: R, actor: str) -> bool:
         """Give up what an ended rebuild made and nobody uses yet; whether there was any."""
         return False

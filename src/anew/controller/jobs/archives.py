@@ -13,7 +13,7 @@ from anew.catalog.change import PutReclaim, Reclaim
 from anew.controller.engine.apart import Apart
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
-from anew.core.jobs.job import GenerationStatus
+from anew.core.jobs.generation import GenerationStatus
 from anew.core.jobs.places import CODE_FOLDER, PLAN_SECONDS
 
 CODE = "code"

@@ -12,7 +12,8 @@ from anew.controller.engine.records import check_driver, find_of
 from anew.controller.jobs.records import change_deleted_job, change_job, job_of, with_record
 from anew.core.errors import Refused
 from anew.core.jobs import job as jobs
-from anew.core.jobs.job import GenerationStatus, Job
+from anew.core.jobs.generation import GenerationStatus
+from anew.core.jobs.job import Job
 from anew.core.jobs.rebuild import JobRebuild
 from anew.core.rebuild import check_epoch
 

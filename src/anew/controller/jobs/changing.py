@@ -14,7 +14,8 @@ from anew.controller.jobs.records import change_job, chosen, ended_record, job_n
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs import job as jobs
-from anew.core.jobs.job import Generation, GenerationStatus, Job, JobOutput, check_job_name
+from anew.core.jobs.generation import Generation, GenerationStatus
+from anew.core.jobs.job import Job, JobOutput, check_job_name
 
 
 def create_job(context: Context, request: CreateJob, actor: str) -> Job:

@@ -6,8 +6,9 @@ from anew.api.jobs.views import CheckpointsView, CheckpointView, PositionView
 from anew.controller.engine.context import Context
 from anew.controller.jobs.planning import held_of
 from anew.core.errors import AnewError
+from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput
-from anew.core.jobs.job import Generation, Job
+from anew.core.jobs.job import Job
 from anew.log.interface import Log, Offsets, TopicPartition
 
 

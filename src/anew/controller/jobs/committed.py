@@ -8,7 +8,8 @@ from anew.controller.engine.commit import found_by_name
 from anew.controller.engine.context import Context
 from anew.core.errors import Refused
 from anew.core.jobs.committed import counted
-from anew.core.jobs.job import Generation, Job
+from anew.core.jobs.generation import Generation
+from anew.core.jobs.job import Job
 
 MOST_COUNTED = 1_000
 """So many batches are told of at once."""

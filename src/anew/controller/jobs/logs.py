@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from anew.controller.engine.apart import Apart
 from anew.controller.engine.context import Context
-from anew.core.jobs.job import GenerationStatus
+from anew.core.jobs.generation import GenerationStatus
 from anew.core.jobs.rebuild import JobRebuild
 
 _EVERY_MS = 3_600_000

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from anew.controller.engine.context import Context
 from anew.controller.jobs.planning import held_of
+from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.inputs import Offsets
-from anew.core.jobs.job import LOOKS_TO_CATCH_UP, Generation, GenerationStatus, Job, at_ends
+from anew.core.jobs.job import LOOKS_TO_CATCH_UP, Job, at_ends
 
 LAG_LIMIT_RECORDS = 10_000
 """So many records may be left of what arrives all the time."""

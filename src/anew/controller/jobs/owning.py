@@ -5,7 +5,8 @@ from __future__ import annotations
 from anew.api.jobs.views import OwnedParts, OwnedView
 from anew.controller.engine.context import Context
 from anew.core.errors import Refused
-from anew.core.jobs.job import Generation, GenerationStatus, Job, check_may_go
+from anew.core.jobs.generation import Generation, GenerationStatus
+from anew.core.jobs.job import Job, check_may_go
 from anew.core.jobs.places import folder_of
 
 

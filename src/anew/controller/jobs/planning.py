@@ -27,11 +27,12 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
 
     Raises:
         NotFound: ``unknown_topic``.
-        Refused: ``topic_not_ready``, ``start_out_of_range``, ``start_incomplete``.
+        Refused: ``topic_not_ready``, ``start_out_of_range``, ``start_incomplete``, ``output_made_again``.
         InvalidRequest: ``no_code``, ``unknown_input``.
         Unreachable: A log does not answer: what it holds is never guessed.
     """
     _check_conf(request.conf)
+    _check_output(context, job)
     inputs = inputs_of(context, job)
     held = {of.name: held_of(context, of) for of in inputs}
     batch = None
@@ -44,6 +45,8 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         check_start(name, offsets, begins, {partition: found.end for partition, found in held[name].items()})
     gone = () if request.mode == DEPLOY else tuple(_gone(inputs, start, held))
     is_whole = _whole(job, request.mode, start)
+    before = None if job.live is None else job.generation(job.live).writes_to
+    notes = context.outputs.of_kind(job.output.kind).notes(context, job.output.name, before)
     records = sum(held[name][p].end - offset for name, of in start.items() for p, offset in of.items())
     return JobPlan(
         mode=request.mode,
@@ -60,7 +63,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         conf=request.conf,
         max_records=request.max_records,
         unreachable=gone,
-        why=_why_deployed(job) if request.mode == DEPLOY else _why(job, is_whole=is_whole),
+        why=(*(_why_deployed(job) if request.mode == DEPLOY else _why(job, is_whole=is_whole)), *notes),
         estimate=Estimate(records=records, bytes=0, seconds=None),
         fence=JobFence(job_uid=job.uid, live=job.live, batch=batch),
     ).sealed()
@@ -70,9 +73,10 @@ def check_plan(context: Context, job: Job, plan: JobPlan) -> None:
     """Raise unless what a plan says of inputs and start is so: whoever made it may have changed it.
 
     Raises:
-        Refused: ``plan_outdated``; ``start_out_of_range``, ``start_incomplete``.
+        Refused: ``plan_outdated``; ``start_out_of_range``, ``start_incomplete``, ``output_made_again``.
         NotFound, Unreachable: As `plan_generation`.
     """
+    _check_output(context, job)
     inputs = inputs_of(context, job)
     is_whole = _whole(job, plan.mode, plan.start)
     if plan.inputs != inputs or plan.is_whole != is_whole or plan.output != str(job.output):
@@ -193,6 +197,19 @@ def _input(context: Context, name: str, topic_name: str) -> JobInput:
             hint="make a topic with --columns",
         )
     return input_of(name, topic)
+
+
+def _check_output(context: Context, job: Job) -> None:
+    """Raise where something else has the name of the job's output by now (rule R16)."""
+    found = context.outputs.of_kind(job.output.kind).uid_of(context, job.output.name)
+    if found != job.output.uid:
+        raise Refused(
+            "output_made_again",
+            f"{job.output} is not the one that {job.name} was made for: that was deleted",
+            found=found,
+            expected=job.output.uid,
+            hint=f"make another job for it, and delete this one: anew job delete {job.name}",
+        )
 
 
 def _check_conf(conf: Mapping[str, str]) -> None:

@@ -9,7 +9,8 @@ from anew.controller.engine.commit import change_document, found_by_name
 from anew.controller.engine.context import Context
 from anew.controller.engine.records import find_of
 from anew.core.errors import NotFound, Refused
-from anew.core.jobs.job import Generation, Job
+from anew.core.jobs.generation import Generation
+from anew.core.jobs.job import Job
 from anew.core.jobs.rebuild import JOB, JobRebuild
 from anew.core.rebuild import RebuildStatus, end
 

@@ -11,7 +11,8 @@ from anew.controller.jobs.looks import look
 from anew.controller.jobs.records import change_deleted_job, change_job, with_record
 from anew.core.jobs import job as jobs
 from anew.core.jobs.batch import EVERY_BATCH
-from anew.core.jobs.job import Generation, GenerationStatus, Job
+from anew.core.jobs.generation import Generation, GenerationStatus
+from anew.core.jobs.job import Job
 from anew.core.jobs.places import folder_of
 from anew.core.jobs.rebuild import JOB, JobRebuild
 

@@ -16,16 +16,8 @@ from anew.controller.jobs.batches import NO_LEASE
 from anew.controller.jobs.planning import check_plan
 from anew.controller.jobs.records import ended_record, job_named, job_of
 from anew.core.errors import Refused
-from anew.core.jobs.job import (
-    Generation,
-    GenerationStatus,
-    Job,
-    check_begins,
-    deployed,
-    driver_began,
-    retired,
-    with_generation,
-)
+from anew.core.jobs.generation import Generation, GenerationStatus
+from anew.core.jobs.job import Job, check_begins, deployed, driver_began, retired, with_generation
 from anew.core.jobs.plan import DEPLOY, JobPlan
 from anew.core.jobs.rebuild import JOB, JobRebuild
 from anew.core.rebuild import RebuildStatus
@@ -155,6 +147,10 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
     def stops(self, rebuild: JobRebuild) -> bool:
         """Where somebody stopped the generation."""
         return not rebuild.wanted
+
+    def turns_away(self, rebuild: JobRebuild) -> bool:
+        """Once it has ended or was given up: a late sign of life would keep the next driver from its work."""
+        return not rebuild.driver
 
     def uid_of(self, context: Context, name: str) -> str:
         """See `Subject.uid_of`."""

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from anew.controller.engine.apart import Apart
 from anew.controller.engine.context import Context, Fabric
 from anew.core.errors import AnewError, Failed, Refused
-from anew.core.jobs.job import Generation, Job
+from anew.core.jobs.generation import Generation
+from anew.core.jobs.job import Job
 from anew.core.jobs.plan import JobPlan
 from anew.core.jobs.rebuild import JobRebuild
 from anew.core.topics.topic import Topic

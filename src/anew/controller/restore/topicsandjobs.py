@@ -14,7 +14,8 @@ from anew.catalog.change import Put, PutRebuild, PutReclaim, PutRestoredJob, Put
 from anew.controller.engine.context import Context
 from anew.controller.restore.documents import JOB_RECORDS, TOPIC_RECORDS, JobRecord, TopicRecord, newest_records
 from anew.controller.restore.stores import outlived
-from anew.core.jobs.job import Generation, GenerationStatus, Job, lost_batches
+from anew.core.jobs.generation import Generation, GenerationStatus
+from anew.core.jobs.job import Job, lost_batches
 from anew.core.jobs.places import folder_of
 from anew.core.jobs.rebuild import JobRebuild
 from anew.core.rebuild import RebuildStatus, Stage

@@ -2,7 +2,7 @@
 
 The first generation of a job into a store that serves something, and one that is deployed, gets a feed that all
 versions apply; into an empty one, and for each rewind, a version of its own, which follows
-(`anew.core.stores.following`).
+(`anew.core.stores.following`). A first generation whose store came to serve something else meanwhile joins that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from anew.controller.stores.records import change_store, store_named
 from anew.core.errors import Refused
 from anew.core.feed import Feed, PositionMap
 from anew.core.ledger import Ledger
+from anew.core.moment import utc_text
 from anew.core.stamp import Origin
+from anew.core.stores.floors import present_tombstone_floor_ms
 from anew.core.stores.following import (
     Follower,
     base_written,
@@ -33,8 +35,9 @@ from anew.core.stores.following import (
     cut_back,
     cut_over,
     give_up_following,
+    join_serving,
 )
-from anew.core.stores.jobfeeds import FOLLOWING, add_feed, drop_feed, generation_feed, job_of
+from anew.core.stores.jobfeeds import add_feed, drop_feed, followed_feed, generation_feed, job_of
 from anew.core.stores.names import incarnation_counter
 from anew.core.stores.rebuild import STORE
 from anew.core.stores.store import ManifestRef, Store, Version, VersionStatus, newest_schema_id
@@ -59,6 +62,15 @@ class StoreOutput(Output):
             NotFound: ``unknown_store``.
         """
         return store_named(context, name).uid
+
+    def notes(self, context: Context, name: str, replaces: str | None) -> tuple[str, ...]:
+        """Which records readers will reject, because deletes of before were forgotten (rule R12)."""
+        store = store_named(context, name)
+        floor_ms = present_tombstone_floor_ms(store)
+        if replaces is not None or floor_ms == 0 or not any(store.current.values()):
+            return ()
+        until = utc_text(floor_ms)
+        return (f"a record written before {until} is a dead letter where {name} does not hold its key (rule R12)",)
 
     def open(self, context: Context, writer: Writer) -> Opened:
         """See `Output.open`.
@@ -142,6 +154,9 @@ class StoreOutput(Output):
                 expected=f"every replica within {store.config.lag_limit_records} records of its ends",
                 hint=f"anew store show {name}; it takes a moment",
             )
+        feed = store.feed(after)
+        if version is not None and feed is not None and before is None and any(store.current.values()):
+            return (PutStore(join_serving(store, version.number, feed, context.clock()), store.revision),)
         if version is None:
             return (PutStore(cut_back(store, str(before), context.clock()), store.revision),)
         return (PutStore(cut_over(store, version.number, before, context.clock()), store.revision),)
@@ -212,8 +227,11 @@ def new_feed(context: Context, store: Store, origin: Origin, fabric: str, max_la
 
 def _asked_about(store: Store, feed: str) -> Version | None:
     """The version that readers ask, or are to ask, for what a feed brings."""
+    following = _of_feed(store, feed)
+    if following is not None:
+        return following
     found = [version for version in store.versions if feed in version.feeds]
-    for status in _SERVED:
+    for status in (VersionStatus.CURRENT, VersionStatus.BACKUP):
         of_status = [version for version in found if version.has({status})]
         if of_status:
             return of_status[-1]
@@ -229,8 +247,12 @@ def _fed_by(store: Store, writer: Writer) -> tuple[str, ...]:
 
 
 def _of_feed(store: Store, feed: str) -> Version | None:
-    """The version that follows and applies a feed."""
-    return next((v for v in store.versions if v.has(FOLLOWING) and feed in v.feeds), None)
+    """The version that follows the generation of a feed; those of other jobs may apply the feed as well."""
+    for version in store.versions:
+        own = followed_feed(store, version)
+        if own is not None and own.id == feed:
+            return version
+    return None
 
 
 def write_bases(context: Context, store: Store) -> None:

@@ -33,7 +33,8 @@ from anew.controller.engine.apart import Apart
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import forget_failure
-from anew.core.jobs.job import GenerationStatus, Job
+from anew.core.jobs.generation import GenerationStatus
+from anew.core.jobs.job import Job
 from anew.core.jobs.rebuild import JOB
 from anew.core.moment import utc_text
 from anew.core.rebuild import SubjectId

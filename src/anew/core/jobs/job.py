@@ -7,94 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
-
-from pydantic import Field
 
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import InvalidRequest, NotFound, Refused
-from anew.core.jobs.code import Environment, JobCode
-from anew.core.jobs.inputs import JobInput, Offsets
+from anew.core.jobs.code import Environment
+from anew.core.jobs.generation import Generation, GenerationStatus
+from anew.core.jobs.inputs import Offsets
 from anew.core.plan import Value
 from anew.core.stamp import Origin, OriginKind
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 300.0
+_MAY_RUN = frozenset({GenerationStatus.READY, GenerationStatus.STOPPED, GenerationStatus.FAILED})
 LOOKS_TO_CATCH_UP = 3
 """How many looks in a row a generation must be found at the ends; a look at a quiet input counts too."""
-
-
-class GenerationStatus(StrEnum):
-    """How a generation stands.
-
-    ``planned``: its output is being made. ``ready``: it may run. ``running``: it is to run; a driver is at work, or
-    will be. ``stopped``: somebody stopped it. ``failed``: it does not go on by itself. ``retired``: it will not run
-    again, and what it owns goes after a grace. ``reclaimed``: that has gone.
-    """
-
-    PLANNED = "planned"
-    READY = "ready"
-    RUNNING = "running"
-    STOPPED = "stopped"
-    FAILED = "failed"
-    RETIRED = "retired"
-    RECLAIMED = "reclaimed"
-
-
-_OVER = frozenset({GenerationStatus.RETIRED, GenerationStatus.RECLAIMED})
-_MAY_RUN = frozenset({GenerationStatus.READY, GenerationStatus.STOPPED, GenerationStatus.FAILED})
-
-
-class Generation(Value):
-    """One run of a job's function through its inputs, from a start.
-
-    Attributes:
-        number: From 1; never given again.
-        since_ms: Since when it has its status.
-        inputs: As they were when it was planned.
-        start: Input → partition → the first offset that it reads; every partition is named (case B7).
-        rebuild: The id of its rebuild: the lease and the epoch of its driver are there.
-        writes_to: What its output is known by: no other generation writes into it.
-        version: The version of a store that follows it alone; None: there is none.
-        is_whole: Whether it reads every record that its inputs ever had.
-        replaces: The generation whose output it takes the place of; None for the first.
-        environment: In which it was told to go on; None: its code's.
-        master, conf, max_records: How Spark runs it.
-        failures: How many of its drivers in a row have ended before their first batch.
-        retry_at_ms: Before that time no driver is started.
-        launched: Whether a driver was started that has not taken it yet.
-        error: Why it failed, or why its last driver ended.
-        unrecorded: Whether what its batches did was lost with a catalog: it does not run again, and nobody knows which
-            records of its output count.
-    """
-
-    number: int
-    status: GenerationStatus
-    since_ms: int
-    created_at_ms: int
-    code: JobCode
-    inputs: tuple[JobInput, ...]
-    start: dict[str, Offsets]
-    rebuild: str
-    writes_to: str
-    version: int | None = None
-    is_whole: bool = True
-    replaces: int | None = None
-    environment: Environment | None = None
-    master: str | None = None
-    conf: dict[str, str] = Field(default_factory=dict)
-    max_records: int = 100_000
-    failures: int = 0
-    retry_at_ms: int = 0
-    launched: bool = False
-    error: str | None = None
-    unrecorded: bool = False
-
-    @property
-    def over(self) -> bool:
-        """Whether it will never run again."""
-        return self.status in _OVER
 
 
 class JobOutput(Value):

@@ -26,6 +26,7 @@ from anew.core.stores.jobfeeds import (
     job_of,
     jobs_among,
     pushed_rows,
+    share_feed,
     was_pushed,
 )
 from anew.core.stores.lifecycle import existing, lacking, moved, replaced
@@ -138,6 +139,19 @@ def give_up_following(store: Store, number: int, why: str, now_ms: int) -> Store
     """
     version = _following(store, number)
     return replaced(store, moved(version, VersionEvent.KILL, version.where(FOLLOWING), now_ms, error=why))
+
+
+def join_serving(store: Store, number: int, feed: Feed, now_ms: int) -> Store:
+    """A first generation joins what serves: something else came to serve while a version of its own followed it.
+
+    A push, or another job, began in the empty store as well, and was faster. The version that follows is given up, and
+    the feed is added to all versions, as it would have been had the generation begun now.
+
+    Raises:
+        Refused: ``not_following``.
+    """
+    given_up = give_up_following(store, number, "another version serves: the generation has joined it", now_ms)
+    return share_feed(given_up, feed)
 
 
 def cut_over(store: Store, number: int, live: str | None, now_ms: int) -> Store:

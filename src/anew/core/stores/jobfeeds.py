@@ -56,15 +56,33 @@ def add_feed(store: Store, feed: Feed) -> Store:
     """
     if is_known(store, feed):
         return store
+    return share_feed(store.model_copy(update={"feeds": (*store.feeds, feed)}), feed)
+
+
+def share_feed(store: Store, feed: Feed) -> Store:
+    """Let each version that lives apply a feed of the store, from its first record; see `add_feed`."""
     start = dict.fromkeys(feed.feed_partitions(), 0)
 
     def changed(version: Version) -> Version:
-        if version.has(FOLLOWING) and job_of(feed) in jobs_among(store, version.feeds):
+        if feed.id in version.feeds:
+            return version
+        own = followed_feed(store, version)
+        if own is not None and job_of(own) == job_of(feed):
             return version.model_copy(update={"replaces": (*version.replaces, feed.id)})
         return _with_feed(version, feed, start) if version.has(_LIVES) else version
 
-    versions = tuple(map(changed, store.versions))
-    return store.model_copy(update={"feeds": (*store.feeds, feed), "versions": versions})
+    return store.model_copy(update={"versions": tuple(map(changed, store.versions))})
+
+
+def followed_feed(store: Store, version: Version) -> Feed | None:
+    """The feed of the generation that a version follows; None for a version that does not follow.
+
+    It is the first one of a job that the version names: feeds of other jobs were added to it later, as to all versions.
+    """
+    if not version.has(FOLLOWING):
+        return None
+    found = (store.feed(feed) for feed in version.feeds)
+    return next((feed for feed in found if feed is not None and feed.kind is FeedKind.GENERATION), None)
 
 
 def drop_feed(store: Store, feed_id: str) -> Store:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -27,17 +27,19 @@ from anew.api.rebuilds import JobStart
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.code import Environment, JobCode
+from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput
-from anew.core.jobs.job import Generation, check_environment
+from anew.core.jobs.job import check_environment
 from anew.core.jobs.places import folder_of
 from anew.core.rebuild import Progress, Stage
 from anew.deepstore.interface import DeepStore
 from anew.rebuild.jobs.archive import Unpacked, environment_here, python_files, unpack
-from anew.rebuild.jobs.calling import load
+from anew.rebuild.jobs.calling import Loaded, load
 from anew.rebuild.jobs.folders import code_folder
 from anew.rebuild.jobs.running import Batches, GenerationRun, checked_frame
+from anew.rebuild.jobs.streaming import StartLoop, start_on_spark
 from anew.rebuild.lease import Lease
-from anew.rebuild.patience import patiently
+from anew.rebuild.patience import Waiting, patiently
 from anew.spark.jobs.decoding import InputTask, json_fields
 from anew.spark.jobs.sink import SinkTask
 from anew.spark.jobs.source import Reading
@@ -56,6 +58,50 @@ _STOP_SECONDS, _HUNG = 300.0, 70
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a generation's batches are made of.
+
+    Attributes:
+        frame: What its function makes of its inputs.
+        function: Its function.
+        readings: Input → how it is read.
+        start_loop: Starts the batches of the frame.
+    """
+
+    frame: Any
+    function: Loaded
+    readings: Mapping[str, Reading]
+    start_loop: StartLoop
+
+
+@contextmanager
+def on_spark(driving: Driving, generation: Generation, deep_store: DeepStore) -> Iterator[Prepared]:
+    """A generation on Spark: its code is fetched and proved, and its frame checked.
+
+    Raises:
+        InvalidRequest: See `unpack`, `load` and `checked_frame`.
+    """
+    with (
+        fetched(deep_store, generation.code) as (unpacked, archive),
+        driving.session(generation.master, generation.conf) as spark,
+        send_modules(spark, python_files(archive)),
+    ):
+        function = load(generation.code, unpacked, [of.name for of in generation.inputs])
+        found = readings(driving.controller, generation, spark)
+        yield Prepared(checked_frame(spark, function, found), function, found, start_on_spark)
+
+
+@contextmanager
+def _ended_when_overdue() -> Iterator[None]:
+    """End this process unless the block has ended in time: a function that hangs is left behind with it."""
+    overdue = threading.Timer(_STOP_SECONDS, os._exit, (_HUNG,))
+    overdue.daemon = True
+    overdue.start()
+    yield
+    overdue.cancel()
+
+
+@dataclass(frozen=True, slots=True)
 class Driving:
     """What the driver of a generation needs.
 
@@ -67,6 +113,10 @@ class Driving:
         clock: The time in ms.
         patience_seconds: How long the controller may be away.
         environment: What the driver runs in.
+        waiting: How the driver waits.
+        lease: Makes the lease of a rebuild and an epoch.
+        prepare: Makes a generation's frame, for as long as it is needed.
+        in_time: Watches over a stop, which may never end.
     """
 
     controller: ControllerClient
@@ -76,6 +126,14 @@ class Driving:
     clock: Callable[[], int]
     patience_seconds: float
     environment: Environment = field(default_factory=environment_here)
+    waiting: Waiting = field(default_factory=Waiting)
+    lease: Callable[[ControllerClient, str, int], Lease] = Lease
+    prepare: Callable[[Driving, Generation, DeepStore], AbstractContextManager[Prepared]] = on_spark
+    in_time: Callable[[], AbstractContextManager[None]] = _ended_when_overdue
+
+    def patiently(self, ask: Callable[[], _T]) -> _T:
+        """See `anew.rebuild.patience.patiently`."""
+        return patiently(ask, self.patience_seconds, self.waiting.clock_seconds, self.waiting.pause)
 
 
 def drive(rebuild_id: str, driving: Driving) -> None:
@@ -90,7 +148,7 @@ def drive(rebuild_id: str, driving: Driving) -> None:
     _LOG.info("generation_driven", job=start.rebuild.job, generation=start.rebuild.generation, epoch=epoch)
     recorder = _Recorder(driving, rebuild_id, epoch)
     try:
-        with Lease(driving.controller, rebuild_id, epoch) as lease:
+        with driving.lease(driving.controller, rebuild_id, epoch) as lease:
             _run(driving, recorder, lease)
     except AnewError as error:
         if error.code not in _TURNED_AWAY:
@@ -113,30 +171,27 @@ class _Recorder:
     def may_append(self, batch: int) -> bool:
         """See `Recorder.may_append`: asked of the controller for each batch, whatever was heard a moment ago."""
         beat = Heartbeat(epoch=self.epoch, stage=Stage.BUILD, progress=Progress(done=batch, unit="batches"))
-        answer = self._patiently(lambda: self.driving.controller.heartbeat(self.rebuild_id, beat))
+        answer = self.driving.patiently(lambda: self.driving.controller.heartbeat(self.rebuild_id, beat))
         return not (answer.kill_asked or answer.stop_asked)
 
     def record(self, record: BatchRecord) -> None:
         """See `Recorder.record`."""
         request = RecordBatch(epoch=self.epoch, record=record)
-        self._patiently(lambda: self.driving.controller.record_batch(self.rebuild_id, request))
+        self.driving.patiently(lambda: self.driving.controller.record_batch(self.rebuild_id, request))
         _LOG.info("batch_recorded", batch=record.batch, rows=record.rows, epoch=self.epoch)
 
     def order(self) -> RunOrder:
         """What is to be run."""
-        return self._patiently(lambda: self.driving.controller.run_order(self.rebuild_id, self.epoch))
+        return self.driving.patiently(lambda: self.driving.controller.run_order(self.rebuild_id, self.epoch))
 
     def ended(self, error: AnewError | None) -> None:
         """Say why the driver ends; where nobody answers the lease's end says as much."""
         for_good = error is not None and is_for_good(error)
         told = DriverEnded(epoch=self.epoch, error=None if error is None else str(error), for_good=for_good)
         try:
-            self._patiently(lambda: self.driving.controller.driver_ended(self.rebuild_id, told))
+            self.driving.patiently(lambda: self.driving.controller.driver_ended(self.rebuild_id, told))
         except AnewError as unheard:
             _LOG.warning("driver_end_untold", **unheard.to_json())
-
-    def _patiently(self, ask: Callable[[], _T]) -> _T:
-        return patiently(ask, self.driving.patience_seconds)
 
 
 def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
@@ -145,42 +200,32 @@ def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
     check_environment(generation, driving.environment, f"{order.job.name}@{generation.number}")
     if driving.environment != generation.code.environment:
         _LOG.warning("environment_differs", found=str(driving.environment), code=str(generation.code.environment))
-    home = patiently(lambda: driving.controller.cluster(order.job.fabric), driving.patience_seconds)
-    deep_store = driving.deep_store(home.deep_store)
-    with (
-        fetched(deep_store, generation.code) as (unpacked, archive),
-        driving.session(generation.master, generation.conf) as spark,
-        send_modules(spark, python_files(archive)),
-    ):
+    home = driving.patiently(lambda: driving.controller.cluster(order.job.fabric))
+    with driving.prepare(driving, generation, driving.deep_store(home.deep_store)) as prepared:
         run = GenerationRun(
-            function=load(generation.code, unpacked, [of.name for of in generation.inputs]),
-            readings=readings(driving.controller, generation, spark),
+            function=prepared.function,
+            readings=prepared.readings,
             sink=_sink(driving, order, generation),
             epoch=recorder.epoch,
             checkpoint=checkpoint_of(home.deep_store, order.job.uid, generation.number),
             records=order.batches,
             clock=driving.clock,
+            start_loop=prepared.start_loop,
+            waiting=driving.waiting,
         )
         batches = Batches(run, recorder)
-        batches.start(checked_frame(spark, run.function, run.readings))
+        batches.start(prepared.frame)
         stopper = threading.Event()
         lease.enter(Stage.BUILD, lambda: _progress(batches), stopper.set)
         while not batches.wait(_LOOK_SECONDS):
             if stopper.is_set():
-                _stop(batches)
+                with driving.in_time():
+                    batches.stop()
             elif lease.silent_seconds > driving.patience_seconds:
                 # Nobody is there to follow for: whoever comes back starts another driver.
-                _stop(batches)
+                with driving.in_time():
+                    batches.stop()
                 raise _nobody_there(lease.silent_seconds)
-
-
-def _stop(batches: Batches) -> None:
-    """End the batches; a function that hangs is left behind with the process, whose next driver has a greater epoch."""
-    overdue = threading.Timer(_STOP_SECONDS, os._exit, (_HUNG,))
-    overdue.daemon = True
-    overdue.start()
-    batches.stop()
-    overdue.cancel()
 
 
 def _nobody_there(seconds: float) -> Unreachable:

@@ -12,20 +12,19 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from anew.api.waiting import wait_seconds
 from anew.core.errors import AnewError, InvalidRequest
 from anew.core.jobs.batch import NO_DIGEST, BatchRecord, chained
 from anew.core.jobs.inputs import Offsets
 from anew.rebuild.jobs.calling import Loaded
 from anew.rebuild.jobs.checkpoint import check_checkpoint, is_committed, planned
+from anew.rebuild.jobs.streaming import Loop, StartLoop, start_on_spark
+from anew.rebuild.patience import Waiting
 from anew.spark.failures import reason_of
-from anew.spark.jobs.query import StreamingQuery, start_query
 from anew.spark.jobs.sink import SinkTask, append_frame, check_output
 from anew.spark.jobs.source import Reading, read_topic
 from anew.spark.jobs.stateless import stateful_operators
@@ -68,8 +67,10 @@ class GenerationRun:
         epoch: Of the lease.
         checkpoint: Spark's folder of it.
         records: The last records of its batches.
-        interval_ms: How often it looks for new records.
         clock: The time in ms.
+        interval_ms: How often it looks for new records.
+        start_loop: Starts what plans batches and hands over their frames.
+        waiting: How the run waits.
     """
 
     function: Loaded
@@ -80,6 +81,8 @@ class GenerationRun:
     records: Sequence[BatchRecord]
     clock: Callable[[], int]
     interval_ms: int = 100
+    start_loop: StartLoop = start_on_spark
+    waiting: Waiting = field(default_factory=Waiting)
 
 
 def checked_frame(spark: SparkSession, function: Loaded, readings: Mapping[str, Reading]) -> DataFrame:
@@ -117,17 +120,17 @@ class Batches:
     _last: BatchRecord | None = field(init=False)
     _stop: threading.Event = field(default_factory=threading.Event)
     _inside: threading.Lock = field(default_factory=threading.Lock)
-    _query: StreamingQuery | None = None
+    _loop: Loop | None = None
 
     def __post_init__(self) -> None:
         """Go on behind the last record."""
         self._last = self.run.records[-1] if self.run.records else None
 
-    def start(self, frame: DataFrame, *, until_now: bool = False) -> None:
+    def start(self, frame: Any, *, until_now: bool = False) -> None:
         """Begin, after the checkpoint was compared with the records.
 
         Args:
-            frame: As `checked_frame` made it.
+            frame: As `checked_frame` made it; whatever ``run.start_loop`` takes.
             until_now: Come to what the inputs hold now, and end.
 
         Raises:
@@ -135,7 +138,7 @@ class Batches:
         """
         check_checkpoint(self.run.checkpoint, self.run.records)
         interval_ms = None if until_now else self.run.interval_ms
-        self._query = start_query(frame, self._batch, self.run.checkpoint, interval_ms)
+        self._loop = self.run.start_loop(frame, self._batch, self.run.checkpoint, interval_ms)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it has ended, by itself or because it was stopped; False after so many seconds.
@@ -143,12 +146,8 @@ class Batches:
         Raises:
             AnewError: Why it failed.
         """
-        query = self._started()
         try:
-            if seconds is None:
-                query.awaitTermination()
-                return True
-            return bool(query.awaitTermination(seconds))  # type: ignore[arg-type]  # Spark takes fractions too
+            return self._started().wait(seconds)
         except Exception as error:
             if self._stop.is_set():
                 return True
@@ -157,27 +156,28 @@ class Batches:
     def stop(self) -> None:
         """End after the batch that runs, whole, or before the next one has written anything."""
         self._stop.set()
+        loop, waiting = self._started(), self.run.waiting
         # Whoever is inside has appended, or will: it gets as far as its record.
-        with self._inside:
-            last = self._last
-        query, deadline = self._started(), time.monotonic() + _COMMIT_SECONDS
-        while last is not None and query.isActive and not is_committed(self.run.checkpoint, last.batch):
-            if time.monotonic() > deadline:
+        while self._inside.locked():
+            waiting.pause(_LOOK_SECONDS)
+        last, deadline = self._last, waiting.clock_seconds() + _COMMIT_SECONDS
+        while last is not None and loop.is_active and not is_committed(self.run.checkpoint, last.batch):
+            if waiting.clock_seconds() > deadline:
                 break
-            wait_seconds(_LOOK_SECONDS)
+            waiting.pause(_LOOK_SECONDS)
         # A batch that begins meanwhile writes nothing.
-        query.stop()
+        loop.stop()
 
     @property
     def last(self) -> BatchRecord | None:
         """The last batch that was recorded."""
         return self._last
 
-    def _started(self) -> StreamingQuery:
-        assert self._query is not None, "it was not started"
-        return self._query
+    def _started(self) -> Loop:
+        assert self._loop is not None, "it was not started"
+        return self._loop
 
-    def _batch(self, frame: DataFrame, number: int) -> None:
+    def _batch(self, frame: Any, number: int) -> None:
         with self._inside:
             if self._stop.is_set() or not self.recorder.may_append(number):
                 self._stop.set()

@@ -9,7 +9,7 @@ made. What an attempt appended that died lies there too: whose records count is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -192,7 +192,7 @@ class _Output:
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
     _waiting_rows: int = 0
     _ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _under_way: dict[int, Future[Appended]] = field(default_factory=dict)
+    _under_way: dict[int, tuple[pa.RecordBatch, Future[Appended]]] = field(default_factory=dict)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Take rows; they are appended when enough of them have come together."""
@@ -204,7 +204,11 @@ class _Output:
             self.flush()
 
     def flush(self) -> None:
-        """Begin to append what was taken, once what came before is there: one append for each output partition."""
+        """Begin to append what was taken, once what came before is there: one append for each output partition.
+
+        Raises:
+            Failed: ``written_at_out_of_range``: readers do not take what was appended.
+        """
         if not self._waiting:
             return
         rows, self._waiting, self._waiting_rows = concat(self._waiting), [], 0
@@ -216,13 +220,19 @@ class _Output:
         self._settle()
         for partition, part in _dealt(records, task.partitions):
             at = TopicPartition(task.topic, task.uid, partition, task.key_schema_id)
-            self._under_way[partition] = _appending().submit(log.append, at, identified(part))
+            self._under_way[partition] = part, _appending().submit(log.append, at, identified(part))
         self.rows += records.num_rows
 
     def _settle(self) -> None:
-        """Wait for what is under way."""
-        for partition, appended in self._under_way.items():
+        """Wait for what is under way.
+
+        Raises:
+            Failed: ``written_at_out_of_range``: readers do not take what was appended.
+        """
+        for partition, (part, appended) in self._under_way.items():
             done = appended.result()
+            if done.rejected:
+                raise _rejected(part, done, self.task)
             begin, _ = self._ranges.get(partition, (done.first_offset, 0))
             self._ranges[partition] = begin, done.next_offset
         self._under_way.clear()
@@ -309,6 +319,18 @@ def _times(column: Any, task: SinkTask) -> pa.Array[Any]:
     return times
 
 
+def _rejected(records: pa.RecordBatch, appended: Appended, task: SinkTask) -> Failed:
+    """Why a batch fails whose records readers would not take: the log's clock is further behind than this one's."""
+    row = appended.rejected[0]
+    return Failed(
+        "written_at_out_of_range",
+        "readers reject records that the function gave, which are dead letters now",
+        found=f"written_at {records.column('written_ms')[row]}, {len(appended.rejected)} of {records.num_rows} records",
+        expected=f"at most the append time ({appended.last_ms}) + the skew limit ({task.skew_limit_ms} ms)",
+        hint="set the clocks right; the batch runs again",
+    )
+
+
 def _dealt(records: pa.RecordBatch, partitions: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The records of each partition of the output, in their order."""
     to = XxHash64Partitioner(partitions).of_hashes(key_hashes(records.column("key")))
@@ -320,7 +342,7 @@ def _dealt(records: pa.RecordBatch, partitions: int) -> Iterator[tuple[int, pa.R
 
 
 @cache
-def _appending() -> ThreadPoolExecutor:
+def _appending() -> Executor:
     """Of this worker; whoever appends waits for its log, not for the processor."""
     return ThreadPoolExecutor(_APPENDS_AT_ONCE, thread_name_prefix="appending")
 

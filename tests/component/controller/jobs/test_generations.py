@@ -118,6 +118,23 @@ def test_a_stop_is_heard_and_a_driver_that_failed_is_followed_by_another(jobs: J
     assert (jobs.view().status, len(jobs.launched)) == ("failed", 3)
 
 
+@pytest.mark.case("streams:E1")
+def test_a_late_sign_of_life_keeps_no_driver_from_its_work(jobs: Jobs) -> None:
+    """What comes in after a driver ended, or was given up, is told to end, and the next driver begins at once."""
+    jobs.running()
+    epoch = jobs.take()
+    jobs.end(epoch, "the log is away")
+    assert jobs.beat(epoch) == (True, False)
+    jobs.cluster.pass_seconds(2)
+    jobs.cluster.round()
+    assert jobs.take(driver="two") == epoch + 1
+    jobs.cluster.pass_seconds(11)
+    jobs.cluster.round()
+    assert jobs.view().error == f"its driver was lost: anew job logs {JOB}@1"
+    assert jobs.beat(epoch + 1) == (True, False)
+    assert jobs.take(driver="three") == epoch + 2
+
+
 def test_a_generation_that_is_not_to_run_takes_no_driver(jobs: Jobs) -> None:
     """One that was started late finds that it is not wanted."""
     jobs.begin()

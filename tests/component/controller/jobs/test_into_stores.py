@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, PlanGeneration
+from anew.api.models import BeginRebuild
+from anew.api.rebuilds import JobStart
+from anew.controller.stores import changing
 from anew.core.errors import Refused
+from anew.core.jobs.job import Job
+from anew.core.jobs.plan import JobPlan
+from anew.core.moment import utc_text
+from anew.testing.job_builders import a_code
 from tests.component.controller.harness import Cluster, refused
 from tests.component.controller.jobs.jobs_harness import EVENTS, JOB, Jobs
 
@@ -107,3 +114,87 @@ def test_a_job_is_deleted_with_all_that_follows_it(stored: Jobs) -> None:
     stored.cluster.settle(2)
     assert _statuses(stored)[1] == "current"
     assert "following" not in _statuses(stored).values()
+
+
+@pytest.mark.case("rules:R16")
+def test_a_job_does_not_write_into_another_store_of_the_name(stored: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its store was deleted, and another one made: no generation is planned, nor is one begun that was planned."""
+    plan = stored.plan()
+    # The job was made between the look at all jobs and the deletion.
+    monkeypatch.setattr(changing, "check_store_unused", lambda *_: None)
+    stored.cluster.client.delete_store(_STORE)
+    stored.cluster.create(_STORE, hybrid=False)
+    assert refused(Refused, lambda: stored.begin(plan)).code == "output_made_again"
+    assert refused(Refused, stored.plan).code == "output_made_again"
+    assert stored.job().generations == ()
+
+
+def _other_job(jobs: Jobs, name: str = "other") -> JobPlan:
+    """Another job into the same store, and the plan of its first generation."""
+    client = jobs.cluster.client
+    client.create_job(CreateJob(name=name, output=f"store:{_STORE}", inputs={"events": EVENTS}))
+    return client.plan_generation(name, PlanGeneration(code=a_code()))
+
+
+def _begin_beside(jobs: Jobs, plan: JobPlan) -> None:
+    begin = BeginRebuild(plan=plan, request_id=f"begin-{plan.job}-{plan.generation}", driver="")
+    jobs.cluster.client.begin_rebuild(begin, JobStart)
+
+
+def _job(jobs: Jobs, name: str) -> Job:
+    found = jobs.cluster.context.catalog.job(name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.case("rules:R9")
+def test_a_first_generation_joins_what_came_to_serve_before_it(stored: Jobs) -> None:
+    """Two jobs begin in an empty store: one serves with its version, and the other one's feed is added to that."""
+    other = _other_job(stored)
+    _begin_beside(stored, stored.plan())
+    _begin_beside(stored, other)
+    assert _statuses(stored) == {1: "following", 2: "following"}
+    stored.cluster.settle(8)
+    assert (_job(stored, JOB).live, _job(stored, "other").live) == (1, 1)
+    feeds = {_job(stored, name).generation(1).writes_to for name in (JOB, "other")}
+    assert set(stored.cluster.store(_STORE).versions[0].feeds) == feeds
+    assert _statuses(stored)[1] == "current"
+    assert "following" not in _statuses(stored).values()
+
+
+@pytest.mark.case("rules:R9", "streams:E1")
+def test_what_follows_one_job_is_no_other_jobs(stored: Jobs) -> None:
+    """A job that joins while another one is rewound serves at once, and what ends with it is its own alone."""
+    client = stored.cluster.client
+    stored.running()
+    stored.cluster.settle(4)
+    stored.running(stored.plan(code=None))
+    _begin_beside(stored, _other_job(stored))
+    stored.cluster.settle(4)
+    joined = _job(stored, "other").generation(1).writes_to
+    assert [joined in version.feeds for version in stored.cluster.store(_STORE).versions] == [True, True]
+    assert _job(stored, "other").live == 1
+    client.delete_job("other")
+    again = _other_job(stored)
+    _begin_beside(stored, again)
+    client.drop_generation("other", DropGeneration(generation=again.generation, force=True))
+    assert _statuses(stored) == {1: "current", 2: "following"}
+    later = _job(stored, "other").generation(again.generation).writes_to
+    assert [later in version.feeds for version in stored.cluster.store(_STORE).versions] == [True, True]
+
+
+@pytest.mark.case("rules:R12")
+def test_a_plan_says_which_records_would_be_dead_letters(cluster: Cluster) -> None:
+    """A first generation joins a store whose versions have forgotten deletes: it may bring records from before."""
+    jobs = Jobs(cluster)
+    jobs.topics()
+    cluster.create(_STORE, tombstone_grace_seconds=60)
+    cluster.client.create_job(CreateJob(name=JOB, output=f"store:{_STORE}", inputs={"events": EVENTS}))
+    cluster.serve(cluster.push_plan(_STORE))
+    assert not any("dead letter" in line for line in jobs.plan().why)
+    cluster.pass_seconds(120)
+    cluster.settle(2)
+    cluster.serve(cluster.repush_plan(_STORE))
+    floor_ms = cluster.version(2, _STORE).tombstone_floor_ms
+    assert floor_ms > 0
+    assert any("dead letter" in line and utc_text(floor_ms) in line for line in jobs.plan().why)

@@ -10,8 +10,9 @@ import pytest
 from anew.core.errors import NotFound, Refused
 from anew.core.jobs import job as jobs
 from anew.core.jobs.code import JobCode
+from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.inputs import JobInput
-from anew.core.jobs.job import Generation, GenerationStatus, Job, JobOutput
+from anew.core.jobs.job import Job, JobOutput
 
 _CODE = JobCode(module="m", function="f", archive="a", path="p", python="3.11", pyspark="4.2.0")
 _INPUT = JobInput(name="events", fabric="dc-0", topic="events", topic_uid="u", partitions=2)
