@@ -129,7 +129,7 @@ class Gate:
             return
         own = self._tokens.cluster
         if own is not None:
-            grants = (*grants, Grant(CLUSTER_NAME, Right.OPERATE, token_hash(own)))
+            grants = (*grants, Grant(CLUSTER_NAME, Right.SUBMIT, token_hash(own)))
         # Only tokens of the file get in here, so that it cannot grow beyond it.
         self._seen, self._grants, self._known, self._unreadable = seen, grants, {}, None
 

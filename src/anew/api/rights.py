@@ -66,10 +66,12 @@ WRITE_PLAN = Need(Right.WRITE, Concerns.PLAN, (ANY_SUBJECT,))
 REBUILD = Need(Right.WRITE, Concerns.REBUILD)
 OPERATE = Need(Right.OPERATE, Concerns.PATH)
 OPERATE_ALL = Need(Right.OPERATE)
-# It names what may not be there, and a token for some stores is not enough.
-OPERATE_ALL_NAMED = Need(Right.OPERATE, Concerns.CLUSTER, ("output",))
 OPERATE_NAME = Need(Right.OPERATE, Concerns.BODY, ("name",))
 OPERATE_STORE = Need(Right.OPERATE, Concerns.BODY, ("store",))
+SUBMIT = Need(Right.SUBMIT, Concerns.PATH)
+SUBMIT_ALL = Need(Right.SUBMIT)
+# It names what may not be there, and a token for some stores is not enough.
+SUBMIT_ALL_NAMED = Need(Right.SUBMIT, Concerns.CLUSTER, ("output",))
 
 _DECLARED = "__need__"
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])

@@ -32,11 +32,12 @@ _NAME_LENGTH = 100
 
 
 class Right(StrEnum):
-    """What a token allows; each right holds those before it."""
+    """What a token allows; each right holds those before it. Code that is submitted has the cluster's rights."""
 
     READ = "read"
     WRITE = "write"
     OPERATE = "operate"
+    SUBMIT = "submit"
 
     def covers(self, needed: Right) -> bool:
         """Whether this right is enough where another is needed."""

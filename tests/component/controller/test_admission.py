@@ -20,15 +20,16 @@ from anew.core.grants import Grant, Right, format_grants, token_hash
 from tests.component.controller.harness import Cluster, opened_cluster, refused
 from tests.controllerroutes import CONTROLLER_RIGHTS
 
-_BELOW = {Right.READ: None, Right.WRITE: "reader", Right.OPERATE: "writer"}
-_NAMES = {Right.READ: "reader", Right.WRITE: "writer", Right.OPERATE: "operator"}
+_BELOW = {Right.READ: None, Right.WRITE: "reader", Right.OPERATE: "writer", Right.SUBMIT: "operator"}
+_NAMES = {Right.READ: "reader", Right.WRITE: "writer", Right.OPERATE: "operator", Right.SUBMIT: "submitter"}
 _PARTS = {"name": "flights", "node": "node-1", "rebuild_id": "r1", "config_hash": "t1-0", "number": "1"}
 
 
 def _grants() -> tuple[Grant, ...]:
     everything = [Grant(_NAMES[right], right, token_hash(_NAMES[right])) for right in Right]
     flights = Grant("flights-operator", Right.OPERATE, token_hash("flights-operator"), frozenset({"flights"}))
-    return (*everything, flights)
+    submitter = Grant("flights-submitter", Right.SUBMIT, token_hash("flights-submitter"), frozenset({"flights"}))
+    return (*everything, flights, submitter)
 
 
 @pytest.fixture
@@ -212,7 +213,7 @@ def test_every_parameter_that_a_route_does_not_have_is_refused(closed: Cluster) 
     every = set().union(*known.values(), {"table", "store", "name", "unheard"})
     for route, need in _takes(closed, CONTROLLER_RIGHTS).items():
         for name in sorted(every - known[route]):
-            for token in ("operator", "own"):
+            for token in ("submitter", "own"):
                 found = _ask(closed, route, token, params={name: "flights"})
                 assert found == (422, "unknown_parameter"), (route, name, token)
             found = _ask(closed, route, "flights-operator", params={name: "flights"})
@@ -274,12 +275,12 @@ def test_a_request_id_opens_no_other_stores_rebuild(closed: Cluster) -> None:
     assert _ask(closed, ("POST", "/v1/rebuilds"), "flights-operator", json=body) == (422, "request_id_reused")
 
 
-def test_a_job_is_begun_by_those_who_may_operate_the_whole_cluster(closed: Cluster) -> None:
-    """Its plan names code, which runs with the cluster's rights: writing is not enough, nor is one store's token."""
+def test_a_job_is_begun_by_those_who_may_submit_in_the_whole_cluster(closed: Cluster) -> None:
+    """Its plan names code, which runs with the cluster's rights: operating is not enough, nor is one store's token."""
     plan = {"kind": "rewind", "job": "flights", "generation": 1}
-    for token in ("writer", "flights-operator"):
+    for token in ("writer", "operator", "flights-submitter"):
         asked = _ask(closed, ("POST", "/v1/rebuilds"), token, json={"plan": plan, "request_id": "r"})
         assert asked == (403, "not_allowed"), token
-    assert _ask(closed, ("POST", "/v1/rebuilds"), "operator", json={"plan": plan, "request_id": "r"})[0] == 422
+    assert _ask(closed, ("POST", "/v1/rebuilds"), "submitter", json={"plan": plan, "request_id": "r"})[0] == 422
     body = {"name": "flights", "output": "store:people", "inputs": {"a": "b"}}
-    assert _ask(closed, ("POST", "/v1/jobs"), "flights-operator", json=body) == (403, "not_allowed")
+    assert _ask(closed, ("POST", "/v1/jobs"), "flights-submitter", json=body) == (403, "not_allowed")

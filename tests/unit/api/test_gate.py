@@ -173,9 +173,9 @@ def test_nobody_is_let_in_while_the_file_cannot_be_read(file: Path, clock: _Cloc
         assert refusal(gate, "Bearer secret") == "", "it was mended"
 
 
-def test_the_clusters_own_processes_operate(file: Path, clock: _Clock) -> None:
+def test_the_clusters_own_processes_may_do_all(file: Path, clock: _Clock) -> None:
     """Their token is not in the file, and is for everything."""
-    grant = gate_at(file, clock, cluster="s3cret").admit("Bearer s3cret", Need(Right.OPERATE), None)
+    grant = gate_at(file, clock, cluster="s3cret").admit("Bearer s3cret", Need(Right.SUBMIT), None)
     assert grant is not None
     assert (grant.name, grant.stores) == ("cluster", None)
     assert "s3cret" not in repr(Tokens(file, "s3cret"))

@@ -33,13 +33,14 @@ def _code(act: Any, kind: type[AnewError] = InvalidRequest) -> str:
 
 
 def test_each_right_holds_those_before_it() -> None:
-    """Operating includes writing, and writing includes reading; never the other way round."""
+    """Submitting includes operating, that includes writing, and that reading; never the other way round."""
     rights = list(Right)
-    assert rights == [Right.READ, Right.WRITE, Right.OPERATE]
+    assert rights == [Right.READ, Right.WRITE, Right.OPERATE, Right.SUBMIT]
     assert [[has.covers(needed) for needed in rights] for has in rights] == [
-        [True, False, False],
-        [True, True, False],
-        [True, True, True],
+        [True, False, False, False],
+        [True, True, False, False],
+        [True, True, True, False],
+        [True, True, True, True],
     ]
 
 

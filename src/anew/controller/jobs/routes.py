@@ -28,7 +28,7 @@ from anew.api.jobs.views import (
     OwnedParts,
 )
 from anew.api.pages import DEFAULT_ITEMS, Page
-from anew.api.rights import OPERATE, OPERATE_ALL_NAMED, READ, READ_ALL, REBUILD, takes
+from anew.api.rights import OPERATE, READ, READ_ALL, REBUILD, SUBMIT, SUBMIT_ALL_NAMED, takes
 from anew.controller.engine.context import Context
 from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.jobs import batches, changing, views
@@ -49,7 +49,7 @@ def add_jobs(app: FastAPI, context: Context) -> None:
 
     @app.post("/v1/jobs", status_code=201, tags=["jobs"])
     # It reads and writes by name, and runs code with the rights of the cluster: no token for some stores is enough.
-    @takes(OPERATE_ALL_NAMED)
+    @takes(SUBMIT_ALL_NAMED)
     def create(request: CreateJob, actor: Actor = "anonymous") -> JobView:
         """Make a job."""
         return views.job_view(context, changing.create_job(context, request, actor))
@@ -97,7 +97,7 @@ def _add_generations(app: FastAPI, context: Context) -> None:
     """What people ask of generations."""
 
     @app.post("/v1/jobs/{name}/run", tags=["jobs"])
-    @takes(OPERATE)
+    @takes(SUBMIT)
     def run(name: str, request: RunGeneration, actor: Actor = "anonymous") -> JobView:
         """Let a generation run."""
         return views.job_view(context, changing.run(context, name, request, actor))

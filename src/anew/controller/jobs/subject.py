@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from anew.api.rebuilds import JobStart
-from anew.api.rights import OPERATE_ALL
+from anew.api.rights import SUBMIT_ALL
 from anew.catalog.change import Put, PutJob
 from anew.controller.engine.context import Context
 from anew.controller.engine.outputs import Writer
@@ -31,7 +31,7 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
     plan = JobPlan
     start = JobStart
     # What it names is code, which runs with the rights of the cluster.
-    begins = OPERATE_ALL
+    begins = SUBMIT_ALL
     reclaims: ClassVar = {CODE: remove_archive}
 
     def begin(self, context: Context, plan: JobPlan, opening: Mapping[str, Any]) -> Begun[JobRebuild]:
