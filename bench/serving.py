@@ -134,16 +134,19 @@ class ServedStore:
         )
 
 
-def make_served_store(folder: Path, records: int, log: LogLocation | None = None) -> ServedStore:
+def make_served_store(
+    folder: Path, records: int, log: LogLocation | None = None, partitions: int | None = None
+) -> ServedStore:
     """Make a base of so many records below a fresh folder, and an empty feed with as many partitions as the base.
 
     Args:
         folder: It is made.
         records: How many the base has.
         log: Where the feed is to be; None: in an embedded log below the folder.
+        partitions: How many; None: as fits the records.
     """
     folder.mkdir()
-    partitions = partitions_for(records)
+    partitions = partitions_for(records) if partitions is None else partitions
     random = np.random.default_rng(SEED)
     keys = random_bytes(random, records, KEY_BYTES)
     deep_store = open_deep_store(str(folder / "deep"))

@@ -37,6 +37,8 @@ from bench.serving import now_ms
 from bench.synthetic import KEY_BYTES, SEED, VALUE_BYTES, random_bytes, taken
 
 PARTITIONS = 4
+JOB_ORIGIN = Origin(OriginKind.JOB, "mark", 1)
+"""Under which the job's records are stamped."""
 TUNED: Mapping[str, str] = {
     "kafka.max.poll.records": "10000",
     "kafka.fetch.max.bytes": str(50 << 20),
@@ -224,7 +226,7 @@ def sink_into(location: LogLocation, name: str, uid: str) -> SinkTask:
         value_schema='"bytes"',
         schema_id=1,
         key_schema_id=1,
-        origin=Origin(OriginKind.JOB, "mark", 1),
+        origin=JOB_ORIGIN,
         skew_limit_ms=60_000,
         clock=now_ms,
     )

@@ -44,6 +44,7 @@ def test_the_tour_runs_from_its_first_command_to_its_last(tmp_path: Path) -> Non
     scans = [line for line in done.stdout.splitlines() if line.startswith('{"key"')]
     assert len(scans) == 9, "three scans of three people each"
     assert "Countess of Lovelace" in done.stdout
+    assert done.stdout.count('"group": "adult"') == 2, done.stdout[-2_000:]
 
 
 @pytest.mark.timeout(500)

@@ -46,7 +46,16 @@ APPEND = "anew.log.embedded:EmbeddedLog.append"
 """A writer appends a batch to the log."""
 RECORD = "anew.api.jobs.http:JobCalls.record_batch"
 """The driver of a generation has appended a batch, and records it."""
-POINTS = (BEGIN, FILES, MANIFEST, SEAL, COMMIT, DELETE, LOAD, SST, CREATE, INGEST, OPEN, APPLY, REPORT, APPEND, RECORD)
+ASK = "anew.rebuild.jobs.driving:_Recorder.may_append"
+"""Spark has planned a batch of a generation, and its driver asks whether it may append."""
+FLUSH = "anew.spark.jobs.sink:_Output.flush"
+"""A task of a batch appends its rows, in a Python worker of Spark."""
+PUT_BATCH = "anew.catalog.jobrows:DatabaseJobs.put_batch"
+"""The controller keeps the record of a batch."""
+POINTS = (
+    *(BEGIN, FILES, MANIFEST, SEAL, COMMIT, DELETE, LOAD, SST, CREATE, INGEST, OPEN, APPLY, REPORT, APPEND),
+    *(RECORD, ASK, FLUSH, PUT_BATCH),
+)
 
 _PATIENCE_SECONDS = 240.0
 

@@ -1,4 +1,4 @@
-"""Drivers of stream jobs that die, or stand still, between the append of a batch and its record."""
+"""Processes of stream jobs that die, or stand still, at each step of a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.commands import wait_until
 from tests.crash.crashing import Crashing
-from tests.crash.halts import RECORD
+from tests.crash.halts import ASK, FLUSH, PUT_BATCH, RECORD, When
 from tests.processes import gone
 
 pytestmark = pytest.mark.timeout(700)
@@ -27,33 +27,33 @@ def copied(events):
 
 
 class _Job:
-    """A job that copies one topic into another."""
+    """A job that copies one topic, ``NAME_in``, into another."""
 
-    def __init__(self, crashing: Crashing, folder: Path) -> None:
+    def __init__(self, crashing: Crashing, folder: Path, name: str) -> None:
         """Make the topics, and let the job run."""
-        self.anew = crashing.anew
+        self.anew, self.name = crashing.anew, name
         code = folder / "copying.py"
         code.write_text(_CODE, encoding="utf-8")
-        for name in ("copy_in", "copy_out"):
+        for topic in (f"{name}_in", f"{name}_out"):
             schemas = ("--key-schema", _TEXT, "--value-schema", _EVENT)
-            self.anew.here("topic", "create", name, "--partitions", "2", *schemas)
-        where = ("--input", "events=copy_in", "--output", "topic:copy_out")
-        self.anew.done("job", "submit", "copying", "--code", f"{code}:copied", *where)
-        self.anew.here("job", "run", "copying@1")
+            self.anew.here("topic", "create", topic, "--partitions", "2", *schemas)
+        where = ("--input", f"events={name}_in", "--output", f"topic:{name}_out")
+        self.anew.done("job", "submit", name, "--code", f"{code}:copied", *where)
+        self.anew.here("job", "run", f"{name}@1")
 
     def write(self, first: int, count: int) -> None:
         """Events of these numbers."""
         lines = (json.dumps({"key": f"e{n}", "value": {"delay": n}}) for n in range(first, first + count))
-        assert self.anew.here("topic", "write", "copy_in", stdin="\n".join(lines))["accepted"] == count
+        assert self.anew.here("topic", "write", f"{self.name}_in", stdin="\n".join(lines))["accepted"] == count
 
     def plain(self) -> Counter[str]:
         """How often each key lies in the output."""
-        found = self.anew.here("topic", "read", "copy_out_g1", "--limit", "10000")
+        found = self.anew.here("topic", "read", f"{self.name}_out_g1", "--limit", "10000")
         return Counter(row["key"] for row in found)
 
     def committed(self) -> tuple[Counter[str], list[Any]]:
         """How often each key is given that counts; and where the read waits."""
-        found = self.anew.here("topic", "read", "copy_out_g1", "--limit", "10000", "--committed")
+        found = self.anew.here("topic", "read", f"{self.name}_out_g1", "--limit", "10000", "--committed")
         return Counter(row["key"] for row in found["records"]), found["waiting"]
 
     def await_committed(self, count: int) -> None:
@@ -61,11 +61,22 @@ class _Job:
         wanted = Counter(f"e{n}" for n in range(count))
         wait_until(lambda: self.committed() == (wanted, []), f"{count} events that count", 180)
 
+    def delete(self) -> None:
+        """Stop the job, and delete it."""
+        self.anew.here("job", "stop", f"{self.name}@1")
+
+        def driven() -> bool:
+            (generation,) = self.anew.here("job", "show", self.name)["generations"]
+            return bool(generation["driver"])
+
+        wait_until(lambda: not driven(), "the driver to stop")
+        self.anew.here("job", "delete", self.name, "--yes")
+
 
 @pytest.mark.case("streams:C7", "streams:N8")
 def test_a_reader_of_committed_records_gets_each_once(crashing: Crashing, tmp_path: Path) -> None:
     """One driver dies behind its append, another stands still there and wakes up late: a plain reader gets twice."""
-    job = _Job(crashing, tmp_path)
+    job = _Job(crashing, tmp_path, "copying")
     job.write(0, 100)
     job.await_committed(100)
     assert job.plain() == Counter(f"e{n}" for n in range(100))
@@ -90,6 +101,29 @@ def test_a_reader_of_committed_records_gets_each_once(crashing: Crashing, tmp_pa
     wait_until(lambda: gone(pid), "the late driver to end", 120)
     job.write(200, 10)
     job.await_committed(210)
-    job.anew.here("job", "stop", "copying@1")
-    wait_until(lambda: not job.anew.here("job", "show", "copying")["generations"][0]["driver"], "the driver to stop")
-    job.anew.here("job", "delete", "copying", "--yes")
+    job.delete()
+
+
+_STEPS: tuple[tuple[str, When], ...] = (
+    (ASK, "before"),
+    (FLUSH, "before"),
+    (FLUSH, "after"),
+    (RECORD, "after"),
+    (PUT_BATCH, "before"),
+    (PUT_BATCH, "after"),
+)
+"""Where a process of a batch is killed: the driver, a Python worker of Spark, the controller."""
+
+
+@pytest.mark.case("streams:B2", "streams:C7")
+def test_whatever_dies_in_a_batch_nothing_is_lost_and_nothing_counts_twice(crashing: Crashing, tmp_path: Path) -> None:
+    """SIGKILL of driver, worker and controller, one after another, before and after each step of a batch."""
+    job = _Job(crashing, tmp_path, "killed")
+    job.write(0, 20)
+    job.await_committed(20)
+    for number, (point, when) in enumerate(_STEPS, 1):
+        killed = crashing.halts.arm(point, when)
+        job.write(20 * number, 20)
+        killed.kill()
+        job.await_committed(20 * number + 20)
+    job.delete()

@@ -53,7 +53,7 @@ def _put_out(
     return Cell(found, value, 0 if value is None else schema_id), appended.first_offset
 
 
-@pytest.mark.case("rules:R1", "rules:R19")
+@pytest.mark.case("rules:R1", "rules:R19", "stores:G5")
 @pytest.mark.parametrize(("path", "combiner"), [("general", False), ("general", True), ("copartitioned", False)])
 def test_a_repush_of_a_job_s_feed_is_the_merge(job_world: World, path: str, combiner: bool) -> None:  # noqa: FBT001 - a case
     """On each path, in chains of repushes, keys hold the greatest (time, batch, sequence), and the ledger balances."""

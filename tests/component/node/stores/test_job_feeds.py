@@ -148,7 +148,7 @@ def test_what_is_put_aside_is_named_by_its_place_in_the_log(words: World, tmp_pa
         assert found == {foreign: NO_IDENTITY, other: NO_IDENTITY, untimed: NO_TIME, late: MEETS_NOTHING}
 
 
-@pytest.mark.case("rules:R1", "rules:R6", "rules:R18")
+@pytest.mark.case("rules:R1", "rules:R6", "rules:R18", "stores:G5")
 def test_replicas_with_other_batches_hold_what_the_definition_says(
     words: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
