@@ -30,12 +30,14 @@ def look(context: Context, job: Job) -> None:
         if generation.status is not GenerationStatus.RUNNING or generation.number == job.live:
             context.looks.pop(at, None)
             continue
-        # What is not answered now counts as not there.
-        before = context.looks.pop(at, 0)
-        live = {} if job.live is None else position_of(context, job, job.generation(job.live))
-        ends = ends_of(context, generation)
-        found = at_ends(position_of(context, job, generation), live, ends, LAG_LIMIT_RECORDS)
-        context.looks[at] = min(before + 1, LOOKS_TO_CATCH_UP) if found else 0
+        # The last looks count until this one is over: somebody may cut over meanwhile. Unanswered is not there.
+        found = False
+        try:
+            live = {} if job.live is None else position_of(context, job, job.generation(job.live))
+            ends = ends_of(context, generation)
+            found = at_ends(position_of(context, job, generation), live, ends, LAG_LIMIT_RECORDS)
+        finally:
+            context.looks[at] = min(context.looks.get(at, 0) + 1, LOOKS_TO_CATCH_UP) if found else 0
 
 
 def position_of(context: Context, job: Job, generation: Generation) -> Mapping[str, Offsets]:

@@ -12,7 +12,11 @@ from anew.api.rebuilds import JobStart
 from anew.api.topics import CreateTopic
 from anew.catalog.change import PutTopic
 from anew.controller.engine.commit import commit
-from anew.core.errors import InvalidRequest, NotFound, Refused
+from anew.controller.engine.context import Context
+from anew.controller.jobs import looks
+from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
+from anew.core.jobs.generation import Generation
+from anew.core.jobs.inputs import Offsets
 from tests.component.controller.harness import refused
 from tests.component.controller.jobs.jobs_harness import JOB, Jobs
 
@@ -168,6 +172,34 @@ def test_a_rewind_runs_beside_and_is_cut_over_to_and_back(jobs: Jobs) -> None:
     assert (jobs.view(1).status, client.topic("classes_g1").ready) == ("running", True)
     jobs.cluster.settle(3)
     assert client.cut_over(JOB, CutOver(generation=1)).live == 1
+
+
+@pytest.mark.case("streams:E3")
+def test_a_cut_over_that_comes_while_a_look_asks_the_log_is_judged_by_the_looks_before(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log may take its time to answer; one that does not answer sets the looks back."""
+    jobs.write(5)
+    jobs.running()
+    jobs.record(jobs.take(), {0: 5, 1: 0})
+    jobs.running(jobs.plan(code=None))
+    jobs.record(jobs.take(2), {0: 5, 1: 0}, number=2)
+    jobs.cluster.settle(3)
+    answers = [True, False]
+    ends_of, seen = looks.ends_of, list[bool]()
+
+    def slow(context: Context, generation: Generation) -> dict[str, Offsets]:
+        seen.append(jobs.view(2).caught_up)
+        if not answers.pop(0):
+            raise Unreachable("log_unreachable", "the log does not answer")
+        return ends_of(context, generation)
+
+    monkeypatch.setattr(looks, "ends_of", slow)
+    looks.look(jobs.cluster.context, jobs.job())
+    assert (seen, jobs.view(2).caught_up) == ([True], True)
+    with pytest.raises(Unreachable):
+        looks.look(jobs.cluster.context, jobs.job())
+    assert (seen, jobs.view(2).caught_up) == ([True, True], False)
 
 
 def test_a_generation_that_did_not_read_everything_is_not_cut_over_to(jobs: Jobs) -> None:
