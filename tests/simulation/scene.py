@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from anew.api.stores.requests import CreateStore
 from anew.codec.avro import parse_schema
@@ -24,6 +25,9 @@ from tests.simulation.world import Process, Task
 STORE = "flights"
 KEY, VALUE = parse_schema(KEY_SCHEMA), parse_schema(VALUE_SCHEMA)
 _DISK_PAUSE = 0.1
+_TRIES = 6
+
+_T = TypeVar("_T")
 
 
 class NothingThere(Exception):
@@ -52,23 +56,29 @@ class Scene:
         self.client = SimulatedClient(self.machines, "operator")
 
     def _create(self) -> None:
-        settings = {k: str(v).lower() if isinstance(v, bool) else v for k, v in self.history.settings.items()}
         request = CreateStore(
             name=STORE,
             key_schema=KEY_SCHEMA,
             value_schema=VALUE_SCHEMA,
-            settings=settings,
+            settings=self._settings(),
             request_id=self.machines.new_id(),
         )
-        for attempt in range(10):
+        self._again(lambda: self.client.create_store(request))
+
+    def _settings(self) -> dict[str, Any]:
+        """What the store is made with."""
+        return {k: str(v).lower() if isinstance(v, bool) else v for k, v in self.history.settings.items()}
+
+    def _again(self, act: Callable[[], _T]) -> _T:
+        """Ask as a person does, who tries again when nobody answers."""
+        for attempt in range(_TRIES):
             try:
-                self.client.create_store(request)
+                return act()
             except (Unreachable, OutcomeUnknown):
-                if attempt == 9:
+                if attempt == _TRIES - 1:
                     raise
                 self.world.sleep(500)
-            else:
-                return
+        raise AssertionError("it was returned or raised")
 
     def _drive(self, what: str, act: Callable[[SimulatedClient], object]) -> None:
         """A driver process of its own; the story goes on meanwhile."""

@@ -64,9 +64,7 @@ class Story(Steps):
         for number in range(self.history.nodes):
             self._start_node(f"node-{number}")
         self._until(lambda: len(self.machines.database.nodes) == self.history.nodes, 20_000)
-        self._create()
-        self.push(("k0", "k1", "k2"), None, False)
-        self._until(self._has_version, 60_000)
+        self._open()
         self._faults(self.history.trouble / 1000)
         self.world.spawn(self.reader, self._read_on)
         for step in self.history.steps:
@@ -74,6 +72,12 @@ class Story(Steps):
             if self.checks.breaches:
                 return
         self._calm_down()
+
+    def _open(self) -> None:
+        """Make what is there before the first step, while nothing goes wrong."""
+        self._create()
+        self.push(("k0", "k1", "k2"), None, False)
+        self._until(self._has_version, 60_000)
 
     def _take(self, step: Step) -> None:
         self._say(f"— {step.what}{step.arguments}")

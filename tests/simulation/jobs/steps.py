@@ -12,7 +12,7 @@ from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobStart
 from anew.api.topics import CreateTopic
 from anew.codec.avro import encode_datum
-from anew.core.errors import AnewError, OutcomeUnknown, Refused, Unreachable
+from anew.core.errors import AnewError, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.job import Job
@@ -31,7 +31,6 @@ from tests.simulation.world import Process
 
 JOB, SECOND = "delays", "extras"
 _T = TypeVar("_T")
-_TRIES = 6
 _READY_MS = 10_000.0
 _CUT_TRIES, _MANY = 10, 60
 _BURST = 6
@@ -255,17 +254,6 @@ class JobSteps(Steps):
         self.rewind(function, "oldest")
 
     # -- what steps share ----------------------------------------------------------------------------------------------
-
-    def _again(self, act: Callable[[], _T]) -> _T:
-        """Ask as a person does, who tries again when nobody answers."""
-        for attempt in range(_TRIES):
-            try:
-                return act()
-            except (Unreachable, OutcomeUnknown):
-                if attempt == _TRIES - 1:
-                    raise
-                self.world.sleep(500)
-        raise AssertionError("it was returned or raised")
 
     def _job(self, name: str = JOB) -> Job:
         jobs = self.machines.database.tables.jobs.values()

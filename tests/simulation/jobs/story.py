@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from anew.api.stores.requests import CreateStore
 from anew.core.stores.store import VersionStatus
-from anew.testing.builders import FABRIC, KEY_SCHEMA, VALUE_SCHEMA
+from anew.testing.builders import FABRIC
 from tests.simulation.history import KEYS, History
 from tests.simulation.jobs.history import HARD_FOR_READERS, OF_THE_JOB
 from tests.simulation.jobs.parts import job_replacements
@@ -25,13 +24,9 @@ _KNOWN_MS = 8_000
 class JobStory(JobSteps, Story):
     """A history of a job from its beginning to its end."""
 
-    def _script(self) -> None:
+    def _open(self) -> None:
+        """See `Story._open`."""
         settings = self.history.settings
-        for number in range(self.history.controllers):
-            self._start_controller(f"controller-{number}")
-        for number in range(self.history.nodes):
-            self._start_node(f"node-{number}")
-        self._until(lambda: len(self.machines.database.nodes) == self.history.nodes, 20_000)
         self._create()
         self.make_topic()
         if settings["pushed"]:
@@ -44,25 +39,11 @@ class JobStory(JobSteps, Story):
         self.feed(("k0", "k1"), None, 0)
         self.feed(("k2", "k5"), 500, 1)
         self.make_job(settings["function"], settings["begin"])
-        self._faults(self.history.trouble / 1000)
-        self.world.spawn(self.reader, self._read_on)
-        for step in self.history.steps:
-            self._take(step)
-            if self.checks.breaches:
-                return
-        self._calm_down()
 
-    def _create(self) -> None:
-        settings: dict[str, Any] = {k: v for k, v in self.history.settings.items() if k not in OF_THE_JOB}
-        settings["hybrid"] = self.history.settings["pushed"]
-        request = CreateStore(
-            name=STORE,
-            key_schema=KEY_SCHEMA,
-            value_schema=VALUE_SCHEMA,
-            settings=settings,
-            request_id=self.machines.new_id(),
-        )
-        self._again(lambda: self.client.create_store(request))
+    def _settings(self) -> dict[str, Any]:
+        """See `Scene._settings`."""
+        of_store = {k: v for k, v in super()._settings().items() if k not in OF_THE_JOB}
+        return of_store | {"hybrid": self.history.settings["pushed"]}
 
     def _read_all(self) -> None:
         """In the end a reader sees just what must be there."""
