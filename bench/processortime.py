@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ import psutil
 _LOOK_SECONDS = 0.1
 """What a process uses after the last look at it is lost where nobody waits for it: its parent is not told then."""
 
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
 _Key = tuple[int, float]
 
 
@@ -20,20 +23,21 @@ class _Seen:
     """A process as it was at the last look at it.
 
     Attributes:
-        own: The seconds that it used itself.
+        own: What it used itself, in the kernel's ticks, like all that is added up here: whole numbers have one sum in
+            any order.
         of_ended: Those of its children that have ended, as the kernel adds them up: of those that it waited for.
         credited: What counts of its ended children: at least what each was seen to use.
         ahead: How much of that the kernel has not added up (yet).
     """
 
     parent: _Key | None
-    own: float = 0.0
-    of_ended: float = 0.0
-    credited: float = 0.0
-    ahead: float = 0.0
+    own: int = 0
+    of_ended: int = 0
+    credited: int = 0
+    ahead: int = 0
 
     @property
-    def used(self) -> float:
+    def used(self) -> int:
         return self.own + self.credited
 
 
@@ -49,13 +53,13 @@ class ProcessorTime:
         self._roots = {_key(root) for root in roots}
         self._lock = threading.Lock()
         self._seen: dict[_Key, _Seen] = {}
-        self._ended_seconds = 0.0
+        self._ended_ticks = 0
 
     def seconds(self) -> float:
         """What they have used until now: it never becomes less. What was used before the first look counts too."""
         with self._lock:
             self._look()
-            return self._ended_seconds + sum(seen.used for seen in self._seen.values())
+            return (self._ended_ticks + sum(seen.used for seen in self._seen.values())) / _TICKS_PER_SECOND
 
     @contextmanager
     def counted(self) -> Iterator[ProcessorTime]:
@@ -87,9 +91,9 @@ class ProcessorTime:
                 now.credited = now.of_ended
                 self._seen[key] = now
                 continue
-            gained, ended = max(0.0, now.of_ended - seen.of_ended), fresh.get(key, 0.0)
-            seen.credited += ended + max(0.0, gained - seen.ahead - ended)
-            seen.ahead = max(0.0, seen.ahead + ended - gained)
+            gained, ended = max(0, now.of_ended - seen.of_ended), fresh.get(key, 0)
+            seen.credited += ended + max(0, gained - seen.ahead - ended)
+            seen.ahead = max(0, seen.ahead + ended - gained)
             seen.own, seen.of_ended = max(seen.own, now.own), max(seen.of_ended, now.of_ended)
 
     def _below(self, found: dict[_Key, _Seen]) -> list[_Key]:
@@ -107,20 +111,24 @@ class ProcessorTime:
                     waiting.append(child)
         return list(reached)
 
-    def _ended(self, present: dict[_Key, _Seen]) -> dict[_Key, float]:
+    def _ended(self, present: dict[_Key, _Seen]) -> dict[_Key, int]:
         """What ended processes had used, by the parents that go on; of the others it is kept here."""
-        fresh: dict[_Key, float] = {}
+        fresh: dict[_Key, int] = {}
         for key in [key for key in self._seen if key not in present]:
             seen = self._seen.pop(key)
             if seen.parent in present and seen.parent in self._seen:
-                fresh[seen.parent] = fresh.get(seen.parent, 0.0) + seen.used
+                fresh[seen.parent] = fresh.get(seen.parent, 0) + seen.used
             else:
-                self._ended_seconds += seen.used
+                self._ended_ticks += seen.used
         return fresh
 
 
 def _key(process: psutil.Process) -> _Key:
     return process.pid, process.create_time()
+
+
+def _ticks(seconds: float) -> int:
+    return round(seconds * _TICKS_PER_SECOND)
 
 
 def _processes() -> dict[_Key, _Seen]:
@@ -134,7 +142,11 @@ def _processes() -> dict[_Key, _Seen]:
         except psutil.Error:
             continue
     return {
-        keys[pid]: _Seen(keys.get(parents[pid]), own.user + own.system, own.children_user + own.children_system)
+        keys[pid]: _Seen(
+            keys.get(parents[pid]),
+            _ticks(own.user) + _ticks(own.system),
+            _ticks(own.children_user) + _ticks(own.children_system),
+        )
         for pid, own in times.items()
         if pid in parents
     }
