@@ -70,7 +70,9 @@ class JobStory(JobSteps, Story):
         """Whether nothing happens in this history that may keep a reader from an answer, once a version serves."""
         stores = self.machines.database.tables.stores.values()
         served_ms = [v.fabrics[FABRIC].since_ms for store in stores for v in store.versions if v.has(_SERVED)]
-        is_served = bool(served_ms) and self.world.now_ms - min(served_ms) > _KNOWN_MS
+        # A controller that said it by a clock that had gone back said an earlier time.
+        back_ms = max((step.arguments[1] for step in self.history.steps if step.what == "clock_back"), default=0)
+        is_served = bool(served_ms) and self.world.now_ms - min(served_ms) > _KNOWN_MS + back_ms
         is_soft = HARD_FOR_READERS.isdisjoint(step.what for step in self.history.steps)
         return self.history.trouble == 0 and is_soft and is_served
 

@@ -117,13 +117,19 @@ def _serve_first(context: Context, job: Job) -> Job:
     """The first generation serves as soon as it can: it takes nobody's place."""
     output = context.outputs.of_kind(job.output.kind)
     for generation in job.generations:
-        ready = generation.status not in (GenerationStatus.PLANNED, GenerationStatus.FAILED) and not generation.over
-        if ready and output.served(context, job.output.name, generation.writes_to):
+        if _may_serve(generation) and output.served(context, job.output.name, generation.writes_to):
             operation = context.operation("generation serves", job.name, "controller", generation=generation.number)
 
             def change(present: Job, number: int = generation.number) -> tuple[Job, tuple[Put, ...]]:
+                if present.live is not None or not _may_serve(present.generation(number)):
+                    # It was retired, or another one was cut over to, while its replicas were looked at.
+                    return present, ()
                 puts = output.cut_over(context, present.output.name, None, present.generation(number).writes_to)
                 return present.model_copy(update={"live": number}), puts
 
             return change_job(context, job.uid, operation, change)
     return job
+
+
+def _may_serve(generation: Generation) -> bool:
+    return generation.status not in (GenerationStatus.PLANNED, GenerationStatus.FAILED) and not generation.over

@@ -118,7 +118,7 @@ class StoreOutput(Output):
         )
 
     def served(self, context: Context, name: str, where: str) -> bool:
-        """Every replica of the version has applied what was appended, within the store's lag limit (rule R17).
+        """Every replica of the version is there, and has applied what was appended, within the lag limit (rule R17).
 
         Of the version that follows, else of the one that serves, else of the one that can be cut back to. The ends move
         all the time, and nodes report now and then: none would ever be found right there.
@@ -132,7 +132,12 @@ class StoreOutput(Output):
         target = PositionMap({at: max(0, end - limit) for at, end in ends.items()})
         fabrics = version.where(_SERVED)
         reports = live_reports(context, fabrics)
-        return all(judge(store, version, fabric, reports[fabric], target).caught_up for fabric in fabrics)
+        # A version that follows begins without a node: until one is chosen for each partition nobody could read it.
+        return all(
+            all(version.fabrics[fabric].assignment.values())
+            and judge(store, version, fabric, reports[fabric], target).caught_up
+            for fabric in fabrics
+        )
 
     def cut_over(self, context: Context, name: str, before: str | None, after: str) -> tuple[Put, ...]:
         """See `Output.cut_over`.

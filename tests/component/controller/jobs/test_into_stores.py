@@ -7,7 +7,9 @@ import pytest
 from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, PlanGeneration
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobStart
+from anew.controller.engine.context import Context
 from anew.controller.stores import changing
+from anew.controller.stores.output import StoreOutput
 from anew.core.errors import Refused
 from anew.core.jobs.job import Job
 from anew.core.jobs.plan import JobPlan
@@ -58,6 +60,42 @@ def test_a_first_generation_serves_by_itself_and_others_when_they_are_cut_over_t
     stored.cluster.settle(4)
     client.cut_over(JOB, CutOver(generation=1))
     assert (stored.job().live, _statuses(stored)) == (1, {1: "current", 2: "following"})
+
+
+@pytest.mark.case("streams:E7")
+def test_what_no_node_holds_yet_is_not_served(stored: Jobs) -> None:
+    """A version that follows begins without a node: it serves nobody before it is loaded, not by force either."""
+    stored.running()
+    assert (stored.job().live, _statuses(stored)) == (None, {1: "following"})
+    stored.cluster.settle(4)
+    assert (stored.job().live, _statuses(stored)) == (1, {1: "current"})
+    stored.begin(stored.plan(code=None))
+    error = refused(Refused, lambda: stored.cluster.client.cut_over(JOB, CutOver(force=True)))
+    assert error.code == "not_served"
+    stored.cluster.settle(4)
+    stored.cluster.client.cut_over(JOB, CutOver(force=True))
+    assert _statuses(stored) == {1: "backup", 2: "current"}
+
+
+@pytest.mark.case("streams:E7")
+def test_what_is_dropped_while_its_replicas_are_looked_at_does_not_serve(
+    stored: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round looks at a first generation, and is to let it serve; before it has said so, somebody drops it."""
+    stored.running()
+    served, dropped = StoreOutput.served, []
+
+    def looked_at(output: StoreOutput, context: Context, name: str, where: str) -> bool:
+        found = served(output, context, name, where)
+        if found and not dropped:
+            dropped.append(name)
+            stored.cluster.client.drop_generation(JOB, DropGeneration(generation=1, force=True))
+        return found
+
+    monkeypatch.setattr(StoreOutput, "served", looked_at)
+    stored.cluster.settle(4)
+    assert dropped
+    assert (stored.job().live, stored.view().status, _statuses(stored).get(1)) == (None, "retired", "retired")
 
 
 def test_a_generation_that_is_dropped_takes_its_version_and_at_last_its_feed(stored: Jobs) -> None:
@@ -157,8 +195,8 @@ def test_a_first_generation_joins_what_came_to_serve_before_it(stored: Jobs) -> 
     stored.cluster.settle(8)
     assert (_job(stored, JOB).live, _job(stored, "other").live) == (1, 1)
     feeds = {_job(stored, name).generation(1).writes_to for name in (JOB, "other")}
-    assert set(stored.cluster.store(_STORE).versions[0].feeds) == feeds
-    assert _statuses(stored)[1] == "current"
+    serving = [v for v in stored.cluster.store(_STORE).versions if v.status.value == "current"]
+    assert [set(version.feeds) for version in serving] == [feeds]
     assert "following" not in _statuses(stored).values()
 
 
