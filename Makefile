@@ -13,7 +13,8 @@ PYTHON_FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
-	@echo '  variables: PYTHON=python3.12 (which Python makes .venv), ARGS="-k codec -x" and WORKERS=1 (for make test)'
+	@echo '  variables: PYTHON=python3.12 (which Python makes .venv), ARGS="-k codec -x" and WORKERS=1 (for make test),'
+	@echo '    SECONDS_OF_SOAK=3600, HISTORIES=100 and HISTORIES_ON_KAFKA=10 (at most so many on Spark, for make soak)'
 
 setup: $(STAMP) ## make .venv with anew in it; again only when the pins have changed
 
@@ -80,9 +81,16 @@ lint: setup ## style, types and layers
 
 SECONDS_OF_SOAK ?= 3600
 
-soak: setup ## the simulation with fresh seeds for as long as told: make soak SECONDS_OF_SOAK=600
-	@$(BIN)/python -m tests.simulation --jobs --seconds $$(($(SECONDS_OF_SOAK) / 4)) --seed $$(date +%s)
-	@$(BIN)/python -m tests.simulation --seconds $$(($(SECONDS_OF_SOAK) * 3 / 4)) --seed $$(date +%s)
+HISTORIES ?= 100
+HISTORIES_ON_KAFKA ?= 10
+
+# An hour has room for a hundred histories on Spark; in less time fewer are begun, and the last line says how many.
+soak: java setup ## fresh seeds for as long as told: the simulation, 100 histories of stream jobs on Spark, 10 on Kafka: make soak SECONDS_OF_SOAK=600
+	@$(BIN)/python -m tests.once
+	@$(BIN)/python -m tests.simulation --jobs --seconds $$(($(SECONDS_OF_SOAK) / 8)) --seed $$(date +%s)
+	@$(BIN)/python -m tests.simulation --seconds $$(($(SECONDS_OF_SOAK) * 2 / 8)) --seed $$(date +%s)
+	@$(BIN)/python -m tests.crash.jobs --histories $(HISTORIES) --seconds $$(($(SECONDS_OF_SOAK) * 4 / 8)) --seed $$(date +%s)
+	@$(BIN)/python -m tests.crash.jobs --histories $(HISTORIES_ON_KAFKA) --kafka --seconds $$(($(SECONDS_OF_SOAK) / 8)) --seed $$(date +%s)
 
 SECONDS_OF_FUZZ ?= 60
 

@@ -48,6 +48,7 @@ _LONG = (
     "kafka/faults/test_stores.py",
     "kafka/stores/test_again.py",
     "crash/test_drivers.py",
+    "crash/jobs/test_histories.py",
     "kafka/faults/test_brokers_under_load.py",
     "kafka/faults/test_shut_out.py",
     "crash/test_tables.py",

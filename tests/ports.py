@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 _FIRST = 7810
-_OF_ONE_WORKER = 160
+_OF_ONE_WORKER = 180
 _OF_ONE_CLUSTER = 10
 """The controller's port, and those after it for the nodes."""
 _CLUSTERS = (
@@ -25,6 +25,7 @@ _CLUSTERS = (
     "kafka topics",
     "tables demo",
     "tables crashing",
+    "job histories",
 )
 
 
