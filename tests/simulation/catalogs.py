@@ -20,6 +20,7 @@ from anew.catalog.forget import Forget
 from anew.catalog.interface import TimedKey
 from anew.core.admission import Rejection
 from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.deadletters import KeptLetter, LetterPlace
 from anew.core.jobs.job import Job
 from anew.core.rebuild import Rebuild
 from anew.core.stores.store import Store, Version
@@ -106,6 +107,16 @@ class FarCatalog:
     def batches_from(self, job_uid: str, generation: int, first: int, limit: int) -> list[BatchRecord]:
         """See `JobsCatalog.batches_from`."""
         return self._read(lambda: self._catalog.batches_from(job_uid, generation, first, limit))
+
+    def job_dead_letters(
+        self, job_uid: str, generation: int | None, after: LetterPlace | None, limit: int
+    ) -> list[KeptLetter]:
+        """See `JobsCatalog.job_dead_letters`."""
+        return self._read(lambda: self._catalog.job_dead_letters(job_uid, generation, after, limit))
+
+    def job_dead_letter_counts(self, job_uid: str) -> dict[int, int]:
+        """See `JobsCatalog.job_dead_letter_counts`."""
+        return self._read(lambda: self._catalog.job_dead_letter_counts(job_uid))
 
     def deleted_stores(self) -> list[Store]:
         """See `Catalog.deleted_stores`."""

@@ -9,6 +9,7 @@ from typing import Any
 from anew.catalog.forget import DropJob, DropStore, DropTable, DropTopic, Forget
 from anew.core.admission import Rejection
 from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.deadletters import LetterPlace
 from anew.core.jobs.job import Job
 from anew.core.rebuild import Rebuild
 from anew.core.stores.store import Store, Version
@@ -232,6 +233,8 @@ class PutJob:
 class PutBatch:
     """Record a batch of a generation behind the last one, if its driver still holds the generation.
 
+    Its dead letters are kept beside it: they outlive the record.
+
     Attributes:
         rebuild: The generation's rebuild: while the record is put it runs, under the epoch that the record names.
     """
@@ -249,6 +252,18 @@ class DropBatches:
     job_uid: str
     generation: int
     below: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoteReplayed:
+    """Note of dead letters of a job that their records were given to their topics again."""
+
+    job_uid: str
+    places: tuple[LetterPlace, ...]
+    at_ms: int
+
+
+JobPut = PutJob | PutRestoredJob | PutBatch | DropBatches | NoteReplayed | DropJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +304,7 @@ Put = (
     | PutJob
     | PutBatch
     | DropBatches
+    | NoteReplayed
     | PutTopic
 )
 

@@ -15,22 +15,19 @@ from anew.catalog import deadletterrows, forgetrows, jobrows, pagerows, rebuildr
 from anew.catalog.change import (
     Change,
     CheckEmpty,
-    DropBatches,
     DropReclaim,
     Event,
+    JobPut,
     KnownRequest,
     NodeRecord,
     Operation,
-    PutBatch,
     PutDeadLetters,
     PutFlag,
-    PutJob,
     PutPastVersions,
     PutRebuild,
     PutReclaim,
     PutRequest,
     PutRestored,
-    PutRestoredJob,
     PutRestoredTopic,
     PutSetAside,
     PutStore,
@@ -43,7 +40,7 @@ from anew.catalog.change import (
 )
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
-from anew.catalog.forget import FORGETS, DropJob, DropStore, DropTable, DropTopic, Forget
+from anew.catalog.forget import FORGETS, DropStore, DropTable, DropTopic, Forget
 from anew.catalog.interface import TimedKey
 from anew.catalog.jobrows import DatabaseJobs
 from anew.catalog.tables import (
@@ -392,7 +389,7 @@ def _apply(connection: sa.Connection, put: object, at_ms: int) -> None:
             _check_empty(connection)
         case RaiseCounter():
             _raise_counter(connection, put)
-        case PutJob() | PutRestoredJob() | PutBatch() | DropBatches() | DropJob():
+        case _ if isinstance(put, JobPut):
             jobrows.apply(connection, put)
         case PutTopic() | PutRestoredTopic() | DropTopic():
             topicrows.apply(connection, put)

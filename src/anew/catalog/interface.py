@@ -19,6 +19,7 @@ from anew.catalog.change import (
 from anew.catalog.forget import Forget
 from anew.core.admission import Rejection
 from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.deadletters import KeptLetter, LetterPlace
 from anew.core.jobs.job import Job
 from anew.core.rebuild import Rebuild
 from anew.core.stores.store import Store, Version
@@ -58,7 +59,7 @@ class JobsCatalog(Protocol):
         """The first generation number that no job of this name has used (rule R20); 1 for a new name."""
 
     def put_batch(self, put: PutBatch) -> None:
-        """Record a batch without a line of history; the same again is nothing.
+        """Record a batch, and its dead letters, without a line of history; the same again is nothing.
 
         Raises:
             Refused: ``epoch_outdated``, ``rebuild_ended``: another driver took over, or none is to run; what
@@ -70,6 +71,17 @@ class JobsCatalog(Protocol):
 
     def batches_from(self, job_uid: str, generation: int, first: int, limit: int) -> list[BatchRecord]:
         """The records of the batches of a generation from a number on, in their order, at most so many."""
+
+    def job_dead_letters(
+        self, job_uid: str, generation: int | None, after: LetterPlace | None, limit: int
+    ) -> list[KeptLetter]:
+        """Records that a generation of a job, or (None) any, has left out: the next ones by place, at most so many.
+
+        They are kept for as long as the job is known, whatever became of the records of its batches.
+        """
+
+    def job_dead_letter_counts(self, job_uid: str) -> dict[int, int]:
+        """Generation → how many records it has left out; those without any are not named."""
 
 
 class Catalog(JobsCatalog, Protocol):

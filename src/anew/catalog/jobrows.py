@@ -7,13 +7,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from anew.catalog import rebuildrows
-from anew.catalog.change import DropBatches, PutBatch, PutJob, PutRestoredJob
+from anew.catalog.change import DropBatches, JobPut, NoteReplayed, PutBatch, PutJob, PutRestoredJob
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
 from anew.catalog.forget import DropJob
-from anew.catalog.tables import BATCHES, COUNTERS, JOBS, REBUILDS
+from anew.catalog.tables import BATCHES, COUNTERS, JOB_DEAD_LETTERS, JOBS, REBUILDS
 from anew.core.errors import Refused
 from anew.core.jobs.batch import BatchRecord, check_next
+from anew.core.jobs.deadletters import DeadLetter, KeptLetter, LetterPlace
 from anew.core.jobs.job import Job
 from anew.core.jobs.rebuild import check_recorder
 
@@ -56,6 +57,25 @@ class DatabaseJobs:
         """See `JobsCatalog.batches_from`."""
         return self._database.read(lambda connection: _from(connection, job_uid, generation, first, limit))
 
+    def job_dead_letters(
+        self, job_uid: str, generation: int | None, after: LetterPlace | None, limit: int
+    ) -> list[KeptLetter]:
+        """See `JobsCatalog.job_dead_letters`."""
+        row = JOB_DEAD_LETTERS.c
+        query = sa.select(JOB_DEAD_LETTERS).where(row.job_uid == job_uid)
+        if generation is not None:
+            query = query.where(row.generation == generation)
+        if after is not None:
+            query = query.where(sa.tuple_(*_place(row)) > sa.tuple_(*after))
+        chosen = query.order_by(*_place(row)).limit(limit)
+        return self._database.read(lambda connection: [_letter(found) for found in connection.execute(chosen)])
+
+    def job_dead_letter_counts(self, job_uid: str) -> dict[int, int]:
+        """See `JobsCatalog.job_dead_letter_counts`."""
+        row = JOB_DEAD_LETTERS.c
+        query = sa.select(row.generation, sa.func.count()).where(row.job_uid == job_uid).group_by(row.generation)
+        return self._database.read(lambda connection: {int(of): int(n) for of, n in connection.execute(query)})
+
     def next_generation(self, name: str) -> int:
         """See `JobsCatalog.next_generation`."""
         found = self._jobs(JOBS.c.name == name)
@@ -67,7 +87,7 @@ class DatabaseJobs:
         return sorted(found, key=lambda job: job.name)
 
 
-def apply(connection: sa.Connection, put: PutJob | PutRestoredJob | PutBatch | DropBatches | DropJob) -> None:
+def apply(connection: sa.Connection, put: JobPut) -> None:
     """Carry out one part of a change.
 
     Raises:
@@ -85,6 +105,11 @@ def apply(connection: sa.Connection, put: PutJob | PutRestoredJob | PutBatch | D
             if check_next(last[0] if last else None, record):
                 row = {"batch": record.batch, "document": record.model_dump_json()}
                 connection.execute(sa.insert(BATCHES).values(job_uid=uid, generation=generation, **row))
+                _keep_letters(connection, uid, generation, record)
+        case NoteReplayed(job_uid=uid, places=places, at_ms=at_ms):
+            for place in places:
+                row_of = (JOB_DEAD_LETTERS.c.job_uid == uid) & (sa.tuple_(*_place(JOB_DEAD_LETTERS.c)) == place)
+                connection.execute(sa.update(JOB_DEAD_LETTERS).where(row_of).values(replayed_at_ms=at_ms))
         case DropBatches(job_uid=uid, generation=generation, below=below):
             at = (BATCHES.c.job_uid == uid) & (BATCHES.c.generation == generation)
             connection.execute(sa.delete(BATCHES).where(at, BATCHES.c.batch < below))
@@ -112,6 +137,7 @@ def _drop_job(connection: sa.Connection, put: DropJob) -> None:
     dropped = connection.execute(gone.returning(row.document)).scalars().all()
     check_swapped(len(dropped), f"the deleted job {put.uid}", put.fence)
     connection.execute(sa.delete(BATCHES).where(BATCHES.c.job_uid == put.uid))
+    connection.execute(sa.delete(JOB_DEAD_LETTERS).where(JOB_DEAD_LETTERS.c.job_uid == put.uid))
     job = Job.model_validate_json(dropped[0])
     kept = max(job.next_generation, _kept_number(connection, job.name))
     connection.execute(sa.delete(COUNTERS).where(COUNTERS.c.name == _used_numbers(job.name)))
@@ -153,3 +179,32 @@ def _from(connection: sa.Connection, job_uid: str, generation: int, first: int, 
     query = sa.select(row.document).where(row.job_uid == job_uid, row.generation == generation, row.batch >= first)
     documents = connection.execute(query.order_by(row.batch).limit(limit)).scalars()
     return [BatchRecord.model_validate_json(document) for document in documents]
+
+
+def _keep_letters(connection: sa.Connection, job_uid: str, generation: int, record: BatchRecord) -> None:
+    rows = [
+        {
+            **letter.model_dump(),
+            "job_uid": job_uid,
+            "generation": generation,
+            "batch": record.batch,
+            "at_ms": record.at_ms,
+        }
+        for letter in record.dead_letters
+    ]
+    if rows:
+        connection.execute(sa.insert(JOB_DEAD_LETTERS), rows)
+
+
+def _place(row: Any) -> tuple[Any, ...]:
+    return row.generation, row.input, row.partition, row.offset
+
+
+def _letter(row: Any) -> KeptLetter:
+    return KeptLetter(
+        generation=row.generation,
+        batch=row.batch,
+        letter=DeadLetter(input=row.input, partition=row.partition, offset=row.offset, reason=row.reason),
+        at_ms=row.at_ms,
+        replayed_at_ms=row.replayed_at_ms,
+    )

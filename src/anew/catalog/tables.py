@@ -158,6 +158,21 @@ BATCHES = sa.Table(
 )
 """What the batches of a generation did; the last ones alone are kept."""
 
+JOB_DEAD_LETTERS = sa.Table(
+    "job_dead_letters",
+    METADATA,
+    sa.Column("job_uid", sa.String(64), primary_key=True),
+    sa.Column("generation", sa.Integer, primary_key=True),
+    sa.Column("input", sa.String(200), primary_key=True),
+    sa.Column("partition", sa.Integer, primary_key=True),
+    sa.Column("offset", sa.BigInteger, primary_key=True),
+    sa.Column("batch", sa.BigInteger, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("replayed_at_ms", sa.BigInteger, nullable=True),
+)
+"""Records that the generations of a job left out; all are kept, for as long as the job is known."""
+
 TABLE_CONFIGS = sa.Table(
     "table_configs",
     METADATA,

@@ -179,7 +179,7 @@ def read(
         topic = connected.topic(name)
         read = topic.read_committed(begin, partition=partition, limit=limit) if committed else None
         records = topic.read(begin, partition=partition, limit=limit) if read is None else read.records
-        found = [_shown(topic, record) for record in records]
+        found = [shown_record(topic, record) for record in records]
     waiting = () if read is None else read.waiting
     if json_output:
         more = None if read is None else {"next": read.following, "waiting": [asdict(each) for each in waiting]}
@@ -256,7 +256,7 @@ def _put(topic: Topic, writer: TopicWriter, line: str | bytes, key_field: str | 
         writer.put(key, None if row["value"] is None else datum(schemas[1], row["value"], "value"))
 
 
-def _shown(topic: Topic, record: TopicRecord) -> dict[str, Any]:
+def shown_record(topic: Topic, record: TopicRecord) -> dict[str, Any]:
     """A record as JSON has it."""
     schemas, key, value = schemas_of(topic.view), record.key, record.value
     if schemas is not None and record.flaw is None:
@@ -268,6 +268,7 @@ def _shown(topic: Topic, record: TopicRecord) -> dict[str, Any]:
         "key": _as_base64(key),
         "value": _as_base64(value),
         "flaw": record.flaw,
+        "written_ms": record.written_ms,
     }
 
 

@@ -41,6 +41,8 @@ class TopicRecord:
         key: Of format avro a datum, of json a text (bytes, where they are no UTF-8), of bytes: bytes; None: no key.
         value: Of format avro a datum, of json what the text says, of bytes: bytes; None: none, or a flaw.
         flaw: Why the record is not what the topic's format says; None: it is.
+        written_ms: Of format avro, when it was written, as its writer says; a job says it of all that it writes. None:
+            nobody said, and it was written when it was appended.
     """
 
     partition: int
@@ -49,6 +51,7 @@ class TopicRecord:
     key: Any
     value: Any
     flaw: str | None = None
+    written_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,7 @@ def _of_avro(
             value = None if row["value"] is None else decode_datum(value_schema, row["value"])
         except AnewError as error:
             flaw = str(error)
-    return TopicRecord(at.partition, row["offset"], row["appended_ms"], key, value, flaw)
+    return TopicRecord(at.partition, row["offset"], row["appended_ms"], key, value, flaw, row["written_ms"])
 
 
 def _text_or_bytes(data: bytes | None) -> str | bytes | None:

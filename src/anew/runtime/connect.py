@@ -375,7 +375,7 @@ class Cluster:
         """A stream job; nothing is asked yet."""
         from anew.runtime.jobs import JobHandle
 
-        return JobHandle(self.controller, name, driver_name(""))
+        return JobHandle(self.controller, name, driver_name(""), self.topic)
 
     def drive_generation(self, job: str, number: int) -> None:
         """Drive a generation of a job until it is to stop; see `anew.runtime.generation.drive_generation`."""

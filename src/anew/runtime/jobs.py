@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from anew.api.http import ControllerClient
-from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, PlanGeneration, RunGeneration
-from anew.api.jobs.views import CheckpointsView, CutOverAnswer, JobView, OwnedParts
+from anew.api.jobs.requests import (
+    CreateJob,
+    CutOver,
+    DropGeneration,
+    OfGeneration,
+    PlanGeneration,
+    ReplayDeadLetters,
+    RunGeneration,
+)
+from anew.api.jobs.views import CheckpointsView, CutOverAnswer, DeadLetterView, JobView, OwnedParts
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
-from anew.core.errors import AnewError, Refused, Unreachable
+from anew.client.topicreads import TopicRecord
+from anew.client.topics import Topic
+from anew.core.errors import AnewError, Failed, NotFound, Refused, Unreachable
 from anew.core.jobs.code import JobCode
+from anew.core.jobs.deadletters import DEFAULT_LIMIT, STOP, OnBadRecord
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.places import CODE_FOLDER, PLAN_SECONDS
 from anew.core.jobs.plan import DEPLOY, PARALLEL, REWIND, JobPlan, Mode
@@ -54,20 +65,59 @@ class Start:
 
     Attributes:
         at: ``oldest``, ``newest``, or input → partition → offset; None: the inputs' defaults.
+        on_bad_record: What a record does that cannot be read, or on which the function fails: ``stop`` ends the
+            generation, ``skip`` leaves it out as a dead letter.
+        dead_letter_limit: How many records may be left out, 1 to 1,000.
     """
 
     at: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     max_records: int = 100_000
+    on_bad_record: OnBadRecord = STOP
+    dead_letter_limit: int = DEFAULT_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRecord:
+    """A record that a generation has left out.
+
+    Attributes:
+        letter: Where it lies, and why.
+        record: What the log holds there; None: it holds it no more, or the topic was made again or deleted.
+        topic: Its topic as it is now; None: as of ``record``.
+    """
+
+    letter: DeadLetterView
+    record: TopicRecord | None
+    topic: Topic | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What became of the dead letters of a generation that were not replayed before.
+
+    Attributes:
+        replayed: How many records were given to their topics again.
+        gone: How many the logs do not hold any more.
+        unreadable: How many are not of their topic's format.
+    """
+
+    generation: int
+    replayed: int
+    gone: int
+    unreadable: int
 
 
 class JobHandle:
     """A stream job of a running cluster."""
 
-    def __init__(self, controller: ControllerClient, name: str, driver: str) -> None:
+    def __init__(
+        self, controller: ControllerClient, name: str, driver: str, topic: Callable[[str], Topic] | None = None
+    ) -> None:
         """Use `anew.runtime.connect.Cluster.job`."""
         self.name = name
+        self._topic = topic
         self._controller = controller
         self.driver = driver
 
@@ -86,6 +136,49 @@ class JobHandle:
             NotFound: ``unknown_job``, ``unknown_generation``.
         """
         return self._controller.checkpoints(self.name, generation)
+
+    def dead_letters(self, generation: int | None = None, limit: int = 100) -> list[DeadRecord]:
+        """The first records that a generation, or (None) any, has left out, with what the logs still hold of them.
+
+        Raises:
+            NotFound: ``unknown_job``, ``unknown_generation``.
+        """
+        found = self._controller.job_dead_letters(self.name, generation, limit)
+        topics = {of: self._topic_of(*of) for of in {(letter.topic, letter.topic_uid) for letter in found}}
+        return [_dead_record(letter, topics[letter.topic, letter.topic_uid]) for letter in found]
+
+    def replay(self, generation: int | None = None, *, as_new: bool = False) -> Replayed:
+        """Give the records of a generation's dead letters to their topics again, those that were not yet.
+
+        Each comes at the end of its partition with its key and the time of its writing, which decides against anything
+        younger; whatever generations follow the topic process it.
+
+        Args:
+            generation: None: the only one with dead letters that were not replayed.
+            as_new: Also records of topics without write times: they get the time of now, and win over younger ones.
+
+        Raises:
+            NotFound: ``unknown_job``, ``unknown_generation``.
+            Refused: ``which_generation``, ``replay_would_win``.
+        """
+        after, replayed, gone, unreadable = None, 0, 0, 0
+        while True:
+            request = ReplayDeadLetters(generation=generation, as_new=as_new, after=after)
+            answer = self._controller.replay_dead_letters(self.name, request)
+            replayed, gone = replayed + answer.replayed, gone + answer.gone
+            unreadable += answer.unreadable
+            generation, after = answer.generation, answer.next
+            if after is None:
+                return Replayed(answer.generation, replayed, gone, unreadable)
+
+    def _topic_of(self, name: str, uid: str) -> Topic | None:
+        """A topic of that name, if it still is the one of that identity."""
+        if self._topic is None:
+            return None
+        with suppress(NotFound):
+            topic = self._topic(name)
+            return topic if topic.view.topic_uid == uid else None
+        return None
 
     def plan_rewind(self, start: Start | None = None, code: Code | None = None) -> JobPlan:
         """What a rewind would begin now; nothing is made.
@@ -268,6 +361,8 @@ class JobHandle:
             master=start.master,
             conf=dict(start.conf),
             max_records=start.max_records,
+            on_bad_record=start.on_bad_record,
+            dead_letter_limit=start.dead_letter_limit,
         )
         plan = self._controller.plan_generation(self.name, request)
         plan = plan.model_copy(update={"asked": self._asked(start, packed, mode)})
@@ -299,7 +394,14 @@ class JobHandle:
     def _asked(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode) -> str:
         """The hash of all that a request for a generation says."""
         code = None if packed is None else packed[1].code.hash
-        said = {"at": start.at, "master": start.master, "conf": dict(start.conf), "max_records": start.max_records}
+        said = {
+            "at": start.at,
+            "master": start.master,
+            "conf": dict(start.conf),
+            "max_records": start.max_records,
+            "on_bad_record": start.on_bad_record,
+            "dead_letter_limit": start.dead_letter_limit,
+        }
         return asked_for(REWIND if mode == PARALLEL else mode, self.name, code=code, start=said)
 
     def _schemas(self, plan: JobPlan) -> tuple[str | None, str | None]:
@@ -326,6 +428,17 @@ class JobHandle:
             expected=f"an output within {_READY_SECONDS:g} s",
             hint=f"is the log there? anew status; then: anew job show {self.name}",
         )
+
+
+def _dead_record(letter: DeadLetterView, topic: Topic | None) -> DeadRecord:
+    if topic is None:
+        return DeadRecord(letter, None, None)
+    try:
+        found = topic.read(letter.offset, partition=letter.partition, limit=1)
+    except Failed:
+        found = []
+    record = found[0] if found and found[0].offset == letter.offset else None
+    return DeadRecord(letter, record, topic)
 
 
 def submit(controller: ControllerClient, driver: str, request: CreateJob, code: Code, start: Start) -> JobView:

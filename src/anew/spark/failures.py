@@ -30,6 +30,11 @@ _PYTHON_ERROR = re.compile(
 _FILE = re.compile(r"while reading file (?P<file>\S+?)\.?\s")
 _CAUSED_BY = re.compile(r"^Caused by: (?P<text>.+)$", re.M)
 _UNFIT = re.compile(r"(?:UnfitExecutor|TaskFailed): (?P<json>\{.*\})$", re.M)
+_OF_MACHINES = re.compile(
+    r"OutOfMemoryError|MemoryError|Python worker exited unexpectedly|ExecutorLost|ExecutorDead|FetchFailed"
+    r"|No space left on device|CANCELLED|was cancelled|SparkContext was shut down"
+)
+"""How Spark says that a job failed for want of something that machines have, or because somebody ended it."""
 _NO_PYTHON = re.compile(r'Cannot run program "(?P<python>[^"]+)"')
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (?P<text>.+)")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (?P<text>No module named '(?P<module>[\w.]+)'.*)")
@@ -74,16 +79,20 @@ def told_to_driver() -> Iterator[None]:
         raise TaskFailed(error) from error
 
 
-def reason_of(error: BaseException) -> Failed:
+def reason_of(error: BaseException, *, is_logged: bool = True) -> Failed:
     """Why a job failed: an executor that lacks something, else the Python error of the task or the JVM's last cause.
 
-    What nobody foresaw is logged whole: Spark's own loggers are silent about it (`anew.spark.session`).
+    Args:
+        error: What Spark raised.
+        is_logged: Whether to log whole what nobody foresaw: Spark's own loggers are silent about it
+            (`anew.spark.session`).
     """
     text = f"{type(error).__name__}: {error}"
     unfit = unfitness_of(text)
     if unfit is not None:
         return unfit
-    _log.error("spark_job_failed", text=text[:_LOGGED_CHARACTERS])
+    if is_logged:
+        _log.error("spark_job_failed", text=text[:_LOGGED_CHARACTERS])
     python = [match["text"] for match in _PYTHON_ERROR.finditer(text)]
     causes = [match["text"] for match in _CAUSED_BY.finditer(text)]
     lines = text.splitlines()
@@ -98,6 +107,15 @@ def reason_of(error: BaseException) -> Failed:
         expected="a job that ends",
         hint="nothing serves the new version; see spark_job_failed in the driver's log",
     )
+
+
+def is_of_machines(error: BaseException) -> bool:
+    """Whether a job failed for want of memory, disk or executors, or was cancelled: not by what it was given.
+
+    Args:
+        error: As `reason_of` made it, with Spark's error as its cause.
+    """
+    return _OF_MACHINES.search(f"{error}\n{error.__cause__}") is not None
 
 
 def _failed(told: str) -> Failed:

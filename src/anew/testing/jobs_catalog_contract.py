@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from anew.catalog.change import DropBatches, PutBatch, PutJob, PutRebuild
+from anew.catalog.change import DropBatches, NoteReplayed, PutBatch, PutJob, PutRebuild
 from anew.catalog.forget import DropJob
 from anew.catalog.interface import Catalog
 from anew.core.errors import Refused
+from anew.core.jobs.deadletters import DeadLetter
 from anew.core.rebuild import RebuildStatus
 from anew.testing.catalog_contract import a_change
 from anew.testing.clock import NOON_MS
@@ -133,3 +134,29 @@ class JobsCatalogContract(OpenedCatalog):
         assert [record.batch for record in catalog.batches(_UID, 2, 9)] == [0]
         catalog.put_batch(_put(4))
         assert [record.batch for record in catalog.batches(_UID, 1, 9)] == [3, 4]
+
+    @pytest.mark.case("streams:N10")
+    def test_dead_letters_are_kept_with_their_batch_and_outlive_it(self, catalog: Catalog) -> None:
+        """All of a batch or none; by place, some at a time; a note of a replay; they go with the record of the job."""
+        _drivers(catalog, 1, 2)
+        catalog.commit(a_change("op-job", PutJob(a_job(), None)))
+        letters = tuple(DeadLetter(input="events", partition=p, offset=o, reason="no") for p, o in ((1, 7), (0, 12)))
+        for _ in range(2):
+            catalog.put_batch(_put(0, dead_letters=letters, dead_total=2))
+        catalog.put_batch(_put(0, generation=2, dead_letters=letters[:1], dead_total=1))
+        _refused("batch_gap", lambda: catalog.put_batch(_put(2, dead_letters=letters)))
+        assert catalog.job_dead_letter_counts(_UID) == {1: 2, 2: 1}
+        catalog.commit(a_change("op-forget", DropBatches(_UID, 1, 9)))
+        found = catalog.job_dead_letters(_UID, None, None, 9)
+        places = [(1, "events", 0, 12), (1, "events", 1, 7), (2, "events", 1, 7)]
+        assert [letter.place for letter in found] == places
+        assert (found[1].letter, found[1].batch, found[1].at_ms) == (letters[0], 0, NOON_MS)
+        assert catalog.job_dead_letters(_UID, 1, None, 1) == found[:1]
+        assert catalog.job_dead_letters(_UID, 1, places[0], 9) == found[1:2]
+        assert catalog.job_dead_letters(_UID, None, places[1], 9) == found[2:]
+        catalog.commit(a_change("op-note", NoteReplayed(_UID, (places[1],), NOON_MS + 5)))
+        noted = [letter.replayed_at_ms for letter in catalog.job_dead_letters(_UID, None, None, 9)]
+        assert noted == [None, NOON_MS + 5, None]
+        catalog.commit(a_change("op-gone", PutJob(a_job(deleted_at_ms=NOON_MS), 1)))
+        catalog.commit(a_change("op-drop", DropJob(_UID, 2)))
+        assert (catalog.job_dead_letters(_UID, None, None, 9), catalog.job_dead_letter_counts(_UID)) == ([], {})

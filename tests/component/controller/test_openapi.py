@@ -234,6 +234,7 @@ def test_every_list_is_paged(document: dict[str, Any]) -> None:
     assert paged == {
         "GET /v1/history",
         "GET /v1/jobs",
+        "GET /v1/jobs/{name}/dead-letters",
         "GET /v1/nodes",
         "GET /v1/rebuilds",
         "GET /v1/reclaims",

@@ -18,8 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed
+from anew.core.jobs.deadletters import Span
 from anew.core.jobs.generation import Generation
-from anew.spark.jobs.source import INPUT, Reading, _Reader
+from anew.spark.jobs.source import INPUT, Reading, _Range, _Reader, _shared_out
 from tests.simulation.jobs.functions import Event, outputs
 from tests.simulation.minispark import CONTEXTS, TaskContext
 from tests.simulation.parts import Machines
@@ -77,6 +78,7 @@ class MiniFrame:
     tag: str
     sessions: Sessions
     attempts: int = 0
+    loop: MiniLoop | None = None
 
     def batch(self, start: Start, end: Start, loop: MiniLoop) -> MiniBatch:
         """The rows of a batch."""
@@ -86,6 +88,17 @@ class MiniFrame:
             for part in reader.partitions(start[name], end[name])
         ]
         return MiniBatch(self, loop, parts)
+
+    def part(self, spans: Sequence[Span]) -> MiniBatch:
+        """The rows of parts of the inputs, while the loop runs."""
+        assert self.loop is not None
+        of = {name: [_Range(s.partition, s.begin, s.end) for s in spans if s.input == name] for name in self.readers}
+        parts = [
+            partial(self._rows, reader, part)
+            for name, reader in sorted(self.readers.items())
+            for part in _shared_out(of[name])
+        ]
+        return MiniBatch(self, self.loop, parts)
 
     def _rows(self, reader: Any, part: Any) -> Batches:
         for rows in reader.read(part):
@@ -186,6 +199,7 @@ class MiniLoop:
     def __post_init__(self) -> None:
         """Begin."""
         world = self.frame.machines.world
+        self.frame.loop = self
         self._task = world.spawn(world.acting, self._run, background=False)
 
     @property

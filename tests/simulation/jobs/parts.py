@@ -177,7 +177,8 @@ def _prepared(machines: Machines, driving: Driving, generation: Generation, sess
         of.name: Reading(InputTask(location, of), generation.start[of.name], generation.max_records)
         for of in generation.inputs
     }
-    yield Prepared(frame_of(machines, generation, found, sessions), _function(), found, start_mini)
+    frame = frame_of(machines, generation, found, sessions)
+    yield Prepared(frame, _function(), found, start_mini, frame.part)
 
 
 def _function() -> Loaded:

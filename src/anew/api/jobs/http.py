@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from anew.api.calling import Call, Calls, path_of
 from anew.api.jobs.requests import (
     CreateJob,
@@ -12,6 +14,7 @@ from anew.api.jobs.requests import (
     OfGeneration,
     PlanGeneration,
     RecordBatch,
+    ReplayDeadLetters,
     RunGeneration,
     RunOrder,
 )
@@ -20,9 +23,11 @@ from anew.api.jobs.views import (
     CheckpointsView,
     CountedBatches,
     CutOverAnswer,
+    DeadLetterView,
     JobDeleted,
     JobView,
     OwnedParts,
+    ReplayAnswer,
 )
 from anew.api.pages import Page
 from anew.core.jobs.plan import JobPlan
@@ -51,6 +56,19 @@ class JobCalls(Calls):
     def plan_generation(self, name: str, request: PlanGeneration) -> JobPlan:
         """What a rewind would begin now; nothing is made."""
         return self._as(JobPlan, Call("POST", path_of("jobs", name, "rewind:plan"), request))
+
+    def job_dead_letters(self, name: str, generation: int | None, limit: int) -> list[DeadLetterView]:
+        """The first records that a generation of a job, or (None) any, has left out, at most so many."""
+        query: dict[str, str | int] = {} if generation is None else {"generation": generation}
+        call = Call("GET", path_of("jobs", name, "dead-letters"), query=query)
+        return list(islice(self._all(Page[DeadLetterView], call), limit))
+
+    def replay_dead_letters(self, name: str, request: ReplayDeadLetters) -> ReplayAnswer:
+        """Give records of dead letters to their topics again; repeated, it goes on with those that were not yet."""
+        call = Call(
+            "POST", path_of("jobs", name, "dead-letters:replay"), request, look_up=f"anew job dead-letters {name}"
+        )
+        return self._as(ReplayAnswer, call)
 
     def run_job(self, name: str, request: RunGeneration) -> JobView:
         """Let a generation run; the job's view."""

@@ -10,6 +10,7 @@ from anew.api.jobs.place import OutputPlace
 from anew.api.wire import Request, Wire, example
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.code import Environment, JobCode
+from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.job import Job
 from anew.core.jobs.plan import PARALLEL, Mode
@@ -36,6 +37,9 @@ class PlanGeneration(Request):
         code: None: that of the live generation.
         environment: Of whoever plans: with the live generation's code this is what it is frozen with.
         start: ``oldest`` or ``newest`` for all inputs, or offsets: input → partition → offset. Of a deployment None.
+        on_bad_record: What a record does that cannot be read, or on which the function fails: ``stop`` ends the
+            generation, ``skip`` leaves it out as a dead letter.
+        dead_letter_limit: How many records may be left out.
     """
 
     model_config = example(start="oldest", max_records=50_000)
@@ -47,6 +51,8 @@ class PlanGeneration(Request):
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
     max_records: int = Field(default=100_000, ge=1, le=10_000_000)
+    on_bad_record: OnBadRecord = STOP
+    dead_letter_limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MOST_LETTERS)
 
 
 class OfGeneration(Request):
@@ -78,6 +84,27 @@ class RunGeneration(OfGeneration):
     """
 
     environment: Environment | None = None
+
+
+MOST_REPLAYED = 100
+"""So many dead letters are replayed in one request: their records go through the controller."""
+
+
+class ReplayDeadLetters(Request):
+    """Give the records of dead letters of a generation to their topics again, those that were not yet.
+
+    Attributes:
+        generation: None: the only one with dead letters that were not replayed.
+        as_new: Also records of topics without write times: they get the time of now, and win over younger ones.
+        after: Those behind this key: the field ``next`` of the answer before.
+    """
+
+    model_config = example(generation=2, as_new=False)
+
+    generation: int | None = None
+    as_new: bool = False
+    after: str | None = Field(default=None, max_length=400)
+    limit: int = Field(default=MOST_REPLAYED, ge=1, le=MOST_REPLAYED)
 
 
 class CutOver(Request):

@@ -25,6 +25,10 @@ class GenerationView(Wire):
         caught_up: Whether it was found at the ends often enough to be cut over to.
         batch: The last batch that was recorded; null before the first.
         rows: How many records all of its batches have written.
+        read: How many offsets of its inputs they have read; the function got those that are no dead letters.
+        dead_letters: How many records it has left out.
+        on_bad_record: What a record does that cannot be read, or on which the function fails: ``stop`` or ``skip``.
+        dead_letter_limit: How many it may leave out.
         applied: Whether what it wrote can be read wherever it is to be served; null: nobody can say now.
     """
 
@@ -46,6 +50,10 @@ class GenerationView(Wire):
     applied: bool | None
     batch: int | None
     rows: int
+    read: int
+    dead_letters: int
+    on_bad_record: str
+    dead_letter_limit: int
     version: int | None
     rebuild: str
     error: str | None
@@ -170,6 +178,48 @@ class CheckpointsView(Wire):
 
     job: str
     checkpoints: tuple[CheckpointView, ...]
+
+
+class DeadLetterView(Wire):
+    """A record that a generation has left out.
+
+    Attributes:
+        fabric, topic, topic_uid: Where it lies; a topic that was made again has another identity.
+        reason: Why, in one line.
+        batch: The batch that left it out.
+        at_ms: When that was recorded.
+        replayed_at_ms: When its record was last given to its topic again; null: never.
+    """
+
+    generation: int
+    input: str
+    fabric: str
+    topic: str
+    topic_uid: str
+    partition: int
+    offset: int
+    reason: str
+    batch: int
+    at_ms: int
+    replayed_at_ms: int | None
+
+
+class ReplayAnswer(Wire):
+    """What became of some dead letters of a generation.
+
+    Attributes:
+        replayed: How many records were given to their topics again.
+        gone: How many the logs do not hold any more, or are of a topic that was made again.
+        unreadable: How many are not of their topic's format: they would be dead letters again.
+        next: The key to go on after; null: these were the last ones.
+    """
+
+    job: str
+    generation: int
+    replayed: int
+    gone: int
+    unreadable: int
+    next: str | None
 
 
 class JobDeleted(Wire):

@@ -10,11 +10,13 @@ import typer
 from anew.api.jobs.requests import CreateJob
 from anew.api.jobs.views import GenerationView, JobView, OwnedParts
 from anew.cli.jobs.checkpoints import checkpoints_app
-from anew.cli.jobs.naming import From, FromFile, Which, named, start_of
+from anew.cli.jobs.deadletters import dead_letters
+from anew.cli.jobs.naming import From, FromFile, Which, named, on_bad, start_of
 from anew.cli.options import Conf, Master, RequestId
 from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.session import cluster, pairs
 from anew.core.errors import InvalidRequest
+from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP
 from anew.core.jobs.plan import JobPlan
 from anew.runtime.jobs import Code, Start, submit
 from anew.runtime.settings import resolve
@@ -22,6 +24,7 @@ from anew.runtime.settings import resolve
 jobs_app = typer.Typer(help="Stream jobs: functions that follow topics.", no_args_is_help=True)
 
 jobs_app.add_typer(checkpoints_app, name="checkpoint")
+jobs_app.command("dead-letters")(dead_letters)
 
 _WATCH_SECONDS = 1.0
 
@@ -29,6 +32,10 @@ Entry = Annotated[str, typer.Option("--code", help="module:function, or file.py:
 Params = Annotated[list[str] | None, typer.Option("--param", metavar="K=V", help="A parameter of the function.")]
 Files = Annotated[list[str] | None, typer.Option("--file", metavar="[NAME=]PATH", help="A file for the function.")]
 MaxRecords = Annotated[int, typer.Option(help="At most so many records in one batch.")]
+OnBad = Annotated[
+    str, typer.Option("--on-bad-record", metavar="stop|skip", help="Of a record on which the function fails.")
+]
+DeadLetterLimit = Annotated[int, typer.Option(help="So many records may be left out.", min=1, max=MOST_LETTERS)]
 NoTrial = Annotated[bool, typer.Option("--no-trial", help="Do not try the function before.")]
 
 
@@ -50,13 +57,16 @@ def submit_job(
     master: Master = None,
     conf: Conf = None,
     max_records: MaxRecords = 100_000,
+    on_bad_record: OnBad = STOP,
+    dead_letter_limit: DeadLetterLimit = DEFAULT_LIMIT,
     no_trial: NoTrial = False,
     request_id: RequestId = None,
     json_output: Json = False,
 ) -> None:
     """Make a job and its first generation; it runs when told so."""
     request = CreateJob(name=name, output=output, inputs=pairs(inputs, "--input"), request_id=request_id)
-    chosen = Start(start_of(start), master, pairs(conf, "--conf"), max_records)
+    bad = on_bad(on_bad_record)
+    chosen = Start(start_of(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
     with cluster() as connected:
         handle = connected.job(name)
         view = submit(connected.controller, handle.driver, request, _code(code, param, file, no_trial=no_trial), chosen)
@@ -119,13 +129,17 @@ def plan(
     file: Files = None,
     start: From = None,
     from_file: FromFile = None,
+    on_bad_record: OnBad = STOP,
+    dead_letter_limit: DeadLetterLimit = DEFAULT_LIMIT,
     no_trial: NoTrial = False,
     json_output: Json = False,
 ) -> None:
     """What a rewind would begin now, what of its history is gone, and why; nothing is made."""
+    said, bad = start_of(start, from_file), on_bad(on_bad_record)
+    chosen = Start(said, on_bad_record=bad, dead_letter_limit=dead_letter_limit)
     with cluster() as connected:
         function = _maybe(code, param, file, no_trial=no_trial)
-        found = connected.job(name).plan_rewind(Start(start_of(start, from_file)), function)
+        found = connected.job(name).plan_rewind(chosen, function)
     _print_plan(found, as_json=json_output)
 
 
@@ -141,13 +155,16 @@ def rewind(
     master: Master = None,
     conf: Conf = None,
     max_records: MaxRecords = 100_000,
+    on_bad_record: OnBad = STOP,
+    dead_letter_limit: DeadLetterLimit = DEFAULT_LIMIT,
     no_trial: NoTrial = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
     request_id: RequestId = None,
     json_output: Json = False,
 ) -> None:
     """Begin a generation beside the live one, with an output of its own, and let it run."""
-    chosen = Start(start_of(start, from_file), master, pairs(conf, "--conf"), max_records)
+    bad = on_bad(on_bad_record)
+    chosen = Start(start_of(start, from_file), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
     with cluster() as connected:
         handle, function = connected.job(name), _maybe(code, param, file, no_trial=no_trial)
         number = None if dry_run else handle.begun_before(chosen, function, request_id)
@@ -172,13 +189,16 @@ def deploy(
     master: Master = None,
     conf: Conf = None,
     max_records: MaxRecords = 100_000,
+    on_bad_record: OnBad = STOP,
+    dead_letter_limit: DeadLetterLimit = DEFAULT_LIMIT,
     no_trial: NoTrial = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only; it needs a stopped job.")] = False,
     request_id: RequestId = None,
     json_output: Json = False,
 ) -> None:
     """Go on with other code where the live generation ended, in its place; nothing is processed again."""
-    chosen = Start(None, master, pairs(conf, "--conf"), max_records)
+    bad = on_bad(on_bad_record)
+    chosen = Start(None, master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
     with cluster() as connected:
         handle, function = connected.job(name), _maybe(code, param, file, no_trial=no_trial)
         if dry_run:
@@ -340,6 +360,12 @@ def _print(view: JobView, *, as_json: bool) -> None:
         for g in view.generations
     ]
     print_table(["generation", "status", "code", "batch", "lag", "records/s", "left", "caught up", "error"], rows)
+    for g in view.generations:
+        if g.dead_letters:
+            which = f"{view.name}@{g.number}"
+            out().print(
+                f"{which}: {g.dead_letters} dead letters of {g.dead_letter_limit}: anew job dead-letters {which}"
+            )
 
 
 def _print_owned(parts: OwnedParts, *, as_json: bool) -> None:

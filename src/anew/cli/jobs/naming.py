@@ -9,6 +9,7 @@ import typer
 
 from anew.cli.session import json_value
 from anew.core.errors import InvalidRequest, NotFound
+from anew.core.jobs.deadletters import SKIP, STOP, OnBadRecord
 from anew.core.jobs.positions import positions_of
 
 Which = Annotated[str, typer.Argument(metavar="JOB[@GENERATION]")]
@@ -30,6 +31,19 @@ def named(text: str) -> tuple[str, int | None]:
     if not number.isdigit():
         raise InvalidRequest("which_generation", "this names no generation", found=text, expected="JOB, or JOB@NUMBER")
     return name, int(number)
+
+
+def on_bad(text: str) -> OnBadRecord:
+    """What a record does on which a job's function fails.
+
+    Raises:
+        InvalidRequest: ``bad_option``.
+    """
+    if text == SKIP:
+        return SKIP
+    if text == STOP:
+        return STOP
+    raise InvalidRequest("bad_option", "--on-bad-record takes one of two words", found=text, expected="stop or skip")
 
 
 def start_of(text: str | None, file: str | None = None) -> Any:

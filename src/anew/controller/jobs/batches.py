@@ -12,6 +12,7 @@ from anew.controller.engine.records import check_driver, find_of
 from anew.controller.jobs.records import change_deleted_job, change_job, job_of, with_record
 from anew.core.errors import Refused
 from anew.core.jobs import job as jobs
+from anew.core.jobs.deadletters import check_dead_letters
 from anew.core.jobs.generation import GenerationStatus
 from anew.core.jobs.job import Job
 from anew.core.jobs.rebuild import JobRebuild
@@ -53,16 +54,19 @@ def record_batch(context: Context, rebuild_id: str, request: RecordBatch) -> Bat
 
     Raises:
         Refused: ``rebuild_ended``, ``epoch_outdated``; ``batch_gap``, ``batch_differs``.
+        Failed: ``too_many_dead_letters``.
     """
     rebuild, record = find_of(context, rebuild_id, JobRebuild), request.record
     check_epoch(rebuild, request.epoch)
     job = job_of(context, rebuild)
+    generation = job.generation(rebuild.generation)
+    before = record.dead_total - len(record.dead_letters)
+    check_dead_letters(f"{job.name}@{generation.number}", record.dead_letters, before, generation.most_dead_letters)
     # The epoch is proved again where the record is put: another driver may take over in between.
     context.catalog.put_batch(PutBatch(job.uid, rebuild.generation, record, rebuild.id))
     if record.batch >= KEPT_BATCHES and record.batch % _FORGOTTEN_EVERY == 0:
         operation = context.operation("forget batches", job.name, "controller", generation=rebuild.generation)
         commit(context, operation, DropBatches(job.uid, rebuild.generation, record.batch - KEPT_BATCHES))
-    generation = job.generation(rebuild.generation)
     if generation.failures or generation.error:
         operation = context.operation("generation goes on", job.name, "driver", generation=rebuild.generation)
         change_job(context, job.uid, operation, lambda present: (jobs.got_on(present, rebuild.generation), ()))

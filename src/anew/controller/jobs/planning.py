@@ -9,6 +9,7 @@ from anew.controller.engine.context import Context
 from anew.controller.jobs.records import check_no_driver
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.jobs.code import JobCode
+from anew.core.jobs.deadletters import SKIP
 from anew.core.jobs.inputs import JobInput, Offsets, Start, check_start, input_of
 from anew.core.jobs.job import Job, at_rest
 from anew.core.jobs.plan import DEPLOY, JobFence, JobPlan, Mode
@@ -62,8 +63,14 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         master=request.master,
         conf=request.conf,
         max_records=request.max_records,
+        on_bad_record=request.on_bad_record,
+        dead_letter_limit=request.dead_letter_limit,
         unreachable=gone,
-        why=(*(_why_deployed(job) if request.mode == DEPLOY else _why(job, is_whole=is_whole)), *notes),
+        why=(
+            *(_why_deployed(job) if request.mode == DEPLOY else _why(job, is_whole=is_whole)),
+            _why_bad_records(request),
+            *notes,
+        ),
         estimate=Estimate(records=records, bytes=0, seconds=None),
         fence=JobFence(job_uid=job.uid, live=job.live, batch=batch),
     ).sealed()
@@ -278,6 +285,12 @@ def _why_deployed(job: Job) -> tuple[str, ...]:
         f"it goes on where generation {job.live} ended, in its place and into its output",
         "nothing is processed again: what was written stays as it is",
     )
+
+
+def _why_bad_records(request: PlanGeneration) -> str:
+    if request.on_bad_record == SKIP:
+        return f"a record on which it fails is left out as a dead letter, at most {request.dead_letter_limit} of them"
+    return "a record on which it fails stops it"
 
 
 def _why(job: Job, *, is_whole: bool) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from anew.api.jobs.requests import (
     OfGeneration,
     PlanGeneration,
     RecordBatch,
+    ReplayDeadLetters,
     RunGeneration,
     RunOrder,
 )
@@ -23,9 +24,11 @@ from anew.api.jobs.views import (
     CheckpointsView,
     CountedBatches,
     CutOverAnswer,
+    DeadLetterView,
     JobDeleted,
     JobView,
     OwnedParts,
+    ReplayAnswer,
 )
 from anew.api.pages import DEFAULT_ITEMS, Page
 from anew.api.rights import OPERATE, READ, READ_ALL, REBUILD, SUBMIT, SUBMIT_ALL_NAMED, takes
@@ -34,6 +37,7 @@ from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.jobs import batches, changing, views
 from anew.controller.jobs.checkpoints import checkpoints_of
 from anew.controller.jobs.committed import counted_batches
+from anew.controller.jobs.deadletters import dead_letter_page, replay
 from anew.controller.jobs.owning import owned_by
 from anew.controller.jobs.planning import plan_generation
 from anew.controller.jobs.records import job_named
@@ -119,6 +123,23 @@ def _add_generations(app: FastAPI, context: Context) -> None:
     def drop(name: str, request: DropGeneration, actor: Actor = "anonymous") -> JobView:
         """Retire a generation that is not live."""
         return views.job_view(context, changing.drop(context, name, request, actor))
+
+    @app.get("/v1/jobs/{name}/dead-letters", tags=["jobs"])
+    @takes(READ)
+    def dead_letters(
+        name: str,
+        generation: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+        limit: Limit = DEFAULT_ITEMS,
+        after: After = None,
+    ) -> Page[DeadLetterView]:
+        """The records that a generation of a job, or any, has left out, by their places."""
+        return dead_letter_page(context, job_named(context, name), generation, after, limit)
+
+    @app.post("/v1/jobs/{name}/dead-letters:replay", tags=["jobs"])
+    @takes(OPERATE)
+    def replay_dead_letters(name: str, request: ReplayDeadLetters, actor: Actor = "anonymous") -> ReplayAnswer:
+        """Give records of dead letters to their topics again, at the end."""
+        return replay(context, job_named(context, name), request, actor)
 
     @app.get("/v1/jobs/{name}/generations/{number}/owned", tags=["jobs"])
     @takes(READ)

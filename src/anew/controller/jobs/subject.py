@@ -72,6 +72,8 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
             master=plan.master,
             conf=plan.conf,
             max_records=plan.max_records,
+            on_bad_record=plan.on_bad_record,
+            dead_letter_limit=plan.dead_letter_limit,
         )
         record = JobRebuild(**{**opening, **NO_LEASE}, job=job.name, job_uid=job.uid, generation=generation.number)
         retired_with: tuple[Put, ...] = ()

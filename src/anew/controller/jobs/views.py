@@ -10,7 +10,7 @@ from anew.api.pages import Page, page_of
 from anew.controller.engine.context import Context
 from anew.controller.jobs.looks import ends_of, looks_of
 from anew.core.errors import AnewError
-from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.batch import BatchRecord, behind
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.job import LOOKS_TO_CATCH_UP, Job
@@ -29,6 +29,7 @@ def job_view(context: Context, job: Job) -> JobView:
     live = None if job.live is None else job.generation(job.live)
     running = any(each.status is GenerationStatus.RUNNING for each in job.generations)
     newest = job.generations[-1].status.value if job.generations else "planned"
+    dead = context.catalog.job_dead_letter_counts(job.uid)
     return JobView(
         name=job.name,
         status="running" if running else newest,
@@ -36,7 +37,7 @@ def job_view(context: Context, job: Job) -> JobView:
         code=None if live is None else live.code.hash,
         inputs=job.inputs,
         output=str(job.output),
-        generations=tuple(_generation_view(context, job, each) for each in job.generations),
+        generations=tuple(_generation_view(context, job, each, dead.get(each.number, 0)) for each in job.generations),
     )
 
 
@@ -61,7 +62,7 @@ def job_problems(context: Context, job: Job) -> list[Problem]:
     ]
 
 
-def _generation_view(context: Context, job: Job, generation: Generation) -> GenerationView:
+def _generation_view(context: Context, job: Job, generation: Generation, dead: int) -> GenerationView:
     batches = context.catalog.batches(job.uid, generation.number, _PACE_BATCHES)
     record = context.catalog.rebuild(generation.rebuild)
     driven = isinstance(record, JobRebuild) and bool(record.driver) and context.clock() <= record.lease_until_ms
@@ -88,6 +89,10 @@ def _generation_view(context: Context, job: Job, generation: Generation) -> Gene
         applied=None if generation.over else _applied(context, job, generation),
         batch=batches[-1].batch if batches else None,
         rows=batches[-1].total if batches else 0,
+        read=behind(generation.start, positions),
+        dead_letters=dead,
+        on_bad_record=generation.on_bad_record,
+        dead_letter_limit=generation.dead_letter_limit,
         version=generation.version,
         rebuild=generation.rebuild,
         error=generation.error,

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 
 from anew.core.errors import Refused
+from anew.core.jobs.deadletters import DeadLetter
 from anew.core.jobs.inputs import Offsets
 from anew.core.plan import Value
 
@@ -49,6 +50,9 @@ class BatchRecord(Value):
         outputs: The attempts that count, by task.
         rows: What was appended.
         total: What was appended by all batches up to this one.
+        read: How many offsets of the inputs lie between start and end. The function got those that are no dead letters.
+        dead_letters: The records of its ranges that were left out.
+        dead_total: How many records were left out by all batches up to this one.
         digest: Of all that Spark planned up to here (`chained`): a checkpoint that somebody edited differs.
         at_ms: When it was recorded.
     """
@@ -61,6 +65,8 @@ class BatchRecord(Value):
     rows: int = 0
     total: int = 0
     read: int = 0
+    dead_letters: tuple[DeadLetter, ...] = ()
+    dead_total: int = 0
     watermark_ms: int | None = None
     planned: str
     digest: str

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from anew.core.jobs.code import Environment, JobCode
+from anew.core.jobs.deadletters import DEFAULT_LIMIT, SKIP, STOP, OnBadRecord
 from anew.core.jobs.inputs import JobInput, Offsets
 from anew.core.plan import Value
 
@@ -46,6 +47,8 @@ class Generation(Value):
         replaces: The generation whose output it takes the place of; None for the first.
         environment: In which it was told to go on; None: its code's.
         master, conf, max_records: How Spark runs it.
+        on_bad_record: What a record does on which its function fails: it stops the generation, or is left out.
+        dead_letter_limit: How many records may be left out.
         failures: How many of its drivers in a row have ended before their first batch.
         retry_at_ms: Before that time no driver is started.
         launched: Whether a driver was started that has not taken it yet.
@@ -70,6 +73,8 @@ class Generation(Value):
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
     max_records: int = 100_000
+    on_bad_record: OnBadRecord = STOP
+    dead_letter_limit: int = DEFAULT_LIMIT
     failures: int = 0
     retry_at_ms: int = 0
     launched: bool = False
@@ -80,3 +85,8 @@ class Generation(Value):
     def over(self) -> bool:
         """Whether it will never run again."""
         return self.status in _OVER
+
+    @property
+    def most_dead_letters(self) -> int:
+        """How many records it may leave out; 0 where it stops at the first one."""
+        return self.dead_letter_limit if self.on_bad_record == SKIP else 0

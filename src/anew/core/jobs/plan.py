@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from anew.core.jobs.code import JobCode
+from anew.core.jobs.deadletters import DEFAULT_LIMIT, STOP, OnBadRecord
 from anew.core.jobs.inputs import JobInput, Offsets
 from anew.core.plan import Estimate, PlanValue, Value
 
@@ -39,6 +40,9 @@ class JobPlan(PlanValue):
         output: ``KIND:NAME``.
         is_whole: Whether its output has come of every record that its inputs ever had.
         replaces: The generation whose place it takes; None for the first.
+        on_bad_record: What a record does on which the function fails: ``stop`` ends the generation, ``skip`` leaves the
+            record out as a dead letter.
+        dead_letter_limit: How many records may be left out.
         unreachable: What history is gone that the start asks for, a line each.
         why: Why it is as it is, a line each.
     """
@@ -58,6 +62,8 @@ class JobPlan(PlanValue):
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
     max_records: int = 100_000
+    on_bad_record: OnBadRecord = STOP
+    dead_letter_limit: int = DEFAULT_LIMIT
     unreachable: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
     estimate: Estimate

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from anew.api.rebuilds import JobStart
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.code import Environment, JobCode
+from anew.core.jobs.deadletters import SKIP, Span
 from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput
 from anew.core.jobs.job import check_environment
@@ -35,8 +37,9 @@ from anew.core.rebuild import Progress, Stage
 from anew.deepstore.interface import DeepStore
 from anew.rebuild.jobs.archive import Unpacked, environment_here, python_files, unpack
 from anew.rebuild.jobs.calling import Loaded, load
+from anew.rebuild.jobs.faults import Skipping
 from anew.rebuild.jobs.folders import code_folder
-from anew.rebuild.jobs.running import Batches, GenerationRun, checked_frame
+from anew.rebuild.jobs.running import Batches, GenerationRun, checked_frame, part_frame
 from anew.rebuild.jobs.streaming import StartLoop, start_on_spark
 from anew.rebuild.lease import Lease
 from anew.rebuild.patience import Waiting, patiently
@@ -48,7 +51,16 @@ from anew.spark.session import SparkSession, send_modules
 _T = TypeVar("_T")
 _LOG = structlog.get_logger("anew.jobs")
 _TURNED_AWAY = frozenset({"epoch_outdated", "rebuild_ended", "generation_stopped"})
-_STAYS = frozenset({"output_misfit", "input_unreadable", "input_expired", "checkpoint_unreadable", "code_damaged"})
+_STAYS = frozenset(
+    {
+        "output_misfit",
+        "input_unreadable",
+        "input_expired",
+        "checkpoint_unreadable",
+        "code_damaged",
+        "too_many_dead_letters",
+    }
+)
 """Of failures: those after which another driver would come to the same end. All others may pass."""
 _MAY_PASS = frozenset({"driver_alive", "revision_conflict", "batch_gap", "output_not_made"})
 """Likewise of refusals: those that may pass."""
@@ -66,12 +78,14 @@ class Prepared:
         function: Its function.
         readings: Input → how it is read.
         start_loop: Starts the batches of the frame.
+        part: See `Skipping.part`.
     """
 
     frame: Any
     function: Loaded
     readings: Mapping[str, Reading]
     start_loop: StartLoop
+    part: Callable[[Sequence[Span]], Any]
 
 
 @contextmanager
@@ -88,7 +102,8 @@ def on_spark(driving: Driving, generation: Generation, deep_store: DeepStore) ->
     ):
         function = load(generation.code, unpacked, [of.name for of in generation.inputs])
         found = readings(driving.controller, generation, spark)
-        yield Prepared(checked_frame(spark, function, found), function, found, start_on_spark)
+        part = partial(part_frame, spark, function, found)
+        yield Prepared(checked_frame(spark, function, found), function, found, start_on_spark, part)
 
 
 @contextmanager
@@ -178,7 +193,8 @@ class _Recorder:
         """See `Recorder.record`."""
         request = RecordBatch(epoch=self.epoch, record=record)
         self.driving.patiently(lambda: self.driving.controller.record_batch(self.rebuild_id, request))
-        _LOG.info("batch_recorded", batch=record.batch, rows=record.rows, epoch=self.epoch)
+        letters = len(record.dead_letters)
+        _LOG.info("batch_recorded", batch=record.batch, rows=record.rows, dead_letters=letters, epoch=self.epoch)
 
     def order(self) -> RunOrder:
         """What is to be run."""
@@ -212,6 +228,7 @@ def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
             clock=driving.clock,
             start_loop=prepared.start_loop,
             waiting=driving.waiting,
+            skipping=_skipping(generation, prepared),
         )
         batches = Batches(run, recorder)
         batches.start(prepared.frame)
@@ -226,6 +243,12 @@ def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
                 with driving.in_time():
                     batches.stop()
                 raise _nobody_there(lease.silent_seconds)
+
+
+def _skipping(generation: Generation, prepared: Prepared) -> Skipping | None:
+    if generation.on_bad_record != SKIP:
+        return None
+    return Skipping(generation.dead_letter_limit, prepared.part)
 
 
 def _nobody_there(seconds: float) -> Unreachable:

@@ -4,7 +4,10 @@
 2. The lease is proved, and whether the generation is to stop. One that is to stop, or is another driver's, raises here:
    nothing of the batch was written.
 3. The frame is evaluated once and appended. A crash in it, or after it: the batch runs again under a greater epoch;
-   what was appended before loses (rule R20) and is not read (`BatchRecord.epoch`).
+   what was appended before loses (rule R20) and is not read (`BatchRecord.epoch`). Where it fails by a record, and the
+   generation leaves such records out: they are searched for without appending anything (`anew.rebuild.jobs.faults`),
+   the lease is proved again, and a frame of all others is evaluated once and appended. What the first frame appended
+   has attempts that the record of the batch does not name.
 4. The record of the batch is committed to the catalog. It is final: readers may have taken what it counts.
 5. Spark writes ``commits/B``. A crash before it: Spark runs the batch again, and the driver appends nothing.
 """
@@ -17,16 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from anew.core.errors import AnewError, InvalidRequest
-from anew.core.jobs.batch import NO_DIGEST, BatchRecord, chained
+from anew.core.errors import AnewError, Failed, InvalidRequest
+from anew.core.jobs.batch import NO_DIGEST, BatchRecord, TaskOutput, behind, chained
+from anew.core.jobs.deadletters import DeadLetter, Span, spans_between, without
 from anew.core.jobs.inputs import Offsets
 from anew.rebuild.jobs.calling import Loaded
 from anew.rebuild.jobs.checkpoint import check_checkpoint, is_committed, planned
+from anew.rebuild.jobs.faults import Search, Skipping
 from anew.rebuild.jobs.streaming import Loop, StartLoop, start_on_spark
 from anew.rebuild.patience import Waiting
 from anew.spark.failures import reason_of
 from anew.spark.jobs.sink import SinkTask, append_frame, check_output
-from anew.spark.jobs.source import Reading, read_topic
+from anew.spark.jobs.source import Reading, read_ranges, read_topic
 from anew.spark.jobs.stateless import stateful_operators
 from anew.spark.session import DataFrame, SparkSession
 
@@ -71,6 +76,7 @@ class GenerationRun:
         interval_ms: How often it looks for new records.
         start_loop: Starts what plans batches and hands over their frames.
         waiting: How the run waits.
+        skipping: How records are left out on which the function fails; None: they end the run.
     """
 
     function: Loaded
@@ -83,6 +89,7 @@ class GenerationRun:
     interval_ms: int = 100
     start_loop: StartLoop = start_on_spark
     waiting: Waiting = field(default_factory=Waiting)
+    skipping: Skipping | None = None
 
 
 def checked_frame(spark: SparkSession, function: Loaded, readings: Mapping[str, Reading]) -> DataFrame:
@@ -111,6 +118,22 @@ def checked_frame(spark: SparkSession, function: Loaded, readings: Mapping[str, 
     return frame
 
 
+def part_frame(
+    spark: SparkSession, function: Loaded, readings: Mapping[str, Reading], spans: Sequence[Span]
+) -> DataFrame:
+    """What the function makes of parts of its inputs, as a frame of fixed rows: of a function without state the same.
+
+    Raises:
+        InvalidRequest: What `Loaded` raises.
+    """
+    return function(
+        {
+            name: read_ranges(spark, reading, [span for span in spans if span.input == name])
+            for name, reading in readings.items()
+        }
+    )
+
+
 @dataclass(slots=True)
 class Batches:
     """Runs the batches of one generation; safe to be stopped from another thread."""
@@ -118,6 +141,7 @@ class Batches:
     run: GenerationRun
     recorder: Recorder
     _last: BatchRecord | None = field(init=False)
+    _failed: Failed | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _inside: threading.Lock = field(default_factory=threading.Lock)
     _loop: Loop | None = None
@@ -151,6 +175,9 @@ class Batches:
         except Exception as error:
             if self._stop.is_set():
                 return True
+            # Spark says in words alone what a batch raised here.
+            if self._failed is not None:
+                raise self._failed from error
             raise (error if isinstance(error, AnewError) else reason_of(error)) from error
 
     def stop(self) -> None:
@@ -179,24 +206,29 @@ class Batches:
 
     def _batch(self, frame: Any, number: int) -> None:
         with self._inside:
-            if self._stop.is_set() or not self.recorder.may_append(number):
-                self._stop.set()
-                raise Stopped(f"batch {number} is not begun: the generation is to stop")
+            self._prove(number)
             if self._last is not None and number <= self._last.batch:
                 # It is recorded, and Spark could not note it any more: what was appended then is what counts.
                 return
-            run, plan = self.run, planned(self.run.checkpoint, number)
-            outputs = append_frame(frame, run.sink, number, run.epoch)
-            before = self._last
+            run, plan, before = self.run, planned(self.run.checkpoint, number), self._last
+            start = self._start() if before is None else before.end
+            try:
+                outputs, letters = self._append(frame, number, spans_between(start, plan.end))
+            except Failed as error:
+                self._failed = error
+                raise
             rows = sum(output.rows for output in outputs)
             record = BatchRecord(
                 batch=number,
                 epoch=run.epoch,
-                start=self._start() if before is None else before.end,
+                start=start,
                 end=plan.end,
                 outputs=tuple(outputs),
                 rows=rows,
                 total=rows if before is None else before.total + rows,
+                read=behind(start, plan.end),
+                dead_letters=tuple(letters),
+                dead_total=self._dead + len(letters),
                 watermark_ms=plan.watermark_ms,
                 planned=plan.digest,
                 digest=chained(NO_DIGEST if before is None else before.digest, plan.digest),
@@ -204,6 +236,44 @@ class Batches:
             )
             self.recorder.record(record)
             self._last = record
+
+    def _append(self, frame: Any, number: int, spans: Sequence[Span]) -> tuple[list[TaskOutput], list[DeadLetter]]:
+        """Append what the function makes of a batch, without the records that it fails on; these are the second part.
+
+        Raises:
+            AnewError: It fails, and not by a record, or none is to be left out.
+            Failed: ``too_many_dead_letters``.
+        """
+        run = self.run
+        try:
+            return append_frame(frame, run.sink, number, run.epoch), []
+        except AnewError as error:
+            if run.skipping is None:
+                raise
+            letters = Search(run.skipping, run.sink, spans, self._dead, self._check_goes_on).at_fault(error)
+        self._prove(number)
+        rest = run.skipping.part(without(spans, letters))
+        return append_frame(rest, run.sink, number, run.epoch), letters
+
+    def _prove(self, number: int) -> None:
+        """Prove the lease.
+
+        Raises:
+            Stopped: The generation is to stop.
+            AnewError: It is another driver's.
+        """
+        if self._stop.is_set() or not self.recorder.may_append(number):
+            self._stop.set()
+        self._check_goes_on()
+
+    def _check_goes_on(self) -> None:
+        if self._stop.is_set():
+            raise Stopped("the batch is not begun, or not appended: the generation is to stop")
+
+    @property
+    def _dead(self) -> int:
+        """How many records were left out up to the last batch."""
+        return 0 if self._last is None else self._last.dead_total
 
     def _start(self) -> dict[str, Offsets]:
         return {name: dict(reading.start) for name, reading in self.run.readings.items()}

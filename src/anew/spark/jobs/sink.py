@@ -163,6 +163,32 @@ def append_frame(frame: DataFrame, task: SinkTask, batch: int, epoch: int) -> li
     return sorted((TaskOutput.model_validate_json(row["report"]) for row in reports), key=lambda each: each.task)
 
 
+def evaluate_frame(frame: DataFrame, task: SinkTask) -> None:
+    """Evaluate a frame, and make of its rows what would be appended; nothing is.
+
+    Raises:
+        Failed: As `append_frame`, but for what the log of the output raises.
+    """
+    run = _evaluator(task, required_build())
+    try:
+        frame.mapInArrow(run, "report string").collect()
+    except Exception as error:
+        # The same was logged when the batch failed.
+        raise reason_of(error, is_logged=False) from error
+
+
+def _evaluator(task: SinkTask, build: str | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task(build)
+        with told_to_driver():
+            for rows in batches:
+                if rows.num_rows:
+                    _records(rows, task)
+        yield pa.RecordBatch.from_pydict({"report": pa.array([], pa.string())})
+
+    return run
+
+
 def _appender(
     task: SinkTask, batch: int, epoch: int, build: str | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

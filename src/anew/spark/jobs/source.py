@@ -1,4 +1,7 @@
-"""A topic as a streaming source of Spark: planned on the driver, read by tasks as Arrow batches.
+"""A topic as a source of Spark: planned on the driver, read by tasks as Arrow batches.
+
+A generation follows it as a stream. Parts of a batch are read as a frame of fixed rows, to find and to leave out
+records on which the function fails (`read_ranges`).
 
 Offsets are ``{"input": name, partition: next offset, …}``: Spark keeps them by the order of its sources alone. A
 partition of the topic is read by one task, so that its order is the frame's order within a task; a small batch is read
@@ -15,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -27,6 +30,7 @@ from pyspark.sql.types import StructType
 
 from anew.api.location import LogLocation
 from anew.core.errors import Failed
+from anew.core.jobs.deadletters import Span
 from anew.core.jobs.inputs import JobInput, Offsets
 from anew.core.topics.topic import TopicFormat
 from anew.log.interface import Log, LogRead, TopicPartition
@@ -38,7 +42,7 @@ from anew.spark.worker import begin_task, required_build
 
 _FORMAT = "anew-topic"
 INPUT = "input"
-_TASK, _START, _MAX_RECORDS, _BUILD = "task", "start", "max_records", "build"
+_TASK, _START, _MAX_RECORDS, _BUILD, _RANGES = "task", "start", "max_records", "build", "ranges"
 
 _TASK_RECORDS = 5_000
 """A task has at least about so many records to read, where there are as many."""
@@ -74,6 +78,17 @@ def read_topic(spark: SparkSession, reading: Reading) -> DataFrame:
     return spark.readStream.format(_FORMAT).options(**options).load()
 
 
+def read_ranges(spark: SparkSession, reading: Reading, spans: Sequence[Span]) -> DataFrame:
+    """Parts of the input as a frame of fixed rows, with the columns of `read_topic`."""
+    spark.dataSource.register(TopicSource)
+    options = {
+        _TASK: _as_text(reading.task),
+        _RANGES: json.dumps([[span.partition, span.begin, span.end] for span in spans]),
+        _BUILD: required_build() or "",
+    }
+    return spark.read.format(_FORMAT).options(**options).load()
+
+
 class TopicSource(DataSource):
     """The source, as Spark asks for it."""
 
@@ -92,6 +107,11 @@ class TopicSource(DataSource):
         start = {int(partition): offset for partition, offset in json.loads(options[_START]).items()}
         reading = Reading(_of_text(options[_TASK]), start, int(options[_MAX_RECORDS]))
         return _Reader(reading, options.get(_BUILD) or None)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Who reads parts of it."""
+        ranges = [_Range(*each) for each in json.loads(self.options[_RANGES])]
+        return _RangesReader(_of_text(self.options[_TASK]), ranges, self.options.get(_BUILD) or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,21 +175,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of ranges. Runs on an executor."""
-        assert isinstance(partition, _Task)
-        begin_task(self._build)
-        task = self._reading.task
-        decode = decoder(task)
-        with told_to_driver():
-            log = _log_of(task.location)
-            others = {_place(task.of, part.partition): part.begin for part in partition.ranges[1:]}
-            log.fetch_ahead(others, raw=task.of.format is not TopicFormat.AVRO)
-            for part in partition.ranges:
-                held = log.offsets(_place(task.of, part.partition))
-                # What was planned before a driver ended may have expired since.
-                if not held.begin <= part.begin <= held.end:
-                    raise _not_held(task.of, part.partition, part.begin, held.begin, held.end)
-                for read in _through(log, task.of, part):
-                    yield decode(read.records, part.partition)
+        return _read(self._reading.task, partition, self._build)
 
     def _named(self, offsets: dict[str, int]) -> dict[str, Any]:
         return {INPUT: self._reading.task.of.name, **offsets}
@@ -192,13 +198,55 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
 
+class _RangesReader(DataSourceReader):
+    """Plans parts of an input in a process beside the driver; a copy of it reads in tasks."""
+
+    def __init__(self, task: InputTask, ranges: Sequence[_Range], build: str | None) -> None:
+        self._task, self._ranges, self._build = task, ranges, build
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """What each task reads; without a range one task that reads nothing, so that the function is called."""
+        return _shared_out(self._ranges) or [_Task(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of ranges. Runs on an executor."""
+        return _read(self._task, partition, self._build)
+
+
+def _read(task: InputTask, partition: InputPartition, build: str | None) -> Iterator[pa.RecordBatch]:
+    """The rows of a task's ranges, in the order of each partition. Runs on an executor."""
+    assert isinstance(partition, _Task)
+    begin_task(build)
+    decode = decoder(task)
+    with told_to_driver():
+        log = _log_of(task.location)
+        # Of each partition the first range: those behind it are read on from there.
+        firsts = {each.partition: each.begin for each in reversed(partition.ranges)}
+        others = {_place(task.of, at): begin for at, begin in list(reversed(firsts.items()))[1:]}
+        log.fetch_ahead(others, raw=task.of.format is not TopicFormat.AVRO)
+        for part in partition.ranges:
+            held = log.offsets(_place(task.of, part.partition))
+            # What was planned before a driver ended may have expired since.
+            if not held.begin <= part.begin <= held.end:
+                raise _not_held(task.of, part.partition, part.begin, held.begin, held.end)
+            for read in _through(log, task.of, part):
+                yield decode(read.records, part.partition)
+
+
 def _shared_out(ranges: Sequence[_Range]) -> list[_Task]:
-    """Ranges to tasks, about evenly: the longest first, each to the task that has least."""
-    count = min(len(ranges), max(1, sum(each.count for each in ranges) // _TASK_RECORDS))
+    """Ranges to tasks, about evenly: the longest partitions first, each whole to the task that has least."""
+    of_partitions: dict[int, list[_Range]] = {}
+    for each in ranges:
+        of_partitions.setdefault(each.partition, []).append(each)
+    count = min(len(of_partitions), max(1, _total(ranges) // _TASK_RECORDS))
     tasks: list[list[_Range]] = [[] for _ in range(count)]
-    for each in sorted(ranges, key=lambda of: of.count, reverse=True):
-        min(tasks, key=lambda task: sum(of.count for of in task)).append(each)
-    return [_Task(tuple(sorted(task, key=lambda of: of.partition))) for task in tasks]
+    for part in sorted(of_partitions.values(), key=_total, reverse=True):
+        min(tasks, key=_total).extend(part)
+    return [_Task(tuple(sorted(task, key=lambda of: (of.partition, of.begin)))) for task in tasks]
+
+
+def _total(ranges: Sequence[_Range]) -> int:
+    return sum(each.count for each in ranges)
 
 
 def _not_held(of: JobInput, partition: int, at: int, begin: int, end: int) -> Failed:

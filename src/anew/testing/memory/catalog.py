@@ -17,6 +17,7 @@ from anew.catalog.change import (
     Event,
     KnownRequest,
     NodeRecord,
+    NoteReplayed,
     Operation,
     Put,
     PutBatch,
@@ -421,7 +422,7 @@ def _apply(tables: Tables, put: Put) -> None:
             tables.flags.pop(name, None)
             if value is not None:
                 tables.flags[name] = value
-        case PutJob() | PutBatch() | DropBatches() | DropJob():
+        case PutJob() | PutBatch() | DropBatches() | NoteReplayed() | DropJob():
             catalogjobs.apply(tables, put)
         case _:
             _apply_to_tables(tables, put)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
-from anew.catalog.change import DropBatches, PutBatch, PutJob
+from anew.catalog.change import DropBatches, NoteReplayed, PutBatch, PutJob
 from anew.catalog.conflicts import check_swapped
 from anew.catalog.forget import DropJob
 from anew.core.errors import Refused
 from anew.core.jobs.batch import BatchRecord, check_next
+from anew.core.jobs.deadletters import KeptLetter, LetterPlace
 from anew.core.jobs.job import Job
 from anew.core.jobs.rebuild import check_recorder
 from anew.testing.memory.catalogtables import Tables
@@ -58,12 +60,24 @@ class MemoryJobs:
         """See `JobsCatalog.batches_from`."""
         return [record for record in _of(self._tables(), job_uid, generation) if record.batch >= first][:limit]
 
+    def job_dead_letters(
+        self, job_uid: str, generation: int | None, after: LetterPlace | None, limit: int
+    ) -> list[KeptLetter]:
+        """See `JobsCatalog.job_dead_letters`."""
+        found = [letter for (uid, _), letter in sorted(self._tables().job_dead_letters.items()) if uid == job_uid]
+        of = [letter for letter in found if generation in (None, letter.generation)]
+        return [letter for letter in of if after is None or letter.place > after][:limit]
+
+    def job_dead_letter_counts(self, job_uid: str) -> dict[int, int]:
+        """See `JobsCatalog.job_dead_letter_counts`."""
+        return Counter(place[0] for uid, place in self._tables().job_dead_letters if uid == job_uid)
+
     def _sorted_jobs(self, *, deleted: bool) -> list[Job]:
         found = self._tables().jobs.values()
         return sorted((job for job in found if (job.deleted_at_ms is not None) is deleted), key=lambda job: job.name)
 
 
-def apply(tables: Tables, put: PutJob | PutBatch | DropBatches | DropJob) -> None:
+def apply(tables: Tables, put: PutJob | PutBatch | DropBatches | NoteReplayed | DropJob) -> None:
     """Carry out one part of a change.
 
     Raises:
@@ -84,6 +98,15 @@ def apply(tables: Tables, put: PutJob | PutBatch | DropBatches | DropJob) -> Non
             last = _of(tables, uid, generation)
             if check_next(last[-1] if last else None, record):
                 tables.batches[uid, generation, record.batch] = record
+                for letter in record.dead_letters:
+                    kept = KeptLetter(generation=generation, batch=record.batch, letter=letter, at_ms=record.at_ms)
+                    tables.job_dead_letters[uid, kept.place] = kept
+        case NoteReplayed(job_uid=uid, places=places, at_ms=at_ms):
+            for place in places:
+                if (uid, place) not in tables.job_dead_letters:
+                    continue
+                noted = tables.job_dead_letters[uid, place].model_copy(update={"replayed_at_ms": at_ms})
+                tables.job_dead_letters[uid, place] = noted
         case DropBatches(job_uid=uid, generation=generation, below=below):
             for record in _of(tables, uid, generation):
                 if record.batch < below:
@@ -97,6 +120,8 @@ def apply(tables: Tables, put: PutJob | PutBatch | DropBatches | DropJob) -> Non
             tables.used_generations[gone.name] = max(gone.next_generation, before)
             for at in [at for at in tables.batches if at[0] == uid]:
                 del tables.batches[at]
+            for key in [key for key in tables.job_dead_letters if key[0] == uid]:
+                del tables.job_dead_letters[key]
 
 
 def _of(tables: Tables, job_uid: str, generation: int) -> list[BatchRecord]:

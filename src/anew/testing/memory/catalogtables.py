@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 
 from anew.catalog.change import KnownRequest, Reclaim
 from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.deadletters import KeptLetter, LetterPlace
 from anew.core.jobs.job import Job
 from anew.core.rebuild import Rebuild
 from anew.core.stores.store import Store, Version
@@ -40,6 +41,7 @@ class Tables:
     jobs: dict[str, Job] = field(default_factory=dict)
     used_generations: dict[str, int] = field(default_factory=dict)
     batches: dict[tuple[str, int, int], BatchRecord] = field(default_factory=dict)
+    job_dead_letters: dict[tuple[str, LetterPlace], KeptLetter] = field(default_factory=dict)
 
     def copy(self) -> Tables:
         """Tables that can be changed without changing these."""

@@ -19,6 +19,7 @@ from anew.client.topics import Topic
 from anew.codec.avro import encode_datum, parse_schema
 from anew.core.identity import identified_origins, sequences
 from anew.core.jobs.batch import NO_DIGEST, BatchRecord, TaskOutput, chained
+from anew.core.jobs.deadletters import DeadLetter
 from anew.core.jobs.job import Job
 from anew.core.jobs.plan import JobPlan
 from anew.core.rebuild import Stage
@@ -103,12 +104,14 @@ class Jobs:
         answer = self.cluster.client.heartbeat(self.view(number).rebuild, Heartbeat(epoch=epoch, stage=Stage.BUILD))
         return answer.kill_asked, answer.stop_asked
 
-    def append(self, batch: int, epoch: int, attempt: int, *keys: str, number: int = 1) -> None:
+    def append(
+        self, batch: int, epoch: int, attempt: int, *keys: str, number: int = 1, written_ms: int | None = None
+    ) -> None:
         """A task attempt of a generation appends records of these keys, to the first partition of its topic."""
         topic = self.cluster.client.topic(f"{CLASSES}_g{number}", facts=False)
         origins = identified_origins(self.job().origin_of(number), batch, sequences(epoch, attempt, 0, len(keys)))
         columns: list[Any] = [
-            pa.array([self.cluster.clock()] * len(keys), pa.int64()),
+            pa.array([self.cluster.clock() if written_ms is None else written_ms] * len(keys), pa.int64()),
             origins,
             pa.array([encode_datum(parse_schema(KEY_SCHEMA), key) for key in keys], pa.binary()),
             pa.array([0] * len(keys), pa.int32()),
@@ -132,9 +135,15 @@ class Jobs:
         return Topic(self.cluster.client, f"{CLASSES}_g{number}", open_log)
 
     def record(
-        self, epoch: int, upto: dict[int, int], number: int = 1, attempts: tuple[int, ...] = (), rows: int = 0
+        self,
+        epoch: int,
+        upto: dict[int, int],
+        number: int = 1,
+        attempts: tuple[int, ...] = (),
+        rows: int = 0,
+        letters: tuple[DeadLetter, ...] = (),
     ) -> BatchRecord:
-        """A batch was appended up to these offsets, by these task attempts."""
+        """A batch was appended up to these offsets, by these task attempts, without these records."""
         generation = self.job().generation(number)
         last = self.cluster.context.catalog.batches(self.job().uid, number, 1)
         batch = last[-1].batch + 1 if last else 0
@@ -145,6 +154,8 @@ class Jobs:
             end={"events": upto},
             rows=rows,
             total=rows + (last[-1].total if last else 0),
+            dead_letters=letters,
+            dead_total=len(letters) + (last[-1].dead_total if last else 0),
             outputs=tuple(TaskOutput(task=t, attempt=attempt, rows=1) for t, attempt in enumerate(attempts)),
             planned=f"p{batch}",
             digest=chained(last[-1].digest if last else NO_DIGEST, f"p{batch}"),

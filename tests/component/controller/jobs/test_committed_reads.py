@@ -31,6 +31,20 @@ def test_what_dead_attempts_appended_is_left_out(jobs: Jobs) -> None:
     assert sorted(everywhere) == ["a", "b", "by hand"]
 
 
+def test_a_read_tells_when_a_job_says_that_a_record_was_written(jobs: Jobs) -> None:
+    """Beside when it was appended, which is later; of a record of which nobody says it there is nothing."""
+    jobs.running()
+    epoch = jobs.take()
+    before_ms = jobs.cluster.clock()
+    jobs.append(0, epoch, 1, "a", written_ms=before_ms - 5_000)
+    jobs.record(epoch, {0: 0, 1: 0}, attempts=(1,))
+    with jobs.output().writer() as writer:
+        writer.put("by hand", None)
+    found = {record.key: record for record in jobs.output().read_committed().records}
+    assert {key: record.written_ms for key, record in found.items()} == {"a": before_ms - 5_000, "by hand": None}
+    assert all(record.timestamp_ms >= before_ms for record in found.values())
+
+
 @pytest.mark.case("streams:C7", "streams:N8")
 def test_a_read_waits_for_the_record_of_a_batch(jobs: Jobs) -> None:
     """It stops at its first record; a batch that another driver repeats is given once, under the epoch that counts."""

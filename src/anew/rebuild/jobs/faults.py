@@ -1,0 +1,89 @@
+"""Which records of a batch its function fails on: found by evaluating it on parts of the batch, appending nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from anew.core.errors import AnewError
+from anew.core.jobs.deadletters import DeadLetter, Span, check_dead_letters, find_at_fault
+from anew.spark.failures import is_of_machines
+from anew.spark.jobs.sink import SinkTask, evaluate_frame
+
+_LOG = structlog.get_logger("anew.jobs")
+_OF_SPARK = "build_failed"
+_OF_A_RECORD = frozenset({_OF_SPARK, "input_unreadable", "output_misfit", "written_at_out_of_range"})
+"""Failures of a batch that may lie in a record: the function raised, or what it was given or gave fits no schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipping:
+    """What leaving out records takes.
+
+    Attributes:
+        limit: How many records the generation may leave out.
+        part: What the function makes of parts of its inputs, as a frame of fixed rows; without any part of rows that
+            are not there. It may be evaluated any number of times.
+    """
+
+    limit: int
+    part: Callable[[Sequence[Span]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search in one batch.
+
+    Attributes:
+        sink: Where the batch's output goes.
+        spans: What the batch reads.
+        before: How many records the generation has left out before.
+        begin: Is called before each evaluation, which may take as long as the batch does; what it raises ends the
+            search.
+    """
+
+    skipping: Skipping
+    sink: SinkTask
+    spans: Sequence[Span]
+    before: int
+    begin: Callable[[], None]
+
+    def at_fault(self, error: AnewError) -> list[DeadLetter]:
+        """The records that a batch failed on.
+
+        Args:
+            error: With which it failed.
+
+        Raises:
+            Failed: ``too_many_dead_letters``.
+            AnewError: ``error`` itself where it is no record's; what evaluations raise that is none's either.
+        """
+        if not lies_in_a_record(error):
+            raise error
+        limit = self.skipping.limit
+        found = find_at_fault(self.spans, self._evaluate, max(0, limit - self.before))
+        if found is None:
+            raise error
+        origin = self.sink.origin
+        check_dead_letters(f"{origin.name}@{origin.generation}", found, self.before, limit)
+        for letter in found:
+            _LOG.warning("record_left_out", **letter.model_dump())
+        return found
+
+    def _evaluate(self, spans: Sequence[Span]) -> str | None:
+        self.begin()
+        try:
+            evaluate_frame(self.skipping.part(spans), self.sink)
+        except AnewError as error:
+            if not lies_in_a_record(error):
+                raise
+            return str(error.found) if error.code == _OF_SPARK else f"{error.message}: {error.found}"
+        return None
+
+
+def lies_in_a_record(error: AnewError) -> bool:
+    """Whether a batch may have failed by a record; logs that are away and machines that lack something are none."""
+    return error.code in _OF_A_RECORD and not is_of_machines(error)
