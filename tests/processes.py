@@ -17,6 +17,14 @@ def gone(pid: int) -> bool:
         return True
 
 
+def drives(pid: int) -> bool:
+    """Whether a process is a driver that a controller has started: numbers of processes are given again."""
+    try:
+        return "anew.runtime.scheduled" in psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+
+
 def kill_family(pid: int) -> None:
     """SIGKILL to a process and everything that it started; nothing when it is gone."""
     with suppress(psutil.NoSuchProcess):

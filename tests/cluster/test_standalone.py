@@ -18,7 +18,7 @@ import pytest
 from tests.cluster import notebook
 from tests.cluster.commands import Anew, Answer, wait_until
 from tests.cluster.standalone import SparkCluster, bare_python, spark_standalone
-from tests.crash.halts import FILES, Halts
+from tests.crash.halts import APPENDED, FILES, Halts
 from tests.needs import missing
 
 pytestmark = pytest.mark.timeout(600)
@@ -266,6 +266,52 @@ def _check_counted_once(anew: Anew, store: str, done: Any, before: dict[Any, Any
     anew.here("store", "wait", store)
     assert anew.scan(store) == before
     wait_until(lambda: len(_base_files(anew, store, 2)) == 2, "the dead attempt's file to be reclaimed")
+
+
+_SHUFFLED = """
+from pyspark.sql import functions as F
+
+
+def shuffled(events):
+    return events.repartition(2, "key").select("key", "value", "deleted", F.lit(10**12).alias("written_at"))
+"""
+_AGAIN = 5
+
+
+@pytest.mark.case("rules:R20", "streams:C7")
+def test_rows_that_a_job_shuffles_count_once_and_in_order_when_a_worker_dies(
+    anew: Anew, healthy: SparkCluster, bare: Path, tmp_path: Path
+) -> None:
+    """Blocks of the shuffle come over the network, and a worker dies with a task that has appended, and its blocks.
+
+    A plain reader gets rows twice. Those that count are there once, and of equal times the later one comes later.
+    """
+    (tmp_path / "shuffling.py").write_text(_SHUFFLED, encoding="utf-8")
+    for topic in ("deal_in", "deal_out"):
+        anew.here("topic", "create", topic, "--partitions", "3", "--key-schema", '"string"', "--value-schema", '"int"')
+    rows = [{"key": f"k{n}", "value": again} for again in range(_AGAIN) for n in range(200)]
+    wanted = {f"k{n}": list(range(_AGAIN)) for n in range(200)}
+    anew.here("topic", "write", "deal_in", stdin="\n".join(json.dumps(row) for row in rows))
+    halts = Halts(tmp_path)
+    halt = halts.arm(APPENDED, "after")
+    # Executors of one host would read one another's blocks from its disk.
+    remote = {"spark.shuffle.readHostLocalDisk": "false"}
+    code = f"{tmp_path / 'shuffling.py'}:shuffled"
+    where = ("--input", "events=deal_in", "--output", "topic:deal_out")
+    anew.done("job", "submit", "deal", "--code", code, *where, *_options(healthy, bare, _executors(halts), remote))
+    anew.here("job", "run", "deal@1")
+    healthy.kill_worker_of(halt.wait())
+
+    def counted() -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for row in anew.here("topic", "read", "deal_out_g1", "--limit", "10000", "--committed")["records"]:
+            found.setdefault(row["key"], []).append(row["value"])
+        return found
+
+    wait_until(lambda: counted() == wanted, "each row to count once, in order", _PATIENCE_SECONDS)
+    assert len(anew.here("topic", "read", "deal_out_g1", "--limit", "10000")) > len(rows)
+    anew.here("job", "stop", "deal@1")
+    anew.here("job", "delete", "deal", "--yes")
 
 
 def test_without_any_worker_a_rebuild_fails_and_the_store_serves(

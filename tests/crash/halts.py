@@ -49,12 +49,14 @@ RECORD = "anew.api.jobs.http:JobCalls.record_batch"
 ASK = "anew.rebuild.jobs.driving:_Recorder.may_append"
 """Spark has planned a batch of a generation, and its driver asks whether it may append."""
 FLUSH = "anew.spark.jobs.sink:_Output.flush"
-"""A task of a batch appends its rows, in a Python worker of Spark."""
+"""A task of a batch begins to append its rows, in a Python worker of Spark."""
+APPENDED = "anew.spark.jobs.sink:_Output.report"
+"""A task of a batch waits until its rows are appended, and says so."""
 PUT_BATCH = "anew.catalog.jobrows:DatabaseJobs.put_batch"
 """The controller keeps the record of a batch."""
 POINTS = (
     *(BEGIN, FILES, MANIFEST, SEAL, COMMIT, DELETE, LOAD, SST, CREATE, INGEST, OPEN, APPLY, REPORT, APPEND),
-    *(RECORD, ASK, FLUSH, PUT_BATCH),
+    *(RECORD, ASK, FLUSH, APPENDED, PUT_BATCH),
 )
 
 _PATIENCE_SECONDS = 240.0

@@ -14,7 +14,7 @@ import pytest
 from anew.core.errors import Unreachable
 from tests.cluster.commands import wait_until
 from tests.crash.crashing import Crashing
-from tests.crash.halts import ASK, FLUSH, PUT_BATCH, RECORD, When
+from tests.crash.halts import APPENDED, ASK, FLUSH, PUT_BATCH, RECORD, When
 from tests.processes import gone
 
 pytestmark = pytest.mark.timeout(700)
@@ -111,7 +111,7 @@ def test_a_reader_of_committed_records_gets_each_once(crashing: Crashing, tmp_pa
 _STEPS: tuple[tuple[str, When], ...] = (
     (ASK, "before"),
     (FLUSH, "before"),
-    (FLUSH, "after"),
+    (APPENDED, "after"),
     (RECORD, "after"),
     (PUT_BATCH, "before"),
     (PUT_BATCH, "after"),

@@ -13,7 +13,7 @@ from tests.crash.halts import RECORD
 from tests.crash.jobs.drawing import PARTITIONS, Step
 from tests.crash.jobs.oracle import Offsets
 from tests.crash.jobs.running import INPUT, JobRun, Wrong, await_that, ended_at
-from tests.processes import gone
+from tests.processes import drives, gone
 
 _PASSES = frozenset({"not_caught_up", "not_served", "not_sealed"})
 """Refusals of a cut-over that pass with time."""
@@ -70,7 +70,7 @@ class Steps(JobRun):
 
         def pid() -> int | None:
             found = self.controller.rebuild(rebuild).driver.pid
-            return None if found is None or gone(found) else found
+            return found if found is not None and drives(found) else None
 
         await_that(lambda: pid() is not None, "a driver")
         found = pid()

@@ -8,7 +8,8 @@ from math import ceil, log2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anew.core.jobs.deadletters import DeadLetter, Span, find_at_fault, without
+from anew.core.jobs.deadletters import DeadLetter, find_at_fault, without
+from anew.core.jobs.inputs import Span
 
 _Place = tuple[str, int, int]
 

@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed
-from anew.core.jobs.deadletters import Span
 from anew.core.jobs.generation import Generation
-from anew.spark.jobs.source import INPUT, Reading, _Range, _Reader, _shared_out
+from anew.core.jobs.inputs import Span
+from anew.spark.jobs.source import INPUT, Reading, _Reader, _shared_out
 from tests.simulation.jobs.functions import Event, outputs
 from tests.simulation.minispark import CONTEXTS, TaskContext
 from tests.simulation.parts import Machines
@@ -92,7 +92,7 @@ class MiniFrame:
     def part(self, spans: Sequence[Span]) -> MiniBatch:
         """The rows of parts of the inputs, while the loop runs."""
         assert self.loop is not None
-        of = {name: [_Range(s.partition, s.begin, s.end) for s in spans if s.input == name] for name in self.readers}
+        of = {name: [span for span in spans if span.input == name] for name in self.readers}
         parts = [
             partial(self._rows, reader, part)
             for name, reader in sorted(self.readers.items())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,15 @@ class Seen:
     written_ms: int
     batch: int
     sequence: int
+
+
+@contextmanager
+def running_world(spark: SparkSession, folder: Path, events: Sequence[tuple[str, int | None]]) -> Iterator[JobsWorld]:
+    """A world with these events, whose log is closed in the end."""
+    world = JobsWorld(spark, folder)
+    world.write(events)
+    yield world
+    world.log.close()
 
 
 class JobsWorld:

@@ -13,7 +13,7 @@ from anew.log.interface import TopicSpec
 from anew.rebuild.jobs.running import checked_frame
 from anew.spark.jobs.sink import check_types
 from anew.spark.session import SparkSession
-from tests.spark.jobs.jobs_world import CLASS, KEY, JobsWorld
+from tests.spark.jobs.jobs_world import CLASS, KEY, JobsWorld, running_world
 
 _EVENTS = [(f"flight-{number}", number % 40) for number in range(500)]
 
@@ -21,10 +21,8 @@ _EVENTS = [(f"flight-{number}", number % 40) for number in range(500)]
 @pytest.fixture
 def world(spark: SparkSession, tmp_path: Path) -> Iterator[JobsWorld]:
     """Events of 500 flights."""
-    made = JobsWorld(spark, tmp_path)
-    made.write(_EVENTS)
-    yield made
-    made.log.close()
+    with running_world(spark, tmp_path, _EVENTS) as running:
+        yield running
 
 
 def _classes(world: JobsWorld) -> dict[str, object]:

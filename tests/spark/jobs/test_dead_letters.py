@@ -24,7 +24,7 @@ from anew.rebuild.jobs.running import Batches, part_frame
 from anew.spark.jobs.decoding import InputTask
 from anew.spark.jobs.source import Reading
 from anew.spark.session import SparkSession
-from tests.spark.jobs.jobs_world import KEY, JobsWorld, Seen
+from tests.spark.jobs.jobs_world import KEY, JobsWorld, Seen, running_world
 
 pytestmark = [pytest.mark.case("streams:N10"), pytest.mark.timeout(400)]
 
@@ -54,10 +54,8 @@ def _raising(condition: str) -> str:
 @pytest.fixture
 def world(spark: SparkSession, tmp_path: Path) -> Iterator[JobsWorld]:
     """Events of 16 flights."""
-    made = JobsWorld(spark, tmp_path)
-    made.write(_EVENTS)
-    yield made
-    made.log.close()
+    with running_world(spark, tmp_path, _EVENTS) as running:
+        yield running
 
 
 def _skipping(world: JobsWorld, batches: Batches, limit: int, readings: Mapping[str, Reading] | None = None) -> Batches:

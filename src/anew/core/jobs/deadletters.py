@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from anew.core.errors import Failed
-from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.inputs import Offsets, Span
 from anew.core.plan import Value
 
 OnBadRecord = Literal["stop", "skip"]
@@ -24,20 +24,6 @@ _SHOWN_LETTERS = 3
 
 LetterPlace = tuple[int, str, int, int]
 """Generation, input, partition and offset: by these dead letters of a job are known, and ordered."""
-
-
-class Span(Value):
-    """A range of one partition of an input, [begin, end)."""
-
-    input: str
-    partition: int
-    begin: int
-    end: int
-
-    @property
-    def count(self) -> int:
-        """How many offsets it has."""
-        return self.end - self.begin
 
 
 class DeadLetter(Value):

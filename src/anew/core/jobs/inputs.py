@@ -47,6 +47,20 @@ class JobInput(Value):
     default_start: Start = Start.OLDEST
 
 
+class Span(Value):
+    """A range of one partition of an input, [begin, end)."""
+
+    input: str
+    partition: int
+    begin: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        """How many offsets it has."""
+        return self.end - self.begin
+
+
 def input_of(name: str, topic: Topic) -> JobInput:
     """A topic of our own as an input."""
     ids = topic.value_schema_id

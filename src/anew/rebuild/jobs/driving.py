@@ -28,9 +28,9 @@ from anew.api.rebuilds import JobStart
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.code import Environment, JobCode
-from anew.core.jobs.deadletters import SKIP, Span
+from anew.core.jobs.deadletters import SKIP
 from anew.core.jobs.generation import Generation
-from anew.core.jobs.inputs import JobInput
+from anew.core.jobs.inputs import JobInput, Span
 from anew.core.jobs.job import check_environment
 from anew.core.jobs.places import folder_of
 from anew.core.rebuild import Progress, Stage

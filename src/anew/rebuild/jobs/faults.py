@@ -9,7 +9,8 @@ from typing import Any
 import structlog
 
 from anew.core.errors import AnewError
-from anew.core.jobs.deadletters import DeadLetter, Span, check_dead_letters, find_at_fault
+from anew.core.jobs.deadletters import DeadLetter, check_dead_letters, find_at_fault
+from anew.core.jobs.inputs import Span
 from anew.spark.failures import is_of_machines
 from anew.spark.jobs.sink import SinkTask, evaluate_frame
 

@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.jobs.batch import NO_DIGEST, BatchRecord, TaskOutput, behind, chained
-from anew.core.jobs.deadletters import DeadLetter, Span, spans_between, without
-from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.deadletters import DeadLetter, spans_between, without
+from anew.core.jobs.inputs import Offsets, Span
 from anew.rebuild.jobs.calling import Loaded
 from anew.rebuild.jobs.checkpoint import check_checkpoint, is_committed, planned
 from anew.rebuild.jobs.faults import Search, Skipping

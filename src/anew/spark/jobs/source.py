@@ -12,8 +12,9 @@ hold is an error, never skipped (cases B8, B9).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -30,8 +31,7 @@ from pyspark.sql.types import StructType
 
 from anew.api.location import LogLocation
 from anew.core.errors import Failed
-from anew.core.jobs.deadletters import Span
-from anew.core.jobs.inputs import JobInput, Offsets
+from anew.core.jobs.inputs import JobInput, Offsets, Span
 from anew.core.topics.topic import TopicFormat
 from anew.log.interface import Log, LogRead, TopicPartition
 from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
@@ -46,6 +46,9 @@ _TASK, _START, _MAX_RECORDS, _BUILD, _RANGES = "task", "start", "max_records", "
 
 _TASK_RECORDS = 5_000
 """A task has at least about so many records to read, where there are as many."""
+
+_HOME = str(Path(__file__).parents[3])
+"""From where this process imports the package: a folder, or the zip that the driver was sent."""
 
 _LOGS: dict[LogLocation, Log] = {}
 """Open logs of this worker: one for all of its tasks, because to connect takes longer than to read a small batch."""
@@ -83,7 +86,7 @@ def read_ranges(spark: SparkSession, reading: Reading, spans: Sequence[Span]) ->
     spark.dataSource.register(TopicSource)
     options = {
         _TASK: _as_text(reading.task),
-        _RANGES: json.dumps([[span.partition, span.begin, span.end] for span in spans]),
+        _RANGES: json.dumps([span.model_dump() for span in spans]),
         _BUILD: required_build() or "",
     }
     return spark.read.format(_FORMAT).options(**options).load()
@@ -91,6 +94,14 @@ def read_ranges(spark: SparkSession, reading: Reading, spans: Sequence[Span]) ->
 
 class TopicSource(DataSource):
     """The source, as Spark asks for it."""
+
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str], dict[str, Any]]:
+        """Where it is read again, the package may not be importable yet.
+
+        Spark 4.2 plans batches in a Python process on the driver's machine (`python_streaming_source_runner`), and
+        gives it none of the files that `addPyFile` has added, unlike all others.
+        """
+        return _restorer(), (_HOME,), self.__dict__
 
     @classmethod
     def name(cls) -> str:
@@ -110,26 +121,30 @@ class TopicSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Who reads parts of it."""
-        ranges = [_Range(*each) for each in json.loads(self.options[_RANGES])]
+        ranges = [Span.model_validate(each) for each in json.loads(self.options[_RANGES])]
         return _RangesReader(_of_text(self.options[_TASK]), ranges, self.options.get(_BUILD) or None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    partition: int
-    begin: int
-    end: int
+def _restorer() -> Callable[[str], object]:
+    """What makes an empty source: defined inside of another function, so that cloudpickle sends it by value."""
 
-    @property
-    def count(self) -> int:
-        return self.end - self.begin
+    def restore(home: str) -> object:
+        import importlib
+        import sys
+
+        if home not in sys.path:
+            sys.path.append(home)
+        source = importlib.import_module("anew.spark.jobs.source").TopicSource
+        return source.__new__(source)
+
+    return restore
 
 
 @dataclass(frozen=True)
 class _Task(InputPartition):
     """Ranges that one task reads, one after another."""
 
-    ranges: tuple[_Range, ...]
+    ranges: tuple[Span, ...]
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -170,7 +185,11 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What each task reads: no more tasks than partitions of the topic that have something."""
-        ranges = (_Range(int(at), start[at], end[at]) for at in sorted(end.keys() - {INPUT}, key=int))
+        name = self._reading.task.of.name
+        ranges = (
+            Span(input=name, partition=int(at), begin=start[at], end=end[at])
+            for at in sorted(end.keys() - {INPUT}, key=int)
+        )
         return _shared_out([each for each in ranges if each.count > 0])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -201,7 +220,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class _RangesReader(DataSourceReader):
     """Plans parts of an input in a process beside the driver; a copy of it reads in tasks."""
 
-    def __init__(self, task: InputTask, ranges: Sequence[_Range], build: str | None) -> None:
+    def __init__(self, task: InputTask, ranges: Sequence[Span], build: str | None) -> None:
         self._task, self._ranges, self._build = task, ranges, build
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -233,19 +252,19 @@ def _read(task: InputTask, partition: InputPartition, build: str | None) -> Iter
                 yield decode(read.records, part.partition)
 
 
-def _shared_out(ranges: Sequence[_Range]) -> list[_Task]:
+def _shared_out(ranges: Sequence[Span]) -> list[_Task]:
     """Ranges to tasks, about evenly: the longest partitions first, each whole to the task that has least."""
-    of_partitions: dict[int, list[_Range]] = {}
+    of_partitions: dict[int, list[Span]] = {}
     for each in ranges:
         of_partitions.setdefault(each.partition, []).append(each)
     count = min(len(of_partitions), max(1, _total(ranges) // _TASK_RECORDS))
-    tasks: list[list[_Range]] = [[] for _ in range(count)]
+    tasks: list[list[Span]] = [[] for _ in range(count)]
     for part in sorted(of_partitions.values(), key=_total, reverse=True):
         min(tasks, key=_total).extend(part)
     return [_Task(tuple(sorted(task, key=lambda of: (of.partition, of.begin)))) for task in tasks]
 
 
-def _total(ranges: Sequence[_Range]) -> int:
+def _total(ranges: Sequence[Span]) -> int:
     return sum(each.count for each in ranges)
 
 
@@ -262,7 +281,7 @@ def _not_held(of: JobInput, partition: int, at: int, begin: int, end: int) -> Fa
     )
 
 
-def _through(log: Log, of: JobInput, part: _Range) -> Iterator[LogRead]:
+def _through(log: Log, of: JobInput, part: Span) -> Iterator[LogRead]:
     place = _place(of, part.partition)
     if of.format is TopicFormat.AVRO:
         return read_through(log, place, part.begin, part.end)

@@ -83,7 +83,7 @@ def test_what_is_dropped_while_its_replicas_are_looked_at_does_not_serve(
 ) -> None:
     """A round looks at a first generation, and is to let it serve; before it has said so, somebody drops it."""
     stored.running()
-    served, dropped = StoreOutput.served, []
+    served, dropped = StoreOutput.served, list[str]()
 
     def looked_at(output: StoreOutput, context: Context, name: str, where: str) -> bool:
         found = served(output, context, name, where)

@@ -7,13 +7,13 @@ import pytest
 from anew.core.errors import Failed
 from anew.core.jobs.deadletters import (
     DeadLetter,
-    Span,
     check_dead_letters,
     find_at_fault,
     one_line,
     spans_between,
     without,
 )
+from anew.core.jobs.inputs import Span
 
 
 def _letter(offset: int, partition: int = 0) -> DeadLetter:
