@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,12 @@ from anew.brokers.cluster import Brokers
 from anew.core.admission import admit
 from anew.log.interface import Log, TopicPartition
 from anew.log.kafka.kafka_log import KafkaLog
+from anew.log.kafka.native import Client
 from anew.runtime.clock import now_ms
 from anew.testing.builders import a_feed, append_records
 from anew.testing.facts_contract import FactsContract
 from anew.testing.log_contract import SKEW_LIMIT_MS, TOPIC, LogContract
+from anew.testing.log_reading import keys_below
 from anew.testing.raw_contract import RawContract
 from anew.testing.telling_contract import check_appends_are_told_of
 
@@ -53,6 +56,26 @@ class TestKafkaLog(RawContract, FactsContract, LogContract):
         feed = a_feed(partitions=1, partitioner="any", skew_limit_ms=SKEW_LIMIT_MS)
         assert [letter.offset for letter in admit(feed, 0, 0, read, [1]).rejected] == [1]
         log.close()
+
+    def test_a_reader_that_jumps_a_little_goes_on_where_it_fetches(
+        self, log: Log, at: TopicPartition, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Over records that wait; back, or far ahead, it begins anew. What is read is what lies there."""
+        begun: list[int] = []
+        start = Client.start
+
+        def counted(client: Client, topic: str, partition: int, offset: int, key_schema_id: int | None) -> Any:
+            begun.append(offset)
+            return start(client, topic, partition, offset, key_schema_id)
+
+        monkeypatch.setattr(Client, "start", counted)
+        monkeypatch.setattr("anew.log.kafka.reading._SKIPPED_RECORDS", 50)
+        count = 200
+        log.append(at, append_records([b"%03d" % n for n in range(count)], [b"1"] * count))
+        for offset in (0, 2, 30, 31, 31, 60, 110, 40, 43, 195, 199, 113):
+            end = min(offset + 3, count)
+            assert keys_below(log, at, offset, end) == [b"%03d" % n for n in range(offset, end)], offset
+        assert begun == [0, 2, 31, 195]
 
     def test_appends_are_told_of(self, log: Log, at: TopicPartition, tmp_path: Path) -> None:
         """Whoever follows the log hears of each append, and of nothing while there is none."""

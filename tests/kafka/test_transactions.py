@@ -76,3 +76,18 @@ def test_an_aborted_transaction_is_never_seen(log: Log, at: TopicPartition, prod
     assert (read.records.num_rows, read.next_offset) == (0, 8)
     log.append(at, some_records(1, "after"))
     assert [key[:6] for key in keys(log, at)] == [b"before", b"before", b"after-"]
+
+
+@pytest.mark.case("rules:R7")
+@pytest.mark.parametrize("offset", [2, 4, 7, 8])
+def test_a_jump_over_an_aborted_transaction_lands_behind_it(
+    log: Log, at: TopicPartition, producer: Producer, offset: int
+) -> None:
+    """A reader that goes on from a place before it, into it or behind it, gets what comes next."""
+    log.append(at, some_records(2, "before"))
+    _send(producer, 5)
+    producer.abort_transaction(30)
+    wait_until(lambda: log.offsets(at).end == 8, "the end of the transaction")
+    log.append(at, some_records(2, "after"))
+    assert len(keys_below(log, at, 0, 1)) == 1
+    assert [key[:6] for key in keys_below(log, at, offset, 10)] == [b"after-"] * 2

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from anew.core.errors import Unreachable
+from anew.spark.folders import held_folder
 from anew.spark.package import build_of_package, write_package
 from anew.spark.worker import is_local
 
@@ -34,6 +35,13 @@ _OURS_LOCALLY = {
     "spark.python.daemon.module": "anew.spark.daemon",
 }
 """The executors of a cluster must reach the driver from their machines, and have the package only later."""
+
+_SOCKETS, _SOCKET_FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
+"""Over the network's loopback each task of a Python worker waits 40 ms for a delayed acknowledgement."""
+_SOCKET_CHARACTERS = 50
+"""So long may their folder's path be: the name that Spark adds has 42 more, and a system may take no more than 104."""
+_FOLDER = "spark.anew.folder"
+"""The session's folder on the driver's machine."""
 
 _TOLD_BY_US = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
 """Loggers of what `anew.spark.failures.reason_of` says of a job that failed."""
@@ -78,13 +86,19 @@ def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[Spark
         # Only spark-submit looks at the setting; everybody else at the environment.
         os.environ["PYSPARK_PYTHON"] = conf[_PYTHON]
     _check_master(master)
-    session = _made(_builder(master, conf), master)
-    try:
-        _quiet(session)
-        with _package_sent(session):
-            yield session
-    finally:
-        session.stop()
+    with held_folder("spark") as folder:
+        session = _made(_builder(master, conf, str(folder)), master)
+        try:
+            _quiet(session)
+            with _package_sent(session):
+                yield session
+        finally:
+            session.stop()
+
+
+def _folder_of(session: SparkSession) -> str | None:
+    """Where files of a session go; None: where the system has temporary ones, if the session was not made here."""
+    return session.conf.get(_FOLDER, None)
 
 
 def _quiet(session: SparkSession) -> None:
@@ -121,15 +135,21 @@ def _unreachable(message: str, found: str, expected: str) -> Unreachable:
     return Unreachable("spark_unreachable", message, found=found, expected=expected, hint=hint)
 
 
-def _builder(master: str | None, conf: Mapping[str, str]) -> SparkSession.Builder:
+def _ours_locally(folder: str) -> dict[str, str]:
+    if len(folder) > _SOCKET_CHARACTERS:
+        return _OURS_LOCALLY
+    return {**_OURS_LOCALLY, _SOCKETS: "true", _SOCKET_FOLDER: folder}
+
+
+def _builder(master: str | None, conf: Mapping[str, str], folder: str) -> SparkSession.Builder:
     submitted = _SUBMITTED in os.environ
     if master is None and not submitted:
         master = os.environ.get("MASTER", "local[*]")
     builder = SparkSession.Builder().appName("anew")
     if master is not None:
         builder = builder.master(master)
-    ours = {} if submitted else {**_OURS, **(_OURS_LOCALLY if is_local(master) else {})}
-    for key, value in {**ours, **conf}.items():
+    ours = {} if submitted else {**_OURS, **(_ours_locally(folder) if is_local(master) else {})}
+    for key, value in {_FOLDER: folder, **ours, **conf}.items():
         builder = builder.config(key, value)
     return builder
 
@@ -151,7 +171,7 @@ def _package_sent(session: SparkSession) -> Iterator[None]:
     if is_local(session.sparkContext.master):
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="anew-package-") as folder:
+    with tempfile.TemporaryDirectory(prefix="anew-package-", dir=_folder_of(session)) as folder:
         package, before = write_package(Path(folder) / f"anew-{build_of_package()}.zip"), list(sys.path)
         session.sparkContext.addPyFile(str(package))
         # It was put into the driver's own path as well.
@@ -162,7 +182,7 @@ def _package_sent(session: SparkSession) -> Iterator[None]:
 @contextmanager
 def send_modules(session: SparkSession, archive: bytes) -> Iterator[None]:
     """Executors import the modules of a zip while the block runs; the driver's own path stays as it is."""
-    with tempfile.TemporaryDirectory(prefix="anew-modules-") as folder:
+    with tempfile.TemporaryDirectory(prefix="anew-modules-", dir=_folder_of(session)) as folder:
         path, before = Path(folder) / "modules.zip", list(sys.path)
         path.write_bytes(archive)
         session.sparkContext.addPyFile(str(path))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from anew.core.arrow import concat
@@ -32,6 +33,9 @@ from anew.log.refusals import out_of_range
 from anew.log.wire import NO_RAW_RECORDS
 
 _MOST_CONNECTIONS = 4
+_SKIPPED_RECORDS = 10_000
+"""Whoever asks for an offset so little behind a place goes on from there: to begin anew takes a fetch, up to 100 ms.
+Tasks of a stream job do, which read every other batch."""
 _FIRST_WAIT_MS, _WAIT_MS = 5, 100
 _FRESH_SECONDS = 0.05
 _PROOF_SECONDS = 2.0
@@ -129,13 +133,14 @@ class Reader:
         while True:
             place = self._place_of(reading, offset)
             with place.lock:
-                if place.offset != offset or not self._keeps(place):
+                if not (self._keeps(place) and self._leads(place, offset)):
                     continue  # another thread went on from here, or let it go
                 if place.fetching.is_over:
                     self._forget(place)
                     continue
                 try:
-                    read = self._read_on(place, max_records, end, deadline)
+                    is_there = self._skip(place, offset)
+                    read = self._read_on(place, max_records, end, deadline) if is_there else None
                 except BaseException:
                     # What was taken from librdkafka may be lost with the error: nobody reads on from there.
                     self._forget(place)
@@ -145,19 +150,19 @@ class Reader:
                 self._forget(place)
 
     def fetch_ahead(self, places: Mapping[TopicPartition, int], *, raw: bool = False) -> None:
-        """Begin to fetch at places, unless they are fetched already, or their partitions at as many as may be.
+        """Begin to fetch at places, unless they are fetched already, or soon will be.
 
         Whoever begins with a second partition once the first is read to its end waits for the fetch that waits there.
         """
         now = time.monotonic()
         for at, offset in places.items():
             with self._lock:
-                same = self._of_name(at)
-                if len(same) >= _MOST_CONNECTIONS or any(p.offset == offset and p.is_raw == raw for p in same):
+                if any(p.is_raw == raw and self._leads(p, offset) for p in self._of_name(at)):
                     continue
-                with suppress(KafkaError):
-                    # Not proved: nobody has said yet that the offset is one that the partition has.
-                    self._begin(Reading(at, None if raw else at.key_schema_id), offset, now, proved_at=-math.inf)
+            self._make_room(at, now)
+            with self._lock, suppress(KafkaError):
+                # Not proved: nobody has said yet that the offset is one that the partition has.
+                self._begin(Reading(at, None if raw else at.key_schema_id), offset, now, proved_at=-math.inf)
 
     def touched(self, topics: Collection[str]) -> set[str]:
         """Of which topics something was fetched that nobody has read; also those of which nothing is fetched yet."""
@@ -179,6 +184,26 @@ class Reader:
             for fetching in self._fetching:
                 fetching.client.close()
             self._fetching.clear()
+
+    def _leads(self, place: _Place, offset: int) -> bool:
+        """Whether whoever reads at an offset may go on from a place."""
+        return place.offset <= offset <= place.offset + _SKIPPED_RECORDS
+
+    def _skip(self, place: _Place, offset: int) -> bool:
+        """Go on to an offset, over the records before it; False where they do not come, or end with an error."""
+        while place.offset < offset:
+            if place.fetched is None:
+                self._fetch(place, place.cursor.take(offset - place.offset, _WAIT_MS))
+            fetched = place.fetched
+            if fetched is None or (fetched.error and fetched.next_offset < offset):
+                return False
+            if fetched.next_offset <= offset and not fetched.error:
+                place.offset, place.fetched = fetched.next_offset, None
+                continue
+            offsets = fetched.records.column("offset").to_numpy()
+            place.offset = offset
+            place.fetched = fetched._replace(records=fetched.records.slice(int(np.searchsorted(offsets, offset))))
+        return True
 
     def _read_on(self, place: _Place, max_records: int, end: int | None, deadline: float) -> LogRead | None:
         """The next records at a place; None when it must be begun anew there."""
@@ -327,14 +352,17 @@ class Reader:
         return unreachable(address, f"{words}; {said}" if said else words, seconds)
 
     def _place_of(self, reading: Reading, offset: int) -> _Place:
-        """Where that offset comes next, or a place that begins there.
+        """Where that offset comes next, or soon, or a place that begins there.
 
         Raises:
             Failed: ``topic_lost``, ``offset_out_of_range``.
         """
         at, is_raw, now = reading.at, reading.key_schema_id is None, time.monotonic()
         with self._lock:
-            found = next((p for p in self._places.get(at, ()) if p.offset == offset and p.is_raw == is_raw), None)
+            near = [p for p in self._places.get(at, ()) if p.is_raw == is_raw and self._leads(p, offset)]
+            # Another reader's place a little before is left to it while it reads there.
+            free = [p for p in near if p.offset == offset or not (p.lock.locked() or p.fetching.is_over)]
+            found = max(free, key=lambda p: p.offset, default=None)
             if found is not None:
                 found.used_at = now
                 return found

@@ -38,11 +38,11 @@ from anew.deepstore.interface import DeepStore
 from anew.rebuild.jobs.archive import Unpacked, environment_here, python_files, unpack
 from anew.rebuild.jobs.calling import Loaded, load
 from anew.rebuild.jobs.faults import Skipping
-from anew.rebuild.jobs.folders import code_folder
 from anew.rebuild.jobs.running import Batches, GenerationRun, checked_frame, part_frame
 from anew.rebuild.jobs.streaming import StartLoop, start_on_spark
 from anew.rebuild.lease import Lease
 from anew.rebuild.patience import Waiting, patiently
+from anew.spark.folders import held_folder
 from anew.spark.jobs.decoding import InputTask, json_fields
 from anew.spark.jobs.sink import SinkTask
 from anew.spark.jobs.source import Reading
@@ -265,7 +265,7 @@ def _nobody_there(seconds: float) -> Unreachable:
 def fetched(deep_store: DeepStore, code: JobCode) -> Iterator[tuple[Unpacked, bytes]]:
     """The code of a generation on this machine, and its archive, while the block runs."""
     archive = deep_store.get(code.path)
-    with code_folder() as folder:
+    with held_folder("code") as folder:
         yield unpack(code, archive, folder), archive
 
 

@@ -33,7 +33,7 @@ from anew.api.location import LogLocation
 from anew.core.errors import Failed
 from anew.core.jobs.inputs import JobInput, Offsets, Span
 from anew.core.topics.topic import TopicFormat
-from anew.log.interface import Log, LogRead, TopicPartition
+from anew.log.interface import Log, TopicPartition
 from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
 from anew.log.through import read_through
 from anew.spark.failures import told_to_driver
@@ -244,12 +244,8 @@ def _read(task: InputTask, partition: InputPartition, build: str | None) -> Iter
         others = {_place(task.of, at): begin for at, begin in list(reversed(firsts.items()))[1:]}
         log.fetch_ahead(others, raw=task.of.format is not TopicFormat.AVRO)
         for part in partition.ranges:
-            held = log.offsets(_place(task.of, part.partition))
-            # What was planned before a driver ended may have expired since.
-            if not held.begin <= part.begin <= held.end:
-                raise _not_held(task.of, part.partition, part.begin, held.begin, held.end)
-            for read in _through(log, task.of, part):
-                yield decode(read.records, part.partition)
+            for records in _through(log, task.of, part):
+                yield decode(records, part.partition)
 
 
 def _shared_out(ranges: Sequence[Span]) -> list[_Task]:
@@ -281,11 +277,21 @@ def _not_held(of: JobInput, partition: int, at: int, begin: int, end: int) -> Fa
     )
 
 
-def _through(log: Log, of: JobInput, part: Span) -> Iterator[LogRead]:
+def _through(log: Log, of: JobInput, part: Span) -> Iterator[pa.RecordBatch]:
+    """The records of a range.
+
+    Raises:
+        Failed: ``input_expired``, ``input_lost``: what was planned before a driver ended may have expired since.
+    """
     place = _place(of, part.partition)
-    if of.format is TopicFormat.AVRO:
-        return read_through(log, place, part.begin, part.end)
-    return read_through(log, place, part.begin, part.end, raw=True)
+    try:
+        for read in read_through(log, place, part.begin, part.end, raw=of.format is not TopicFormat.AVRO):
+            yield read.records
+    except Failed as error:
+        if error.code != "offset_out_of_range":
+            raise
+        held = log.offsets(place)
+        raise _not_held(of, part.partition, part.begin, held.begin, held.end) from error
 
 
 def _place(of: JobInput, partition: int) -> TopicPartition:

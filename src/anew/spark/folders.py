@@ -1,4 +1,4 @@
-"""Folders for unpacked code on this machine: held by a lock while they are used, and removed by whoever comes next.
+"""Folders of drivers on this machine: held by a lock while they are used, and removed by whoever comes next.
 
 A driver that is killed leaves its folder. The lock on it ends with the process, however that ends.
 """
@@ -12,14 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PREFIX, _HELD = "anew-code-", ".held"
+_PREFIX, _HELD = "anew-", ".held"
 
 
 @contextmanager
-def code_folder() -> Iterator[Path]:
-    """An empty folder while the block runs; those of drivers that were killed are removed."""
+def held_folder(what: str) -> Iterator[Path]:
+    """A folder that nobody else may look into, while the block runs; those of drivers that were killed are removed.
+
+    Args:
+        what: What it is for, in its name.
+    """
     remove_left()
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{what}-") as name:
         folder = Path(name)
         with (folder / f"{_HELD}.part").open("wb") as held:
             fcntl.flock(held, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Folders for unpacked code: gone with the driver, or with the next one."""
+"""Folders of drivers: gone with the driver, or with the next one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anew.rebuild.jobs.folders import code_folder, remove_left
+from anew.spark.folders import held_folder, remove_left
 
 
 def test_folders_of_killed_drivers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_folders_of_killed_drivers_are_removed(tmp_path: Path, monkeypatch: pyte
         folder.mkdir()
     (left / ".held").touch()
     (left / "code").mkdir()
-    with code_folder() as used:
+    with held_folder("spark") as used:
         assert (left.exists(), making.exists(), other.exists()) == (False, True, True)
         remove_left()
         assert used.exists()
