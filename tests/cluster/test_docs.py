@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.commands import Anew
+from tests.cluster.commands import Anew, wait_until
 from tests.ports import port_of
 
 _ROOT = Path(__file__).parents[2]
@@ -88,6 +88,15 @@ def test_the_commands_of_reprocessing_run(anew: Anew, tmp_path: Path) -> None:
     assert "severe" in first.rpartition("UA1")[2]
     assert "fine" in second
     assert anew.here("job", "show", "delay_class")["live"] == 3
+    # A record on which the function raised is named, and comes out once it was given to the mended one again.
+    (letter,) = anew.here("job", "dead-letters", "strict_class")
+    assert (letter["reason"], letter["record"]["key"]) == ("a delay is not negative: -3", "AA7")
+    assert letter["replayed_at_ms"] is not None
+    anew.here("job", "run", "strict_class@2")
+    wait_until(lambda: anew.here("get", "strict_classes", "AA7")[0]["found"], "what was replayed")
+    (found,) = anew.here("get", "strict_classes", "AA7")
+    assert found["value"] == {"class": "fine"}
+    anew.here("job", "stop", "strict_class@2")
 
 
 def test_the_readme_names_only_targets_that_the_makefile_has() -> None:

@@ -146,6 +146,19 @@ def test_a_driver_that_lost_its_lease_appends_nothing_more(world: JobsWorld) -> 
     assert len(world.output()) == world.ledger.records[0].rows
 
 
+def test_what_is_refused_in_a_batch_keeps_its_code(world: JobsWorld) -> None:
+    """Spark says in words alone what ended its query; by the code it is known whether another driver is to follow."""
+
+    def refuse(_record: BatchRecord) -> None:
+        raise Refused("epoch_outdated", "another driver has it", found=1, expected=2)
+
+    world.ledger.after = refuse
+    world.begin(batches := world.batches())
+    with pytest.raises(Refused) as caught:
+        batches.wait(60)
+    assert (caught.value.code, caught.value.expected) == ("epoch_outdated", 2)
+
+
 @pytest.mark.case("streams:B9")
 def test_records_that_expired_are_never_skipped(world: JobsWorld) -> None:
     """What retention took while the generation was down: it ends, and says which partition lost how many records."""

@@ -40,7 +40,7 @@ class _BrokerLog(MemoryLog):
         return replace(super().append(at, records), rejected=(1,))
 
 
-@pytest.mark.case("rules:R6")
+@pytest.mark.case("rules:R6", "rules:R26")
 def test_a_batch_whose_records_readers_reject_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs again once the clocks have come together; recorded, its records would be missing without a word."""
     log = _BrokerLog(Topics(), clock=lambda: NOON_MS)

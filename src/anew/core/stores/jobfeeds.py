@@ -225,5 +225,5 @@ def has_other_writers(store: Store, others: list[str]) -> Refused:
         f"not only the job wrote into {store.name}: a version of the job's records alone would lack the rest",
         found=", ".join(others),
         expected="a store that the job alone has written into",
-        hint="rewind it in place (--simple), or give the job a store of its own",
+        hint="give the job a store of its own",
     )

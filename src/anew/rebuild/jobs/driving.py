@@ -62,8 +62,13 @@ _STAYS = frozenset(
     }
 )
 """Of failures: those after which another driver would come to the same end. All others may pass."""
-_MAY_PASS = frozenset({"driver_alive", "revision_conflict", "batch_gap", "output_not_made"})
-"""Likewise of refusals: those that may pass."""
+_MAY_PASS = frozenset(
+    {
+        *("driver_alive", "revision_conflict", "batch_gap", "output_not_made"),
+        *("token_missing", "token_unknown", "token_expired", "not_allowed"),
+    }
+)
+"""Likewise of refusals: those that may pass. A token is changed while generations run."""
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS, _HUNG = 300.0, 70
 """A batch that takes longer than this once it is to be the last one is not waited for."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from anew.core.errors import AnewError, Failed, InvalidRequest
+from anew.core.errors import AnewError, InvalidRequest
 from anew.core.jobs.batch import NO_DIGEST, BatchRecord, TaskOutput, behind, chained
 from anew.core.jobs.deadletters import DeadLetter, spans_between, without
 from anew.core.jobs.inputs import Offsets, Span
@@ -141,7 +141,7 @@ class Batches:
     run: GenerationRun
     recorder: Recorder
     _last: BatchRecord | None = field(init=False)
-    _failed: Failed | None = None
+    _failed: AnewError | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _inside: threading.Lock = field(default_factory=threading.Lock)
     _loop: Loop | None = None
@@ -206,36 +206,39 @@ class Batches:
 
     def _batch(self, frame: Any, number: int) -> None:
         with self._inside:
-            self._prove(number)
-            if self._last is not None and number <= self._last.batch:
-                # It is recorded, and Spark could not note it any more: what was appended then is what counts.
-                return
-            run, plan, before = self.run, planned(self.run.checkpoint, number), self._last
-            start = self._start() if before is None else before.end
             try:
-                outputs, letters = self._append(frame, number, spans_between(start, plan.end))
-            except Failed as error:
+                self._run_batch(frame, number)
+            except AnewError as error:
                 self._failed = error
                 raise
-            rows = sum(output.rows for output in outputs)
-            record = BatchRecord(
-                batch=number,
-                epoch=run.epoch,
-                start=start,
-                end=plan.end,
-                outputs=tuple(outputs),
-                rows=rows,
-                total=rows if before is None else before.total + rows,
-                read=behind(start, plan.end),
-                dead_letters=tuple(letters),
-                dead_total=self._dead + len(letters),
-                watermark_ms=plan.watermark_ms,
-                planned=plan.digest,
-                digest=chained(NO_DIGEST if before is None else before.digest, plan.digest),
-                at_ms=run.clock(),
-            )
-            self.recorder.record(record)
-            self._last = record
+
+    def _run_batch(self, frame: Any, number: int) -> None:
+        self._prove(number)
+        if self._last is not None and number <= self._last.batch:
+            # It is recorded, and Spark could not note it any more: what was appended then is what counts.
+            return
+        run, plan, before = self.run, planned(self.run.checkpoint, number), self._last
+        start = self._start() if before is None else before.end
+        outputs, letters = self._append(frame, number, spans_between(start, plan.end))
+        rows = sum(output.rows for output in outputs)
+        record = BatchRecord(
+            batch=number,
+            epoch=run.epoch,
+            start=start,
+            end=plan.end,
+            outputs=tuple(outputs),
+            rows=rows,
+            total=rows if before is None else before.total + rows,
+            read=behind(start, plan.end),
+            dead_letters=tuple(letters),
+            dead_total=self._dead + len(letters),
+            watermark_ms=plan.watermark_ms,
+            planned=plan.digest,
+            digest=chained(NO_DIGEST if before is None else before.digest, plan.digest),
+            at_ms=run.clock(),
+        )
+        self.recorder.record(record)
+        self._last = record
 
     def _append(self, frame: Any, number: int, spans: Sequence[Span]) -> tuple[list[TaskOutput], list[DeadLetter]]:
         """Append what the function makes of a batch, without the records that it fails on; these are the second part.

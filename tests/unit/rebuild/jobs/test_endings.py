@@ -18,6 +18,7 @@ from anew.rebuild.jobs.driving import is_for_good
         Failed("build_failed", "a worker died"),
         Unreachable("controller_unreachable", "nobody answers"),
         Refused("batch_gap", "another driver was faster"),
+        Refused("token_expired", "the driver's token is over"),
     ],
 )
 def test_what_may_pass_is_tried_again(error: AnewError) -> None:
