@@ -31,10 +31,14 @@ _FILE = re.compile(r"while reading file (?P<file>\S+?)\.?\s")
 _CAUSED_BY = re.compile(r"^Caused by: (?P<text>.+)$", re.M)
 _UNFIT = re.compile(r"(?:UnfitExecutor|TaskFailed): (?P<json>\{.*\})$", re.M)
 _OF_MACHINES = re.compile(
-    r"OutOfMemoryError|MemoryError|Python worker exited unexpectedly|ExecutorLost|ExecutorDead|FetchFailed"
-    r"|No space left on device|CANCELLED|was cancelled|SparkContext was shut down"
+    r"\bjava\.lang\.OutOfMemoryError\b|^MemoryError\b|Python worker exited unexpectedly|\bExecutorLostFailure\b"
+    r"|\bFetchFailed\(|No space left on device|\[SPARK_JOB_CANCELLED\]|SparkContext was shut down",
+    re.MULTILINE,
 )
-"""How Spark says that a job failed for want of something that machines have, or because somebody ended it."""
+"""How Spark says that a job failed for want of something that machines have, or because somebody ended it.
+
+The same text has what a function says of a record, a flight that was cancelled, for example.
+"""
 _NO_PYTHON = re.compile(r'Cannot run program "(?P<python>[^"]+)"')
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (?P<text>.+)")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (?P<text>No module named '(?P<module>[\w.]+)'.*)")

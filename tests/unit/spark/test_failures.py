@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from anew.spark.failures import UnfitExecutor, reason_of
+from anew.spark.failures import UnfitExecutor, is_of_machines, reason_of
 
 _TASK = """An error occurred while calling o75.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times
@@ -61,6 +61,30 @@ def test_each_way_in_which_an_executor_falls_short_has_its_code(line: str, code:
     assert [line in str(event["text"]) for event in logged] == ([True] if code == "build_failed" else [])
     if found is not None:
         assert failed.found == found
+
+
+@pytest.mark.case("streams:N10")
+@pytest.mark.parametrize(
+    ("line", "is_theirs"),
+    [
+        ("ValueError: this flight was cancelled: CANCELLED", False),
+        ("ValueError: no MemoryError, no FetchFailed, and no ExecutorLost are seen here", False),
+        ("Caused by: java.lang.OutOfMemoryError: Java heap space", True),
+        ("MemoryError", True),
+        ("Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", True),
+        ("[SPARK_JOB_CANCELLED] Job 3 cancelled as part of cancellation of all jobs. SQLSTATE: XXKDA", True),
+        ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", True),
+        ("FetchFailed(BlockManagerId(1, 127.0.0.1, 41, None), shuffleId=0, mapIndex=1, mapId=1, reduceId=0", True),
+        ("OSError: [Errno 28] No space left on device", True),
+    ],
+)
+def test_what_machines_lack_is_no_record_s_fault(line: str, *, is_theirs: bool) -> None:
+    """By what Spark says of it, and not by words that a record may have as well."""
+    error = Exception(_TASK.format(line=line))
+    with capture_logs():
+        failed = reason_of(error)
+    failed.__cause__ = error
+    assert is_of_machines(failed) == is_theirs
 
 
 def test_what_a_task_says_of_its_executor_arrives_whole() -> None:

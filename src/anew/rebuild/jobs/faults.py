@@ -87,4 +87,4 @@ class Search:
 
 def lies_in_a_record(error: AnewError) -> bool:
     """Whether a batch may have failed by a record; logs that are away and machines that lack something are none."""
-    return error.code in _OF_A_RECORD and not is_of_machines(error)
+    return error.code in _OF_A_RECORD and not (error.code == _OF_SPARK and is_of_machines(error))
