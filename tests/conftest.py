@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,11 +12,11 @@ import structlog
 from pyspark.sql import SparkSession
 
 from anew.brokers.cluster import Brokers
-from tests import run_guard
 from tests.brokers import running_brokers
 from tests.java import SPARK
 from tests.minio import MinioServer, running_minio
 from tests.postgresql import PostgresServer, running_server
+from tests.runs import let_go, spark_of_run, start_guard
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK.options)
 
@@ -102,17 +99,14 @@ def pytest_collection_finish() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Whatever this run starts carries its mark, and ends with it should it be killed."""
     if not hasattr(config, "workerinput"):
-        mark = os.environ[run_guard.VARIABLE] = uuid.uuid4().hex
-        guard = [sys.executable, "-I", run_guard.__file__, str(os.getpid()), mark]
-        config.stash[_GUARD] = subprocess.Popen(guard, env={}, stdin=subprocess.DEVNULL)
+        config.stash[_GUARD] = start_guard()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Let the guard go, and what was set aside: DuckDB's binding complains, for pages, of what outlives its process."""
     gc.unfreeze()
     if (guard := config.stash.get(_GUARD, None)) is not None:
-        guard.terminate()
-        guard.wait()
+        let_go(guard)
 
 
 @pytest.fixture(autouse=True)
@@ -130,21 +124,8 @@ def _logging_as_it_was() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of a test run."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.Builder()
-        .master("local[2]")
-        .appName("anew tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    with spark_of_run("anew tests") as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

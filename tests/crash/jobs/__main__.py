@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
-import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from tests import run_guard
 from tests.brokers import ENVIRONMENT, running_brokers
 from tests.crash.jobs.drawing import history_of
 from tests.crash.jobs.place import running_place
 from tests.crash.jobs.telling import Outcome, tell_all
 from tests.java import SPARK
+from tests.runs import let_go, spark_of_run, start_guard
 
 
 def main(arguments: list[str]) -> int:
@@ -38,13 +33,15 @@ def main(arguments: list[str]) -> int:
             print(history.seed, history.output, history.function, history.start, *map(str, history.steps), sep="; ")
         return 0
     with ExitStack() as stack:
-        stack.enter_context(_guarded())
+        # Drivers get the same archive of classes as this process.
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK.options)
+        stack.callback(let_go, start_guard())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="job-histories-")))
         log = {}
         if asked.kafka:
             brokers = stack.enter_context(running_brokers()).cluster
             log = {**ENVIRONMENT, "ANEW_LOG": f"kafka://{brokers.bootstrap}"}
-        place = stack.enter_context(running_place(folder, stack.enter_context(_session()), log))
+        place = stack.enter_context(running_place(folder, stack.enter_context(spark_of_run("job histories")), log))
         flags = " --kafka" if asked.kafka else ""
 
         def told(outcome: Outcome) -> None:
@@ -58,38 +55,6 @@ def main(arguments: list[str]) -> int:
     counts = dict(sorted(found.counts.items()))
     print(f"{len(found.of)} histories on {where} in {found.seconds:.0f} s from seed {asked.seed}, {verdict}; {counts}")
     return 1 if broken else 0
-
-
-@contextmanager
-def _guarded() -> Iterator[None]:
-    """Whatever is started ends with this process, however that ends."""
-    mark = os.environ[run_guard.VARIABLE] = uuid.uuid4().hex
-    guard = subprocess.Popen(
-        [sys.executable, "-I", run_guard.__file__, str(os.getpid()), mark], env={}, stdin=subprocess.DEVNULL
-    )
-    try:
-        yield
-    finally:
-        guard.terminate()
-        guard.wait()
-
-
-@contextmanager
-def _session() -> Iterator[SparkSession]:
-    """A session of this process; drivers get the same archive of classes."""
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK.options)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.Builder().master("local[2]").appName("job histories")
-    for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
-        builder = builder.config(name, "false")
-    for name in ("spark.driver.host", "spark.driver.bindAddress"):
-        builder = builder.config(name, "127.0.0.1")
-    session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    try:
-        yield session
-    finally:
-        session.stop()
 
 
 if __name__ == "__main__":

@@ -114,6 +114,10 @@ class _Place:
         """No records, as they are read here."""
         return NO_RAW_RECORDS if self.is_raw else NO_RECORDS
 
+    def leads_to(self, offset: int) -> bool:
+        """Whether whoever reads at an offset may go on from here."""
+        return self.offset <= offset <= self.offset + _SKIPPED_RECORDS
+
 
 class Reader:
     """Reads partitions. Safe to use from several threads."""
@@ -133,7 +137,7 @@ class Reader:
         while True:
             place = self._place_of(reading, offset)
             with place.lock:
-                if not (self._keeps(place) and self._leads(place, offset)):
+                if not (self._keeps(place) and place.leads_to(offset)):
                     continue  # another thread went on from here, or let it go
                 if place.fetching.is_over:
                     self._forget(place)
@@ -157,7 +161,7 @@ class Reader:
         now = time.monotonic()
         for at, offset in places.items():
             with self._lock:
-                if any(p.is_raw == raw and self._leads(p, offset) for p in self._of_name(at)):
+                if any(p.is_raw == raw and p.leads_to(offset) for p in self._of_name(at)):
                     continue
             self._make_room(at, now)
             with self._lock, suppress(KafkaError):
@@ -184,10 +188,6 @@ class Reader:
             for fetching in self._fetching:
                 fetching.client.close()
             self._fetching.clear()
-
-    def _leads(self, place: _Place, offset: int) -> bool:
-        """Whether whoever reads at an offset may go on from a place."""
-        return place.offset <= offset <= place.offset + _SKIPPED_RECORDS
 
     def _skip(self, place: _Place, offset: int) -> bool:
         """Go on to an offset, over the records before it; False where they do not come, or end with an error."""
@@ -359,7 +359,7 @@ class Reader:
         """
         at, is_raw, now = reading.at, reading.key_schema_id is None, time.monotonic()
         with self._lock:
-            near = [p for p in self._places.get(at, ()) if p.is_raw == is_raw and self._leads(p, offset)]
+            near = [p for p in self._places.get(at, ()) if p.is_raw == is_raw and p.leads_to(offset)]
             # Another reader's place a little before is left to it while it reads there.
             free = [p for p in near if p.offset == offset or not (p.lock.locked() or p.fetching.is_over)]
             found = max(free, key=lambda p: p.offset, default=None)
