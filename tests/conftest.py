@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,7 +60,7 @@ _LONG = (
 )
 """Files of minutes, first of their turn: a worker takes whole files, and one that began last would be waited for."""
 _HERE = Path(__file__).parent
-_GUARD = pytest.StashKey["subprocess.Popen[bytes]"]()
+_GUARD = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
 def _tier(item: pytest.Item) -> str:
