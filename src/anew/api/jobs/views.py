@@ -22,7 +22,7 @@ class GenerationView(Wire):
         seconds_left: Until it has come to the ends, at that pace and with what arrives meanwhile, of the slowest
             partition; null: never, or not known.
         never: Whether a partition of its inputs grows at least as fast as it is read.
-        caught_up: Whether it was found at the ends often enough to be cut over to.
+        caught_up: Whether it was found to have caught up often enough to be cut over to.
         batch: The last batch that was recorded; null before the first.
         rows: How many records all of its batches have written.
         read: How many offsets of its inputs they have read; the function got those that are no dead letters.

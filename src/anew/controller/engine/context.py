@@ -16,6 +16,7 @@ from anew.controller.engine.outputs import NO_OUTPUTS, Outputs
 from anew.controller.engine.subjects import NO_SUBJECTS, Subjects
 from anew.controller.engine.watch import Watch
 from anew.core.errors import Failed
+from anew.core.jobs.catchup import CatchUp
 from anew.core.rowretention import REPUSH_SOURCE_WAIT_SECONDS, RowRetention
 from anew.deepstore.interface import DeepStore
 from anew.log.interface import Log
@@ -114,7 +115,7 @@ class Context:
         registry: Where the ids of schemas come from; None: from the catalog.
         loops: The loops of the controller's process.
         failing: The steps of its rounds that fail, and since when.
-        looks: Uid and number of what is looked at again and again → how many looks in a row were good.
+        catching_up: Uid of a job and number of a generation → what the looks at it have found.
         driver_logs: What drivers logged on this machine.
         watch: Those who wait for the catalog to move.
     """
@@ -133,7 +134,7 @@ class Context:
     registry: SchemaRegistry | None = None
     loops: Loops = field(default_factory=lambda: Loops(lambda: 0))
     failing: dict[str, Failing] = field(default_factory=dict)
-    looks: dict[tuple[str, int], int] = field(default_factory=dict)
+    catching_up: dict[tuple[str, int], CatchUp] = field(default_factory=dict)
     driver_logs: DriverLogs = field(default_factory=_NoLogs)
     watch: Watch = field(init=False)
 

@@ -1,4 +1,4 @@
-"""How often in a row a generation was found at the ends of its inputs; counted by each controller for itself."""
+"""How often in a row a generation was found caught up; counted by each controller for itself."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Mapping
 
 from anew.controller.engine.context import Context
 from anew.controller.jobs.planning import held_of
+from anew.core.jobs.catchup import looked_at
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.inputs import Offsets
-from anew.core.jobs.job import LOOKS_TO_CATCH_UP, Job, at_ends
+from anew.core.jobs.job import Job
 
 LAG_LIMIT_RECORDS = 10_000
 """So many records may be left of what arrives all the time."""
 
 
 def looks_of(context: Context, job: Job, number: int) -> int:
-    """How many looks in a row found a generation at the ends, up to `LOOKS_TO_CATCH_UP`."""
-    return context.looks.get((job.uid, number), 0)
+    """How many looks in a row found a generation caught up, up to `LOOKS_TO_CATCH_UP`."""
+    found = context.catching_up.get((job.uid, number))
+    return 0 if found is None else found.looks
 
 
 def look(context: Context, job: Job) -> None:
@@ -28,16 +30,20 @@ def look(context: Context, job: Job) -> None:
     for generation in job.generations:
         at = job.uid, generation.number
         if generation.status is not GenerationStatus.RUNNING or generation.number == job.live:
-            context.looks.pop(at, None)
+            context.catching_up.pop(at, None)
             continue
         # The last looks count until this one is over: somebody may cut over meanwhile. Unanswered is not there.
-        found = False
+        found = None
         try:
             live = {} if job.live is None else position_of(context, job, job.generation(job.live))
             ends = ends_of(context, generation)
-            found = at_ends(position_of(context, job, generation), live, ends, LAG_LIMIT_RECORDS)
+            position = position_of(context, job, generation)
+            found = looked_at(context.catching_up.get(at), job.live, live, position, ends, LAG_LIMIT_RECORDS)
         finally:
-            context.looks[at] = min(context.looks.get(at, 0) + 1, LOOKS_TO_CATCH_UP) if found else 0
+            if found is None:
+                context.catching_up.pop(at, None)
+            else:
+                context.catching_up[at] = found
 
 
 def position_of(context: Context, job: Job, generation: Generation) -> Mapping[str, Offsets]:

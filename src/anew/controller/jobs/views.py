@@ -11,9 +11,10 @@ from anew.controller.engine.context import Context
 from anew.controller.jobs.looks import ends_of, looks_of
 from anew.core.errors import AnewError
 from anew.core.jobs.batch import BatchRecord, behind
+from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.inputs import Offsets
-from anew.core.jobs.job import LOOKS_TO_CATCH_UP, Job
+from anew.core.jobs.job import Job
 from anew.core.jobs.pace import Rates, TimeLeft, read_rates, time_left, total_rate
 from anew.core.jobs.rebuild import JobRebuild
 from anew.log.interface import TopicPartition

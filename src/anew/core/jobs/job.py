@@ -6,22 +6,19 @@ Every rewind is a new generation with its own checkpoint, its own state and its 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import InvalidRequest, NotFound, Refused
+from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
 from anew.core.jobs.code import Environment
 from anew.core.jobs.generation import Generation, GenerationStatus
-from anew.core.jobs.inputs import Offsets
 from anew.core.plan import Value
 from anew.core.stamp import Origin, OriginKind
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 300.0
 _MAY_RUN = frozenset({GenerationStatus.READY, GenerationStatus.STOPPED, GenerationStatus.FAILED})
-LOOKS_TO_CATCH_UP = 3
-"""How many looks in a row a generation must be found at the ends; a look at a quiet input counts too."""
 
 
 class JobOutput(Value):
@@ -294,38 +291,13 @@ def got_on(job: Job, number: int) -> Job:
     return _with(job, _changed(found, failures=0, error=None)) if found.failures or found.error else job
 
 
-def at_ends(
-    position: Mapping[str, Offsets], live: Mapping[str, Offsets], ends: Mapping[str, Offsets], lag_limit: int
-) -> bool:
-    """Whether a generation has come to where the live one is, and near enough to the ends (case E3).
-
-    Args:
-        position: Input → partition → next offset, of the generation.
-        live: The same of the live generation, taken before ``position``; empty where there is none.
-        ends: The ends of the inputs, of every partition.
-        lag_limit: How many records may be left, over all partitions.
-    """
-    reached = all(
-        position.get(name, {}).get(partition, -1) >= offset
-        for name, of in live.items()
-        for partition, offset in of.items()
-    )
-    listed = all(partition in position.get(name, {}) for name, of in ends.items() for partition in of)
-    left = sum(
-        max(0, end - position.get(name, {}).get(partition, 0))
-        for name, of in ends.items()
-        for partition, end in of.items()
-    )
-    return reached and listed and left <= lag_limit
-
-
 def cut_over(job: Job, number: int, looks: int, *, force: bool) -> Job:
     """The job whose live generation is another one; the one before goes on running.
 
     Args:
         job: The job.
         number: The generation that is to serve.
-        looks: How many looks in a row it was found at the ends of its inputs.
+        looks: How many looks in a row found it caught up.
         force: Whether it is to serve although it was not found there often enough.
 
     Raises:
@@ -353,7 +325,7 @@ def cut_over(job: Job, number: int, looks: int, *, force: bool) -> Job:
         raise Refused(
             "not_caught_up",
             f"{job.name}@{number} has not caught up with its inputs",
-            found=f"at the ends in {looks} of the last looks",
+            found=f"caught up in {looks} of the last looks",
             expected=f"{LOOKS_TO_CATCH_UP} in a row",
             hint=f"anew job watch {job.name}; with --force what only the live one has read is missing at first",
         )

@@ -9,6 +9,7 @@ import pytest
 
 from anew.core.errors import NotFound, Refused
 from anew.core.jobs import job as jobs
+from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.inputs import JobInput
@@ -104,23 +105,12 @@ def test_a_driver_that_ends_is_followed_by_another_after_a_rising_pause() -> Non
     assert jobs.to_run(failed, 1, 4_000).generation(1).error is None
 
 
-@pytest.mark.case("streams:E3")
-def test_at_the_ends_means_every_partition_and_the_live_ones_position() -> None:
-    """Behind the live one anywhere, a partition that is not read yet, or a lag above the limit: not there."""
-    ends = {"events": {0: 10, 1: 10}}
-    assert jobs.at_ends({"events": {0: 9, 1: 10}}, {"events": {0: 9, 1: 9}}, ends, 1)
-    assert not jobs.at_ends({"events": {0: 9, 1: 10}}, {"events": {0: 10, 1: 9}}, ends, 5)
-    assert not jobs.at_ends({"events": {0: 9, 1: 10}}, {}, ends, 0)
-    assert not jobs.at_ends({"events": {0: 10}}, {}, ends, 100)
-    assert jobs.at_ends({"events": {0: 0, 1: 0}}, {}, {"events": {0: 0, 1: 0}}, 0)
-
-
 @pytest.mark.case("streams:E7")
 def test_a_cut_over_and_back_is_a_change_of_the_live_generation() -> None:
     """It waits until the other one has caught up, or is forced; both go on running; others are refused."""
     job = _running()
     assert _refused(lambda: jobs.cut_over(job, 2, 0, force=False)) == "not_caught_up"
-    assert jobs.cut_over(job, 2, jobs.LOOKS_TO_CATCH_UP, force=False).live == 2
+    assert jobs.cut_over(job, 2, LOOKS_TO_CATCH_UP, force=False).live == 2
     over = jobs.cut_over(job, 2, 0, force=True)
     assert over.live == 2
     assert over.generations == job.generations
