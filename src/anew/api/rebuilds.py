@@ -36,7 +36,7 @@ class DriverView(Wire):
 
     Attributes:
         log: The path of its log on its host, empty where it has none.
-        heard_at_ms: When it gave its last sign of life.
+        heard_at_ms: When it gave its last sign of life; null: no process makes it now.
         silent_ms: For how long it has not been heard; null where it was heard a moment ago, or is not needed.
         troubles: What keeps its loops from their work.
     """
@@ -45,7 +45,7 @@ class DriverView(Wire):
     host: str
     pid: int | None
     log: str
-    heard_at_ms: int
+    heard_at_ms: int | None
     lease_until_ms: int
     silent_ms: int | None
     troubles: tuple[str, ...]

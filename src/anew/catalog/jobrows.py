@@ -12,10 +12,9 @@ from anew.catalog.conflicts import check_swapped
 from anew.catalog.engine import Database
 from anew.catalog.forget import DropJob
 from anew.catalog.tables import BATCHES, COUNTERS, JOB_DEAD_LETTERS, JOBS, REBUILDS
-from anew.core.errors import Refused
 from anew.core.jobs.batch import BatchRecord, check_next
 from anew.core.jobs.deadletters import DeadLetter, KeptLetter, LetterPlace
-from anew.core.jobs.job import Job
+from anew.core.jobs.job import Job, name_taken
 from anew.core.jobs.rebuild import check_recorder
 
 
@@ -122,7 +121,7 @@ def _put_job(connection: sa.Connection, put: PutJob) -> None:
     if put.fence is None:
         taken = sa.select(JOBS.c.uid).where(JOBS.c.live_name == job.name)
         if connection.execute(taken).first() is not None:
-            raise Refused("job_exists", f"there is a job {job.name} already", found=job.name)
+            raise name_taken(job.name)
         row = _row(job.model_copy(update={"revision": 1}))
         connection.execute(sa.insert(JOBS).values(uid=job.uid, **row))
         return

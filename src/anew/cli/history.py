@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Annotated, NoReturn
 
 import typer
 
 from anew.api.http import ControllerClient
 from anew.api.upkeep import HistoryLine
-from anew.api.waiting import wait_seconds
 from anew.cli.output import Json, err, out, print_json, print_line, print_table, shape
-from anew.cli.session import cluster
-from anew.core.errors import Unreachable
+from anew.cli.session import asked_until_answered, cluster
 from anew.core.moment import utc_text
 
 _LAST_REVISION = 2**63 - 1
-_WAIT_SECONDS, _AWAY_SECONDS = 20.0, 2.0
+_WAIT_SECONDS = 20.0
 
 
 def add_to(app: typer.Typer) -> None:
@@ -51,13 +50,7 @@ def _follow(controller: ControllerClient, store: str | None, limit: int, *, as_j
         _print(line, as_json=as_json)
     sys.stdout.flush()
     while True:
-        try:
-            events = controller.events(after, store=store, wait_seconds=_WAIT_SECONDS)
-        except Unreachable as error:
-            # It only reads, and knows where it was: a controller that is started again is waited for.
-            err().print(str(error), highlight=False, markup=False)
-            wait_seconds(_AWAY_SECONDS)
-            continue
+        events = asked_until_answered(partial(controller.events, after, store=store, wait_seconds=_WAIT_SECONDS))
         if events.next < after:
             err().print(f"the catalog went back from revision {after} to {events.next}: lines may be missing")
         after = events.next

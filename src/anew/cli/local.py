@@ -62,9 +62,10 @@ def status(*, json_output: Json = False) -> int:
     print_table(["store", "fabric", "version", "lag", "changes"], rows)
     for rebuild in view.rebuilds:
         of, driver = rebuild.name, rebuild.driver
-        where = f"pid {driver.pid} on {driver.host}, heard {utc_text(driver.heard_at_ms)}"
-        text = f"rebuild {rebuild.id} of {of}: {rebuild.stage} since {utc_text(rebuild.created_at_ms)}; driver "
-        out().print(text + where, markup=False)
+        heard_ms = driver.heard_at_ms
+        who = f"driver pid {driver.pid} on {driver.host}, heard {utc_text(heard_ms)}" if heard_ms else "no driver now"
+        text = f"rebuild {rebuild.id} of {of}: {rebuild.stage} since {utc_text(rebuild.created_at_ms)}; {who}"
+        out().print(text, markup=False)
     return 0 if view.healthy else _DEGRADED
 
 

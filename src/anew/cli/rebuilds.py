@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from anew.cli.display import TerminalObserver, failed_lines, ledger_line, measur
 from anew.cli.options import Conf, Jars, Master
 from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.running import exit_code, print_outcome, spark_choice
-from anew.cli.session import cluster
+from anew.cli.session import asked_until_answered, cluster
 from anew.core.moment import utc_text
 
 _WATCH_SECONDS = 0.5
@@ -69,7 +70,9 @@ def watch(rebuild: str, *, json_output: Json = False) -> int:
     last, stage = None, None
     with cluster() as connected:
         while True:
-            view = connected.controller.rebuild(rebuild, after=stage, wait_seconds=_WATCH_SECONDS)
+            ask = partial(connected.controller.rebuild, rebuild, after=stage, wait_seconds=_WATCH_SECONDS)
+            # Where no controller is at all is said at once.
+            view = ask() if last is None else asked_until_answered(ask)
             stage = view.stage
             line = {"status": view.status, "stage": view.stage, "progress": view.progress}
             silent_ms = view.driver.silent_ms

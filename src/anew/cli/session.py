@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from pydantic import ValidationError
 
+from anew.cli.output import err
 from anew.codec.avro import AvroSchema
 from anew.codec.nodes import PRIMITIVES
 from anew.codec.plain import from_plain
-from anew.core.errors import InvalidRequest, NotFound
+from anew.core.errors import InvalidRequest, NotFound, Unreachable
 from anew.runtime.connect import Cluster, connect_with
 from anew.runtime.settings import resolve
 
 _MOST_MISFITS = 5
+_AWAY_SECONDS = 2.0
+
+Answer = TypeVar("Answer")
 
 
 @contextmanager
@@ -32,8 +36,28 @@ def cluster(fabric: str | None = None) -> Iterator[Cluster]:
         yield connected
 
 
-def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
+def asked_until_answered(ask: Callable[[], Answer]) -> Answer:
+    """What a controller answers to who only looks: one that is started again is waited for, and that is said once."""
+    from anew.api.waiting import wait_seconds
+
+    told = None
+    while True:
+        try:
+            return ask()
+        except Unreachable as error:
+            if str(error) != told:
+                told = str(error)
+                err().print(f"{told}; asking on", highlight=False, markup=False)
+            wait_seconds(_AWAY_SECONDS)
+
+
+def pairs(given: Sequence[str] | None, option: str, shape: str = "NAME=VALUE") -> dict[str, str]:
     """``k=v`` arguments as a mapping.
+
+    Args:
+        given: The arguments.
+        option: Of which they are.
+        shape: What one looks like, for who gets it wrong.
 
     Raises:
         InvalidRequest: ``bad_option``: no ``=``, or a key that was given twice.
@@ -42,7 +66,7 @@ def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
     for text in given if given is not None else ():
         key, separator, value = text.partition("=")
         if not separator or not key.strip() or key.strip() in found:
-            raise InvalidRequest("bad_option", f"{option} takes key=value, each key once", found=text, expected="k=v")
+            raise InvalidRequest("bad_option", f"{option} takes {shape}, each name once", found=text, expected=shape)
         found[key.strip()] = value.strip()
     return found
 

@@ -15,7 +15,7 @@ from anew.cli.options import RequestId
 from anew.cli.output import Json, err, out, print_json, print_rows, print_table
 from anew.cli.session import cluster, datum, json_value, lines_of, schema_text
 from anew.cli.writing import bad_line, stopped
-from anew.client.topicreads import Edge, TopicRecord
+from anew.client.topicreads import Edge, TopicRecord, read_start
 from anew.client.topics import Topic, key_of
 from anew.client.topicwriter import TopicWriter, json_key, schemas_of
 from anew.codec.plain import to_plain
@@ -174,7 +174,7 @@ def read(
     With --committed what attempts appended that died is left out, and of a batch that is not recorded yet nothing is
     shown from there on; the JSON then is {"records", "next": {partition: offset}, "waiting"}.
     """
-    begin = _start(start)
+    begin = read_start(int(start) if start.isdecimal() else start)
     with cluster() as connected:
         topic = connected.topic(name)
         read = topic.read_committed(begin, partition=partition, limit=limit) if committed else None
@@ -270,14 +270,6 @@ def shown_record(topic: Topic, record: TopicRecord) -> dict[str, Any]:
         "flaw": record.flaw,
         "written_ms": record.written_ms,
     }
-
-
-def _start(text: str) -> Edge | int:
-    if text in tuple(Edge):
-        return Edge(text)
-    if text.isdecimal():
-        return int(text)
-    raise InvalidRequest("bad_offset", "a read cannot begin there", found=text, expected="oldest, newest or an offset")
 
 
 def _at_least_one(number: int | None, option: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from anew.client.committed import Deciding
 from anew.client.topicwriter import schemas_of
 from anew.codec.avro import decode_datum
 from anew.codec.schema import AvroSchema
-from anew.core.errors import AnewError
+from anew.core.errors import AnewError, InvalidRequest
 from anew.core.topics.topic import TopicFormat
 from anew.log.interface import Flaw, Log, TopicPartition
 
@@ -30,6 +30,25 @@ class Edge(StrEnum):
 
     OLDEST = "oldest"
     NEWEST = "newest"
+
+
+ReadStart = Edge | Literal["oldest", "newest"] | int
+"""Where a read begins: at an edge, or at an offset."""
+
+
+def read_start(given: str | int) -> Edge | int:
+    """Where a read begins, of what its caller says.
+
+    Raises:
+        InvalidRequest: ``bad_offset``.
+    """
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    if given in tuple(Edge):
+        return Edge(given)
+    raise InvalidRequest(
+        "bad_offset", "a read cannot begin there", found=str(given), expected="oldest, newest or an offset"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from anew.api.http import ControllerClient
 from anew.api.topics import TopicView
 from anew.client.committed import Deciding
-from anew.client.topicreads import CommittedRead, Edge, Scan, TopicRecord
+from anew.client.topicreads import CommittedRead, Edge, ReadStart, Scan, TopicRecord, read_start
 from anew.client.topicwriter import TopicWriter, partition_of
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import PositionMap
@@ -58,12 +58,12 @@ class Topic:
         return writer.position
 
     def read(
-        self, start: Edge | int = Edge.OLDEST, *, partition: int | None = None, limit: int = 100
+        self, start: ReadStart = Edge.OLDEST, *, partition: int | None = None, limit: int = 100
     ) -> list[TopicRecord]:
         """Records that are there now, in the order of their times, at most so many.
 
         Args:
-            start: `Edge.OLDEST`: the first ones; `Edge.NEWEST`: the last ones; a number: from this offset on, of one
+            start: ``oldest``: the first ones; ``newest``: the last ones; a number: from this offset on, of one
                 partition.
             partition: Of this one alone; None: of all.
             limit: At most so many, of each partition and in all.
@@ -74,10 +74,10 @@ class Topic:
             Failed: ``offset_out_of_range``, ``topic_lost``.
             Refused: ``topic_not_ready``.
         """
-        return self._read(start, partition, limit, None).records
+        return self._read(read_start(start), partition, limit, None).records
 
     def read_committed(
-        self, start: Edge | int = Edge.OLDEST, *, partition: int | None = None, limit: int = 100
+        self, start: ReadStart = Edge.OLDEST, *, partition: int | None = None, limit: int = 100
     ) -> CommittedRead:
         """As `read`, without what attempts of jobs appended that do not count (case C7).
 
@@ -94,7 +94,7 @@ class Topic:
             AnewError: As `read`.
         """
         deciding = Deciding(lambda asked: self._controller.counted_batches(self.view.name, asked))
-        return self._read(start, partition, limit, deciding)
+        return self._read(read_start(start), partition, limit, deciding)
 
     def _read(self, start: Edge | int, partition: int | None, limit: int, deciding: Deciding | None) -> CommittedRead:
         if limit < 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from anew.api.http import ControllerClient
-from anew.core.errors import NotFound
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.jobs.driving import Driving, drive
 from anew.runtime.actor import driver_name
@@ -28,9 +27,7 @@ def drive_generation(controller: ControllerClient, job: str, number: int, log: s
         AnewError: Why it ended.
     """
     check_java()
-    found = next((each for each in controller.job(job).generations if each.number == number), None)
-    if found is None:
-        raise NotFound("unknown_generation", f"{job} has no such generation", found=number, hint=f"anew job show {job}")
+    found = controller.job(job).generation(number)
     driving = Driving(
         controller=controller,
         session=lambda master, conf: spark_of(SparkChoice(master=master, conf=conf)),

@@ -55,10 +55,19 @@ def try_out(tried: Tried) -> dict[str, str]:
         try:
             ended = subprocess.run(command, capture_output=True, timeout=_TRY_SECONDS, check=False)
         except subprocess.TimeoutExpired as error:
-            raise _broke(f"nothing for {_TRY_SECONDS:g} s") from error
+            raise _broke(
+                "the function was tried, and gave nothing in time",
+                f"nothing for {_TRY_SECONDS:g} s, of which Spark needs some to start",
+                "a function only says what is done with its frames, it does not wait; or this machine is busy: again, "
+                "or --no-trial, which submits it untried",
+            ) from error
         if not answer.exists():
             words = ended.stderr.decode(errors="replace").strip().splitlines()
-            raise _broke(words[-1] if words else f"exit code {ended.returncode}")
+            raise _broke(
+                "the process in which the function was tried broke",
+                words[-1] if words else f"exit code {ended.returncode}",
+                "does it run with a frame of its own? --no-trial submits it untried",
+            )
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "columns" in found:
         return dict(found["columns"])
@@ -67,14 +76,8 @@ def try_out(tried: Tried) -> dict[str, str]:
     raise kind(parts["code"], parts["message"], found=parts["found"], expected=parts["expected"], hint=parts["hint"])
 
 
-def _broke(found: str) -> Failed:
-    return Failed(
-        "trial_failed",
-        "the process in which the function was tried broke",
-        found=found,
-        expected="the columns that the function gives",
-        hint="does it run with a frame of its own? --no-trial submits it untried",
-    )
+def _broke(message: str, found: str, hint: str) -> Failed:
+    return Failed("trial_failed", message, found=found, expected="the columns that the function gives", hint=hint)
 
 
 def main(folder: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anew.api.wire import Wire
 from anew.core.jobs.committed import CountedBatch
+from anew.core.jobs.generation import unknown_generation
 from anew.core.jobs.inputs import Offsets
 
 
@@ -78,6 +79,17 @@ class JobView(Wire):
     output: str
     generations: tuple[GenerationView, ...]
     split: float | None = None
+
+    def generation(self, number: int) -> GenerationView:
+        """One of its generations.
+
+        Raises:
+            NotFound: ``unknown_generation``.
+        """
+        for each in self.generations:
+            if each.number == number:
+                return each
+        raise unknown_generation(self.name, number, [each.number for each in self.generations])
 
 
 class OwnedView(Wire):

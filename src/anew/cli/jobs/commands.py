@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +15,8 @@ from anew.cli.jobs.deadletters import dead_letters
 from anew.cli.jobs.naming import From, FromFile, Which, named, on_bad, start_of
 from anew.cli.options import Conf, Master, RequestId
 from anew.cli.output import Json, out, print_json, print_line, print_table
-from anew.cli.session import cluster, pairs
-from anew.core.errors import InvalidRequest
+from anew.cli.session import asked_until_answered, cluster, pairs
+from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP
 from anew.core.jobs.plan import JobPlan
 from anew.runtime.jobs import Code, Start, submit
@@ -64,7 +65,7 @@ def submit_job(
     json_output: Json = False,
 ) -> None:
     """Make a job and its first generation; it runs when told so."""
-    request = CreateJob(name=name, output=output, inputs=pairs(inputs, "--input"), request_id=request_id)
+    request = CreateJob(name=name, output=output, inputs=pairs(inputs, "--input", "NAME=TOPIC"), request_id=request_id)
     bad = on_bad(on_bad_record)
     chosen = Start(start_of(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
     with cluster() as connected:
@@ -222,15 +223,20 @@ def watch(
     from anew.api.waiting import wait_seconds
 
     name, number = named(which)
+    told = dict[int, str]()
     with cluster() as connected:
+        # Asked once without patience: where no controller is, or no such job, that is said.
+        _chosen(connected.controller.job(name), number)
         while True:
-            view = connected.controller.job(name)
-            shown = [each for each in view.generations if number in (None, each.number)]
+            view = asked_until_answered(lambda: connected.controller.job(name))
+            shown = _chosen(view, number)
             for each in shown:
                 if json_output:
                     print_line({"job": name, **each.model_dump(mode="json")})
-                else:
-                    out().print(_line(name, each))
+                elif told.get(each.number) != (line := _line(name, each)):
+                    out().print(line, markup=False)
+                    told[each.number] = line
+            sys.stdout.flush()
             if until_caught_up and any(each.caught_up for each in shown):
                 return
             serving = (each for each in shown if each.number == view.live)
@@ -264,8 +270,16 @@ def cutback(
             view = connected.controller.job(name)
         older = (each for each in view.generations if each.number < (view.live or 0))
         before = [each.number for each in older if each.status not in ("retired", "reclaimed")]
-        number = before[-1] if before else None
-    _cut_over(f"{name}@{number}" if number is not None else name, force=force, as_json=json_output)
+        if not before:
+            raise Refused(
+                "nothing_to_cut_over",
+                f"{name} has no generation that served before and is still there",
+                found=f"live {view.live}",
+                expected="an older generation that was not reclaimed",
+                hint=f"anew job show {name}",
+            )
+        number = before[-1]
+    _cut_over(f"{name}@{number}", force=force, as_json=json_output)
 
 
 @jobs_app.command()
@@ -316,7 +330,7 @@ def logs(which: Which, *, lines: Annotated[int, typer.Option(help="How many of t
     name, number = named(which)
     with cluster() as connected:
         view = connected.controller.job(name)
-    chosen = [each for each in view.generations if number in (None, each.number)]
+    chosen = _chosen(view, number)
     folder = resolve({}).home / "logs"
     for each in chosen:
         found = sorted(folder.glob(f"{each.rebuild}-e*"), key=lambda path: path.stat().st_mtime)
@@ -338,6 +352,19 @@ def _cut_over(which: str, *, force: bool, as_json: bool) -> None:
 
 
 def _maybe(entry: str | None, param: list[str] | None, file: list[str] | None, *, no_trial: bool) -> Code | None:
+    """Other code than the live generation's, where some is named.
+
+    Raises:
+        InvalidRequest: ``bad_option``: parameters or files without code.
+    """
+    if entry is None and (param or file):
+        raise InvalidRequest(
+            "bad_option",
+            "parameters and files are frozen with code",
+            found="--param or --file, and no --code",
+            expected="--code with them",
+            hint="name the function again; without --code the live generation's is taken, with its parameters",
+        )
     return None if entry is None else _code(entry, param, file, no_trial=no_trial)
 
 
@@ -354,12 +381,13 @@ def _print(view: JobView, *, as_json: bool) -> None:
         print_json(view)
         return
     inputs = ", ".join(f"{name}={topic}" for name, topic in view.inputs.items())
-    out().print(f"{view.name}: {view.status}, reads {inputs}, writes {view.output}, live {view.live}")
+    serves = "none serves yet" if view.live is None else f"generation {view.live} serves"
+    out().print(f"{view.name}: {view.status}, reads {inputs}, writes {view.output}, {serves}", markup=False)
     rows = [
-        (g.number, g.status, g.entry, g.batch, g.lag_records, g.records_per_s, _left(g), g.caught_up, g.error)
+        (g.number, _status(g), g.entry, g.batch, g.lag_records, g.records_per_s, _left(g), _place(view, g), g.error)
         for g in view.generations
     ]
-    print_table(["generation", "status", "code", "batch", "lag", "records/s", "left", "caught up", "error"], rows)
+    print_table(["generation", "status", "code", "batch", "lag", "records/s", "left", "", "error"], rows)
     for g in view.generations:
         if g.dead_letters:
             which = f"{view.name}@{g.number}"
@@ -385,15 +413,37 @@ def _print_plan(plan: JobPlan, *, as_json: bool) -> None:
         out().print(line)
     rows = [(name, p, offset) for name, of in sorted(plan.start.items()) for p, offset in sorted(of.items())]
     print_table(["input", "partition", "from offset"], rows)
-    out().print(f"{plan.estimate.records} records to read; plan {plan.id}")
+    out().print(f"{plan.estimate.records:,} records to read; plan {plan.id}")
 
 
 def _line(name: str, each: GenerationView) -> str:
-    caught = ", caught up" if each.caught_up else ""
-    return (
-        f"{name}@{each.number} {each.status}: batch {each.batch}, {each.lag_records} records behind, "
-        f"{each.records_per_s or 0:g} records/s, time left: {_left(each)}{caught}"
-    )
+    lag = "a log does not answer" if each.lag_records is None else f"{each.lag_records:,} records behind"
+    begun = each.batch is not None
+    pace = (f"batch {each.batch}", lag, f"{each.records_per_s or 0:,g} records/s", f"time left: {_left(each)}")
+    said = (*(pace if begun else ("no batch yet", lag)), *(["caught up"] if each.caught_up else []))
+    return f"{name}@{each.number} {_status(each)}: {', '.join(said)}"
+
+
+def _status(each: GenerationView) -> str:
+    """The status, and what a person waits for who sees it."""
+    if each.status != "running" or (each.driver and each.batch is not None):
+        return each.status
+    return "running, Spark starts" if each.driver else "running, no driver yet"
+
+
+def _place(view: JobView, each: GenerationView) -> str:
+    if each.number == view.live:
+        return "serves"
+    return "caught up" if each.caught_up else ""
+
+
+def _chosen(view: JobView, number: int | None) -> list[GenerationView]:
+    """The generations that are asked for; all for None.
+
+    Raises:
+        NotFound: ``unknown_generation``.
+    """
+    return list(view.generations) if number is None else [view.generation(number)]
 
 
 def _left(each: GenerationView) -> str:

@@ -25,7 +25,7 @@ def driver_view(context: Context, rebuild: Rebuild) -> DriverView:
         host=driver.host,
         pid=driver.pid,
         log=driver.log,
-        heard_at_ms=heard_at_ms(context, rebuild),
+        heard_at_ms=heard_at_ms(context, rebuild) if rebuild.driver else None,
         lease_until_ms=rebuild.lease_until_ms,
         silent_ms=silent_ms(context, rebuild),
         troubles=tuple(f"{trouble.loop}: {trouble.error}" for trouble in _troubles(rebuild)),

@@ -21,6 +21,8 @@ from anew.core.jobs.job import Job, JobOutput, check_job_name
 def create_job(context: Context, request: CreateJob, actor: str) -> Job:
     """Make a job without a generation; idempotent by request id.
 
+    A job of the same inputs and output that has no generation yet is given back: its submission ended on the way.
+
     Raises:
         InvalidRequest: ``bad_name``, ``bad_output``, ``unknown_output``, ``no_inputs``, ``request_id_reused``.
         NotFound: ``unknown_topic``, and what the output does not know.
@@ -42,7 +44,11 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
     kind, separator, name = request.output.partition(":")
     if not separator or not name:
         raise InvalidRequest(
-            "bad_output", "this names no output", found=request.output, expected="store:NAME, topic:NAME"
+            "bad_output",
+            "this names no output",
+            found=request.output,
+            expected="store:NAME, or topic:NAME",
+            hint=f"for example store:{request.output}" if not separator else None,
         )
     if not request.inputs:
         raise InvalidRequest("no_inputs", "a job reads something", found="no input", expected="INPUT=TOPIC")
@@ -58,6 +64,9 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
         created_at_ms=context.clock(),
     )
     inputs_of(context, job)
+    present = context.catalog.job(job.name)
+    if present is not None and not present.generations and (present.inputs, present.output) == (job.inputs, output):
+        return present
     known = () if request.request_id is None else (PutRequest(request.request_id, body_hash, job.uid),)
     operation = context.operation("create job", job.name, actor, output=str(output), inputs=job.inputs)
     commit(context, operation, PutJob(job, None), *known)

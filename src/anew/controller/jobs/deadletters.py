@@ -2,7 +2,8 @@
 
 A replay appends each record at the end of the partition where it lies, with its key and the time at which it was
 written: the generations that follow the topic process it with their own functions, and its time decides against
-anything younger (rule R20).
+anything younger (rule R20). Of two results of one time the later one counts, and a replayed record comes late: where a
+record behind it has its key and its time, which decided until now, it gets a millisecond less.
 
 1. The dead letters are read that were not replayed, and their records in the logs.
 2. The records are appended. A crash after it: they are appended once more by the next replay, which changes nothing.
@@ -33,7 +34,11 @@ from anew.core.jobs.inputs import JobInput
 from anew.core.jobs.job import Job
 from anew.core.topics.topic import TopicFormat
 from anew.log.interface import APPEND_RECORDS, RAW_APPEND, Log, TopicPartition, identified
+from anew.log.through import read_through
 
+_WRITTEN = "written_ms"
+_MOST_LOOKED_THROUGH = 2_000_000
+"""Records behind a dead letter: with more of them it is taken to be not the last one of its time."""
 _PLACE = re.compile(
     r"(?P<generation>\d{1,9}):(?P<input>\w{1,200}):(?P<partition>\d{1,9}):(?P<offset>\d{1,18})", re.ASCII
 )
@@ -98,7 +103,7 @@ class _Replay:
 
     context: Context
     as_new: bool
-    waiting: dict[tuple[str, TopicPartition], list[pa.RecordBatch]] = field(default_factory=dict)
+    waiting: dict[tuple[str, TopicPartition], list[tuple[int, pa.RecordBatch]]] = field(default_factory=dict)
     places: list[LetterPlace] = field(default_factory=list)
     gone: int = 0
     unreadable: int = 0
@@ -113,15 +118,20 @@ class _Replay:
         elif of.format is TopicFormat.AVRO and found.column("flaw")[0].as_py():
             self.unreadable += 1
         else:
-            self.waiting.setdefault((of.fabric, at), []).append(_again(of, found))
+            self.waiting.setdefault((of.fabric, at), []).append((letter.offset, _again(of, found)))
             self.places.append(kept.place)
 
-    def append(self, where: tuple[str, TopicPartition], records: Sequence[pa.RecordBatch]) -> None:
-        """Append records to their partition, in their order."""
+    def append(self, where: tuple[str, TopicPartition], records: Sequence[tuple[int, pa.RecordBatch]]) -> None:
+        """Append records to their partition, in their order; each with the offset that it had."""
         fabric, at = where
-        log, together = self.context.fabrics[fabric].log, concat(list(records))
-        append = log.append if together.schema.names == APPEND_RECORDS.names else log.append_raw
-        append(at, identified(together))
+        log, together = self.context.fabrics[fabric].log, concat([record for _, record in records])
+        if together.schema.names != APPEND_RECORDS.names:
+            log.append_raw(at, identified(together))
+            return
+        behind = _behind_ties(log, at, together, [offset for offset, _ in records])
+        times = pc.subtract(together.column(_WRITTEN), pa.array(behind).cast(pa.int64()))
+        together = together.set_column(APPEND_RECORDS.get_field_index(_WRITTEN), APPEND_RECORDS.field(_WRITTEN), times)
+        log.append(at, identified(together))
 
 
 def _record(log: Log, at: TopicPartition, of: JobInput, offset: int) -> pa.RecordBatch | None:
@@ -139,13 +149,35 @@ def _record(log: Log, at: TopicPartition, of: JobInput, offset: int) -> pa.Recor
     return records if records.num_rows and records.column("offset")[0].as_py() == offset else None
 
 
+def _behind_ties(log: Log, at: TopicPartition, records: pa.RecordBatch, offsets: Sequence[int]) -> list[bool]:
+    """Which records are not the last ones of their key and time in their partition, or may not be.
+
+    Args:
+        log: Where they lie.
+        at: Their partition.
+        records: As they are to be appended.
+        offsets: Where they lie.
+    """
+    held, first = log.offsets(at), min(offsets) + 1
+    begin, end = max(first, held.begin), min(held.end, first + _MOST_LOOKED_THROUGH)
+    keys = pa.array(records.column("key").to_pylist(), pa.binary())
+    last = dict[tuple[Any, Any], Any]()
+    for read in read_through(log, at, begin, end):
+        found = read.records.filter(pc.is_in(read.records.column("key"), value_set=keys))
+        times = pc.coalesce(found.column(_WRITTEN), found.column("appended_ms")).to_pylist()
+        placed = zip(found.column("key").to_pylist(), times, strict=True)
+        last.update(zip(placed, found.column("offset").to_pylist(), strict=True))
+    named = zip(keys.to_pylist(), records.column(_WRITTEN).to_pylist(), offsets, strict=True)
+    return [end < held.end or last.get((key, time), -1) > offset for key, time, offset in named]
+
+
 def _again(of: JobInput, record: pa.RecordBatch) -> pa.RecordBatch:
     """A record as it is appended again: with its key, and where the format has it with the time of its writing."""
     if of.format is not TopicFormat.AVRO:
         raw: list[Any] = [record.column("key"), record.column("value"), pa.nulls(1, pa.int64())]
         return pa.RecordBatch.from_arrays(raw, schema=RAW_APPEND)
     columns: list[Any] = [
-        pc.coalesce(record.column("written_ms"), record.column("appended_ms")),
+        pc.coalesce(record.column(_WRITTEN), record.column("appended_ms")),
         pa.array([b""], pa.binary()),
         record.column("key"),
         record.column("schema_id"),

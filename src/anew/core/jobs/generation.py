@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from pydantic import Field
 
+from anew.core.errors import NotFound
 from anew.core.jobs.code import Environment, JobCode
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, SKIP, STOP, OnBadRecord
 from anew.core.jobs.inputs import JobInput, Offsets
@@ -90,3 +92,14 @@ class Generation(Value):
     def most_dead_letters(self) -> int:
         """How many records it may leave out; 0 where it stops at the first one."""
         return self.dead_letter_limit if self.on_bad_record == SKIP else 0
+
+
+def unknown_generation(job: str, number: int, known: Sequence[int]) -> NotFound:
+    """What is said where a job has no generation of a number."""
+    return NotFound(
+        "unknown_generation",
+        f"{job} has no such generation",
+        found=number,
+        expected=", ".join(map(str, known)) or "none yet",
+        hint=f"anew job show {job}",
+    )

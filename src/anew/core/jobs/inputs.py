@@ -94,8 +94,15 @@ def check_start(name: str, start: Offsets, begins: Mapping[int, int], ends: Mapp
     Raises:
         Refused: ``start_out_of_range``, with the range of the first partition that is wrong; ``start_incomplete``.
     """
-    missing = sorted(ends.keys() - start.keys())
-    if missing or start.keys() - ends.keys():
+    unknown = sorted(start.keys() - ends.keys())
+    if unknown:
+        raise Refused(
+            "start_out_of_range",
+            f"a start of {name} names a partition that its topic does not have",
+            found=f"partition {unknown[0]}",
+            expected=f"partitions {sorted(ends)}",
+        )
+    if ends.keys() - start.keys():
         raise Refused(
             "start_incomplete",
             f"a start of {name} names each partition of its topic",

@@ -9,10 +9,10 @@ import re
 from typing import Any
 
 from anew.core.backoff import backoff_seconds
-from anew.core.errors import InvalidRequest, NotFound, Refused
+from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
 from anew.core.jobs.code import Environment
-from anew.core.jobs.generation import Generation, GenerationStatus
+from anew.core.jobs.generation import Generation, GenerationStatus, unknown_generation
 from anew.core.plan import Value
 from anew.core.stamp import Origin, OriginKind
 
@@ -71,14 +71,7 @@ class Job(Value):
         """
         found = self.find(number)
         if found is None:
-            known = ", ".join(str(each.number) for each in self.generations) or "none yet"
-            raise NotFound(
-                "unknown_generation",
-                f"{self.name} has no such generation",
-                found=number,
-                expected=known,
-                hint=f"anew job show {self.name}",
-            )
+            raise unknown_generation(self.name, number, [each.number for each in self.generations])
         return found
 
     def origin_of(self, number: int) -> Origin:
@@ -289,6 +282,17 @@ def got_on(job: Job, number: int) -> Job:
     """A driver recorded a batch: what failed before is over."""
     found = job.generation(number)
     return _with(job, _changed(found, failures=0, error=None)) if found.failures or found.error else job
+
+
+def name_taken(name: str) -> Refused:
+    """The refusal of a job whose name another one has."""
+    return Refused(
+        "job_exists",
+        f"there is a job {name} already",
+        found=name,
+        expected="a name that is not taken",
+        hint=f"anew job show {name}; other code for it: anew job rewind, or anew job deploy",
+    )
 
 
 def cut_over(job: Job, number: int, looks: int, *, force: bool) -> Job:

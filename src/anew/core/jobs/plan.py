@@ -81,4 +81,7 @@ class JobPlan(PlanValue):
 
     def summary(self) -> tuple[str, ...]:
         """What is begun from where, then why."""
-        return (f"generation {self.generation} of {self.job}, into {self.output}", *self.why, *self.unreachable)
+        given = [*(f"{k}={v}" for k, v in self.code.params.items()), *(f"file {name}" for name in self.code.files)]
+        code = f"{self.code.entry} ({self.code.hash[:12]})" + (f" with {', '.join(given)}" if given else "")
+        into = f"generation {self.generation} of {self.job}, into {self.output}"
+        return (into, f"code {code}", *self.why, *self.unreachable)

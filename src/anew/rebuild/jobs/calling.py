@@ -1,7 +1,8 @@
 """A job's function: imported from its archive, checked against its inputs, and called with frames.
 
 A function takes a frame for each input, by the input's name; keyword-only parameters take what was given with
-``--param``, as the type that they are annotated with; ``files``, where it has that parameter, takes name → path.
+``--param``, as the type that they are annotated with, else as that of their default; ``files``, where it has that
+parameter, takes name → path.
 """
 
 from __future__ import annotations
@@ -12,15 +13,22 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import NoneType, SimpleNamespace
+from typing import Any, get_args, get_type_hints
 
 from anew.core.errors import InvalidRequest
 from anew.core.jobs.code import FILES, JobCode
 from anew.rebuild.jobs.archive import Unpacked
 from anew.spark.session import DataFrame
 
-_CONVERT: dict[type, Callable[[str], Any]] = {str: str, int: int, float: float}
-_TRUTH = {"true": True, "false": False}
+_CONVERT: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    Any: str,
+    object: str,
+    int: int,
+    float: float,
+    bool: lambda text: {"true": True, "false": False}[text.lower()],
+}
 
 JobFunction = Callable[..., DataFrame]
 
@@ -118,17 +126,46 @@ def _given(code: JobCode, function: JobFunction, parameters: Mapping[str, inspec
             f"unknown: {', '.join(unknown) or 'none'}; missing: {', '.join(missing) or 'none'}",
             ", ".join(named) or "no parameters behind a *",
         )
-    hints = get_type_hints(function)
-    return {name: _converted(name, text, hints.get(name, str)) for name, text in code.params.items()}
+    hints = _hints(function)
+    return {name: _converted(text, named[name], hints.get(name)) for name, text in code.params.items()}
 
 
-def _converted(name: str, text: str, wanted: Any) -> Any:
+def _hints(function: JobFunction) -> dict[str, Any]:
+    """Name → type of those parameters whose annotations mean something here: others may be for type checkers alone."""
+    found = dict[str, Any]()
+    for name, annotation in inspect.get_annotations(inspect.unwrap(function)).items():
+        try:
+            found[name] = get_type_hints(SimpleNamespace(__annotations__={name: annotation}), function.__globals__)[
+                name
+            ]
+        except (NameError, AttributeError, TypeError, SyntaxError):
+            continue
+    return found
+
+
+def _converted(text: str, parameter: inspect.Parameter, hint: Any) -> Any:
+    default = parameter.default
+    of_default = str if default is parameter.empty or default is None else type(default)
+    wanted = of_default if hint is None else _without_none(hint)
+    convert = _CONVERT.get(wanted)
+    if convert is None:
+        raise _bad(
+            "bad_param",
+            f"the parameter {parameter.name} is of a type that no text on a command line becomes",
+            getattr(wanted, "__name__", str(wanted)),
+            "str, int, float or bool",
+            "annotate it with one of these, or give a file: --file",
+        )
     try:
-        if wanted is bool:
-            return _TRUTH[text.lower()]
-        return _CONVERT.get(wanted, str)(text)
+        return convert(text)
     except (KeyError, ValueError):
-        raise _bad("bad_param", f"the parameter {name} is of another type", text, wanted.__name__) from None
+        raise _bad("bad_param", f"the parameter {parameter.name} is of another type", text, wanted.__name__) from None
+
+
+def _without_none(hint: Any) -> Any:
+    """``int`` of ``int | None``."""
+    others = [each for each in get_args(hint) if each is not NoneType] if NoneType in get_args(hint) else []
+    return others[0] if len(others) == 1 else hint
 
 
 def _bad(code: str, message: str, found: str, expected: str, hint: str | None = None) -> InvalidRequest:

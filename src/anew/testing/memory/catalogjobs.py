@@ -11,7 +11,7 @@ from anew.catalog.forget import DropJob
 from anew.core.errors import Refused
 from anew.core.jobs.batch import BatchRecord, check_next
 from anew.core.jobs.deadletters import KeptLetter, LetterPlace
-from anew.core.jobs.job import Job
+from anew.core.jobs.job import Job, name_taken
 from anew.core.jobs.rebuild import check_recorder
 from anew.testing.memory.catalogtables import Tables
 
@@ -87,7 +87,7 @@ def apply(tables: Tables, put: PutJob | PutBatch | DropBatches | NoteReplayed | 
         case PutJob(job=job, fence=fence):
             present = tables.jobs.get(job.uid)
             if fence is None and any(j.name == job.name and j.deleted_at_ms is None for j in tables.jobs.values()):
-                raise Refused("job_exists", f"there is a job {job.name} already", found=job.name)
+                raise name_taken(job.name)
             found = None if present is None else present.revision
             if found != fence:
                 what = f"the job {job.name} was changed by somebody else meanwhile"

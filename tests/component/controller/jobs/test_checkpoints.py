@@ -83,3 +83,44 @@ def test_a_job_is_deleted_when_that_is_confirmed(jobs: Jobs, ran: Ran) -> None:
     assert ran("delete", JOB, code=2)["error"]["code"] == "not_confirmed"
     assert ran("delete", JOB, "--yes") == {"deleted": JOB}
     assert jobs.cluster.client.jobs() == []
+
+
+def test_options_that_would_be_passed_over_are_refused(jobs: Jobs, ran: Ran) -> None:
+    """Parameters are frozen with code; a generation that is not there is not watched; nothing served before."""
+    assert ran("plan", JOB, "--param", "severe=30", code=2)["error"]["code"] == "bad_option"
+    assert ran("watch", f"{JOB}@7", code=2)["error"]["code"] == "unknown_generation"
+    jobs.running()
+    assert ran("cutback", JOB, code=3)["error"]["code"] == "nothing_to_cut_over"
+
+
+def test_a_job_is_shown_in_words(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who serves, and what a person waits for who sees it."""
+
+    @contextmanager
+    def connected() -> Iterator[Any]:
+        yield SimpleNamespace(
+            controller=jobs.cluster.client, job=lambda name: JobHandle(jobs.cluster.client, name, "t")
+        )
+
+    monkeypatch.setattr(commands, "cluster", connected)
+
+    def shown(*arguments: str) -> str:
+        capsys.readouterr()
+        assert run_command(["job", *arguments]) == 0
+        return capsys.readouterr().out
+
+    jobs.write(5)
+    assert "none serves yet" in shown("show", JOB)
+    jobs.running()
+    assert "running, no driver yet" in shown("show", JOB)
+    epoch = jobs.take()
+    assert "running, Spark starts" in shown("show", JOB)
+    jobs.record(epoch, {0: 5, 1: 0})
+    jobs.cluster.settle(3)
+    said = shown("show", JOB)
+    assert ("generation 1 serves" in said, "Spark starts" in said) == (True, False)
+    assert "None" not in said
+    plan = shown("plan", JOB, "--from", "oldest")
+    assert jobs.job().generation(1).code.entry in plan

@@ -36,7 +36,7 @@ def test_a_start_that_names_some_partitions_moves_these(jobs: Jobs) -> None:
     ("start", "code"),
     [
         ({"events": {0: 6}}, "start_out_of_range"),
-        ({"events": {7: 0}}, "start_incomplete"),
+        ({"events": {7: 0}}, "start_out_of_range"),
         ({"other": {0: 0}}, "unknown_input"),
     ],
 )
@@ -76,8 +76,19 @@ def test_a_job_names_what_is_there(jobs: Jobs) -> None:
     assert refused(InvalidRequest, lambda: create(output="file:x")).code == "unknown_output"
     assert refused(InvalidRequest, lambda: create(inputs={})).code == "no_inputs"
     assert refused(InvalidRequest, lambda: create(name="Not Good")).code == "bad_name"
-    assert refused(Refused, lambda: create(name=JOB)).code == "job_exists"
+    assert refused(Refused, lambda: create(name=JOB, inputs={"others": EVENTS})).code == "job_exists"
     assert jobs.create().name == JOB
     assert [job.name for job in client.jobs()] == [JOB]
     no_code = refused(InvalidRequest, lambda: jobs.plan(code=None))
     assert no_code.code == "no_code"
+
+
+def test_a_submission_that_ended_on_the_way_is_made_again(jobs: Jobs) -> None:
+    """Whoever submits may be killed while the function is tried: the job has no generation, and takes the next one."""
+    asked = CreateJob(name=JOB, output=f"topic:{CLASSES}", inputs={"events": EVENTS}, request_id="again")
+    before = jobs.job()
+    assert jobs.cluster.client.create_job(asked).name == JOB
+    assert jobs.job() == before
+    jobs.running()
+    error = refused(Refused, lambda: jobs.cluster.client.create_job(asked))
+    assert (error.code, error.expected) == ("job_exists", "a name that is not taken")
