@@ -154,6 +154,9 @@ def json_value(line: str | bytes) -> Any:
         raise InvalidRequest(
             "bad_json", "this is not JSON", found=found, expected="one JSON value in a line"
         ) from error
+    except RecursionError:
+        found = "brackets in brackets, deeper than this reader goes"
+        raise InvalidRequest("bad_json", "this is not JSON", found=found, expected="one JSON value in a line") from None
     except UnicodeDecodeError as error:
         raise InvalidRequest("bad_json", "this is not UTF-8", found=str(error), expected="JSON in UTF-8") from error
 

@@ -24,7 +24,7 @@ from anew.core.topics.topic import TopicFormat
 
 topics_app = typer.Typer(help="Topics of our own: logs that programs write and stream jobs read.", no_args_is_help=True)
 
-_SHOWN_RECORDS = 100
+_SHOWN_RECORDS, _MOST_SHOWN = 100, 1_000_000_000
 
 
 def add_to(app: typer.Typer) -> None:
@@ -163,7 +163,7 @@ def read(
         str, typer.Option("--from", metavar="oldest|newest|OFFSET", help="newest: the last records.")
     ] = Edge.OLDEST.value,
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
-    limit: Annotated[int, typer.Option(help="At most so many records.")] = _SHOWN_RECORDS,
+    limit: Annotated[int, typer.Option(help="At most so many records.", max=_MOST_SHOWN)] = _SHOWN_RECORDS,
     committed: Annotated[
         bool, typer.Option("--committed", help="Of records that jobs wrote, those alone that count.")
     ] = False,

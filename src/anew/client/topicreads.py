@@ -14,7 +14,7 @@ from anew.client.committed import Deciding
 from anew.client.topicwriter import schemas_of
 from anew.codec.avro import decode_datum
 from anew.codec.schema import AvroSchema
-from anew.core.errors import AnewError, InvalidRequest
+from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.topics.topic import TopicFormat
 from anew.log.interface import Flaw, Log, TopicPartition
 
@@ -130,6 +130,13 @@ class Scan:
     def partition(self, at: TopicPartition, start: Edge | int) -> Part:
         """The records of a partition from a start on; with the newest ones, the last that count."""
         there = self.log.offsets(at)
+        if isinstance(start, int) and start > there.end:
+            raise Failed(
+                "offset_out_of_range",
+                f"partition {at.partition} of {self.view.name} does not reach so far",
+                found=start,
+                expected=f"an offset in [{there.begin}, {there.end}]",
+            )
         if start is not Edge.NEWEST:
             return self._from(at, there.begin if start is Edge.OLDEST else int(start), there.end)
         back = self.limit

@@ -120,6 +120,7 @@ class JobHandle:
         self._topic = topic
         self._controller = controller
         self.driver = driver
+        self._packed_here: Packed | None = None
 
     def show(self) -> JobView:
         """Its generations, where they stand, and how far behind.
@@ -217,6 +218,10 @@ class JobHandle:
         self._check_stored(plan)
         begin = BeginRebuild(plan=plan, request_id=new_id() if request_id is None else request_id, driver=self.driver)
         number = self._controller.begin_rebuild(begin, JobStart).rebuild.generation
+        made = self._packed_here
+        if made is not None and made.code.path == plan.code.path:
+            # Upkeep removes what no generation names; it may have looked before this one was there.
+            self._store(self._controller.cluster(plan.inputs[0].fabric).deep_store, made)
         self._until_made(number)
         return number
 
@@ -373,11 +378,18 @@ class JobHandle:
                 fabrics = {of.fabric for of in plan.inputs}
                 locations = {f: self._controller.cluster(f).log.model_dump(mode="json") for f in fabrics}
                 try_out(Tried(made.code, made.content, plan, locations, *self._schemas(plan)))
-            # Under its own hash, so that the same code is the same file: nothing is ever overwritten.
-            deep_store = open_deep_store(cluster.deep_store)
-            if deep_store.stat(made.code.path) is None:
-                deep_store.put(made.code.path, made.content)
+            self._store(cluster.deep_store, made)
         return plan, code
+
+    def _store(self, deep_store: str, made: Packed) -> None:
+        """Keep an archive under its own hash: the same code is the same file. One that was damaged is replaced."""
+        stored, path = open_deep_store(deep_store), made.code.path
+        held = None if stored.stat(path) is None else stored.get(path)
+        if held is not None and held != made.content:
+            stored.delete(path)
+        if held != made.content:
+            stored.put(path, made.content)
+        self._packed_here = made
 
     def _check_stored(self, plan: JobPlan) -> None:
         """Raise where the archive of a plan's code is not there any more."""

@@ -109,7 +109,7 @@ def reason_of(error: BaseException, *, is_logged: bool = True) -> Failed:
         "the Spark job failed",
         found=found[:2_000],
         expected="a job that ends",
-        hint="nothing serves the new version; see spark_job_failed in the driver's log",
+        hint="what serves goes on serving; see spark_job_failed in the driver's log",
     )
 
 

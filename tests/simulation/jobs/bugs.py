@@ -216,7 +216,7 @@ def _floor() -> AbstractContextManager[Any]:
     return rebinding({cut: without_jobs})
 
 
-@_bug("R20: ties of a job's records are decided by the log's offset", "replicas", often="stall_in_batch")
+@_bug("R20: ties of a job's records are decided by the log's offset", "replicas", often="stall_task", pushed=False)
 def _by_offset() -> AbstractContextManager[Any]:
     def rows(feed: Any, found: Any, identities: Any) -> Any:
         given = identities._replace(batch=np.zeros_like(identities.batch), sequence=found.column("offset").to_numpy())

@@ -13,6 +13,7 @@ class GenerationView(Wire):
 
     Attributes:
         driver: Whether a driver is at work on it.
+        stage: ``begin``: its driver starts Spark; ``build``: it follows its inputs; null: no driver is at work.
         start: Input → partition → the first offset that it read.
         source: Who reads its inputs for Spark.
         positions: Input → partition → next offset behind the last batch.
@@ -36,6 +37,7 @@ class GenerationView(Wire):
     number: int
     status: str
     driver: bool
+    stage: str | None
     code: str
     entry: str
     start: dict[str, Offsets]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +17,10 @@ from anew.cli.jobs.naming import From, FromFile, Which, named, on_bad, start_of
 from anew.cli.options import Conf, Master, RequestId
 from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.session import asked_until_answered, cluster, pairs
-from anew.core.errors import InvalidRequest, Refused
+from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP
 from anew.core.jobs.plan import JobPlan
+from anew.core.moment import duration_text
 from anew.runtime.jobs import Code, Start, submit
 from anew.runtime.settings import resolve
 
@@ -239,6 +241,8 @@ def watch(
             sys.stdout.flush()
             if until_caught_up and any(each.caught_up for each in shown):
                 return
+            if until_caught_up or until_served:
+                _check_gets_on(view, shown)
             serving = (each for each in shown if each.number == view.live)
             if until_served and any(each.lag_records == 0 and each.applied for each in serving):
                 return
@@ -325,7 +329,7 @@ def delete(
 
 
 @jobs_app.command()
-def logs(which: Which, *, lines: Annotated[int, typer.Option(help="How many of the last lines.")] = 50) -> None:
+def logs(which: Which, *, lines: Annotated[int, typer.Option(help="How many of the last lines.", min=1)] = 50) -> None:
     """What the last drivers of a generation logged on this machine."""
     name, number = named(which)
     with cluster() as connected:
@@ -345,10 +349,10 @@ def _cut_over(which: str, *, force: bool, as_json: bool) -> None:
         answer = connected.job(name).cut_over(number, force=force)
     if as_json:
         print_json(answer)
-    else:
-        out().print(
-            f"{name}: generation {answer.live} serves, {answer.before} did before; back: anew job cutback {name}"
-        )
+        return
+    command = "cutback" if answer.live > (answer.before or 0) else "cutover"
+    back = f"{answer.before} did before; back: anew job {command} {name}"
+    out().print(f"{name}: generation {answer.live} serves, {back}")
 
 
 def _maybe(entry: str | None, param: list[str] | None, file: list[str] | None, *, no_trial: bool) -> Code | None:
@@ -384,7 +388,7 @@ def _print(view: JobView, *, as_json: bool) -> None:
     serves = "none serves yet" if view.live is None else f"generation {view.live} serves"
     out().print(f"{view.name}: {view.status}, reads {inputs}, writes {view.output}, {serves}", markup=False)
     rows = [
-        (g.number, _status(g), g.entry, g.batch, g.lag_records, g.records_per_s, _left(g), _place(view, g), g.error)
+        (g.number, _status(g), g.entry, g.batch, g.lag_records, _pace(g), _left(g), _place(view, g), g.error)
         for g in view.generations
     ]
     print_table(["generation", "status", "code", "batch", "lag", "records/s", "left", "", "error"], rows)
@@ -419,22 +423,39 @@ def _print_plan(plan: JobPlan, *, as_json: bool) -> None:
 def _line(name: str, each: GenerationView) -> str:
     lag = "a log does not answer" if each.lag_records is None else f"{each.lag_records:,} records behind"
     begun = each.batch is not None
-    pace = (f"batch {each.batch}", lag, f"{each.records_per_s or 0:,g} records/s", f"time left: {_left(each)}")
+    pace = (f"batch {each.batch}", lag, f"{_pace(each)} records/s", f"time left: {_left(each) or 'it does not run'}")
     said = (*(pace if begun else ("no batch yet", lag)), *(["caught up"] if each.caught_up else []))
     return f"{name}@{each.number} {_status(each)}: {', '.join(said)}"
 
 
 def _status(each: GenerationView) -> str:
     """The status, and what a person waits for who sees it."""
-    if each.status != "running" or (each.driver and each.batch is not None):
+    if each.status != "running" or each.stage == "build":
         return each.status
-    return "running, Spark starts" if each.driver else "running, no driver yet"
+    return "running, Spark starts" if each.driver else "running, no driver now"
 
 
 def _place(view: JobView, each: GenerationView) -> str:
     if each.number == view.live:
         return "serves"
     return "caught up" if each.caught_up else ""
+
+
+def _check_gets_on(view: JobView, shown: Sequence[GenerationView]) -> None:
+    """Raise where nothing that is waited for will happen: no generation runs, or is to.
+
+    Raises:
+        Failed: ``generation_ended``, with the last error.
+    """
+    if any(each.status in ("planned", "ready", "running") for each in shown):
+        return
+    raise Failed(
+        "generation_ended",
+        f"no generation of {view.name} that is waited for runs",
+        found="; ".join(f"{each.number} {each.status}: {each.error or 'no error'}" for each in shown) or "none",
+        expected="one that runs",
+        hint=f"anew job logs {view.name}; once it is mended: anew job run {view.name}@N",
+    )
 
 
 def _chosen(view: JobView, number: int | None) -> list[GenerationView]:
@@ -447,6 +468,12 @@ def _chosen(view: JobView, number: int | None) -> list[GenerationView]:
 
 
 def _left(each: GenerationView) -> str:
+    if each.status != "running":
+        return ""
     if each.never:
         return "never, at this rate"
-    return "?" if each.seconds_left is None else f"{each.seconds_left:g} s"
+    return "?" if each.seconds_left is None else duration_text(round(each.seconds_left * 1000))
+
+
+def _pace(each: GenerationView) -> str:
+    return "" if each.status in ("retired", "reclaimed") else f"{each.records_per_s or 0:,.0f}"

@@ -14,13 +14,13 @@ from anew.cli.topics import shown_record
 from anew.core.errors import InvalidRequest
 from anew.runtime.jobs import DeadRecord, Replayed
 
-_SHOWN_LETTERS = 100
+_SHOWN_LETTERS, _MOST_SHOWN = 100, 1_000_000
 
 
 def dead_letters(
     which: Which,
     *,
-    limit: Annotated[int, typer.Option(help="At most so many are shown.", min=1)] = _SHOWN_LETTERS,
+    limit: Annotated[int, typer.Option(help="At most so many are shown.", min=1, max=_MOST_SHOWN)] = _SHOWN_LETTERS,
     replay: Annotated[bool, typer.Option("--replay", help="Give their records to their topics again.")] = False,
     as_new: Annotated[
         bool, typer.Option("--as-new", help="Also of topics without write times: they win over younger records.")

@@ -12,11 +12,17 @@ from anew.core.errors import InvalidRequest, NotFound
 from anew.core.jobs.deadletters import SKIP, STOP, OnBadRecord
 from anew.core.jobs.positions import positions_of
 
+_MOST_DIGITS = 18
+"""No offset has more."""
 Which = Annotated[str, typer.Argument(metavar="JOB[@GENERATION]")]
 From = Annotated[str | None, typer.Option("--from", help="oldest, newest, or INPUT:PARTITION=OFFSET,…")]
 FromFile = Annotated[
     str | None, typer.Option("--from-file", help="Positions, as `anew job checkpoint show JOB@N --json` prints them.")
 ]
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def named(text: str) -> tuple[str, int | None]:
@@ -28,7 +34,7 @@ def named(text: str) -> tuple[str, int | None]:
     name, separator, number = text.partition("@")
     if not separator:
         return name, None
-    if not number.isdigit():
+    if not _is_number(number):
         raise InvalidRequest("which_generation", "this names no generation", found=text, expected="JOB, or JOB@NUMBER")
     return name, int(number)
 
@@ -63,12 +69,12 @@ def start_of(text: str | None, file: str | None = None) -> Any:
     for part in str(text).split(","):
         place, _, offset = part.partition("=")
         name, _, partition = place.rpartition(":")
-        if not (name and partition.isdigit() and offset.isdigit()):
+        if not (name and _is_number(partition) and _is_number(offset)) or int(partition) in found.get(name, {}):
             raise InvalidRequest(
                 "bad_start",
                 "this is no start",
                 found=part,
-                expected="oldest, newest, or INPUT:PARTITION=OFFSET,…",
+                expected="oldest, newest, or INPUT:PARTITION=OFFSET,…, each partition once",
                 hint="for example --from flights:0=120,flights:1=98",
             )
         found.setdefault(name, {})[int(partition)] = int(offset)

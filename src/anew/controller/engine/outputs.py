@@ -31,6 +31,7 @@ class Writer:
         is_whole: Whether it reads every record that its inputs ever had: an output that begins empty is right then.
         rebuild: The id of its rebuild.
         goes_on: Whether it goes on in the place of the one that it replaces, into what that one wrote.
+        wrote_before: What the generations of its job write into, or did. A deleted job may have had the same name.
     """
 
     origin: Origin
@@ -39,6 +40,7 @@ class Writer:
     is_whole: bool
     rebuild: str
     goes_on: bool = False
+    wrote_before: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,10 @@ class Output(ABC):
         """Whether readers could be sent to it now: it holds, for all that it knows, what was appended."""
 
     @abstractmethod
+    def can_serve_again(self, context: Context, name: str, where: str) -> bool:
+        """Whether readers could ever be sent back to it; where not, whoever writes it writes for nobody."""
+
+    @abstractmethod
     def cut_over(self, context: Context, name: str, before: str | None, after: str) -> tuple[Put, ...]:
         """What lets readers ask another output than the one before.
 
@@ -125,7 +131,11 @@ class Output(ABC):
 
     @abstractmethod
     def close(self, context: Context, name: str, where: Collection[str]) -> tuple[Put, ...]:
-        """What gives up outputs that nobody reads: their parts are noted as to be reclaimed."""
+        """What gives up outputs that nobody reads: their parts are noted as to be reclaimed.
+
+        Raises:
+            Refused: ``topic_in_use``: somebody does read one.
+        """
 
     @abstractmethod
     def gone(self, context: Context, name: str, where: str) -> tuple[Put, ...] | None:

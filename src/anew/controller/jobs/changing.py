@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from keyword import iskeyword
+
 from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, RunGeneration
 from anew.api.jobs.views import CutOverAnswer
 from anew.catalog.change import Put, PutJob, PutRequest
@@ -10,10 +12,11 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.requests import made_before
 from anew.controller.jobs.looks import looks_of
 from anew.controller.jobs.planning import inputs_of
-from anew.controller.jobs.records import change_job, chosen, ended_record, job_named, with_record
+from anew.controller.jobs.records import change_job, check_no_driver, chosen, ended_record, job_named, with_record
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs import job as jobs
+from anew.core.jobs.code import FILES
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.job import Job, JobOutput, check_job_name
 
@@ -24,7 +27,8 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
     A job of the same inputs and output that has no generation yet is given back: its submission ended on the way.
 
     Raises:
-        InvalidRequest: ``bad_name``, ``bad_output``, ``unknown_output``, ``no_inputs``, ``request_id_reused``.
+        InvalidRequest: ``bad_name``, ``bad_output``, ``unknown_output``, ``no_inputs``, ``bad_input``,
+            ``request_id_reused``.
         NotFound: ``unknown_topic``, and what the output does not know.
         Refused: ``job_exists``, ``topic_not_ready``.
     """
@@ -52,6 +56,14 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
         )
     if not request.inputs:
         raise InvalidRequest("no_inputs", "a job reads something", found="no input", expected="INPUT=TOPIC")
+    for named in request.inputs:
+        if not named.isidentifier() or iskeyword(named) or named == FILES:
+            raise InvalidRequest(
+                "bad_input",
+                "an input is named as the parameter of the function that takes its frame",
+                found=named,
+                expected=f"a name in Python, and not {FILES!r}",
+            )
     output = JobOutput(kind=kind, name=name, uid=context.outputs.of_kind(kind).uid_of(context, name))
     job = Job(
         uid=context.new_id(),
@@ -148,7 +160,7 @@ def drop(context: Context, name: str, request: DropGeneration, actor: str) -> Jo
 
     Raises:
         NotFound: ``unknown_job``, ``unknown_generation``.
-        Refused: ``generation_live``; ``can_be_cut_back_to``, unless by force.
+        Refused: ``generation_live``; ``can_be_cut_back_to``, unless by force; ``topic_in_use``: a job reads its topic.
     """
     job = job_named(context, name)
     operation = context.operation("drop generation", name, actor, generation=request.generation, forced=request.force)
@@ -160,7 +172,8 @@ def delete(context: Context, name: str, actor: str, *, only_empty: bool = False)
 
     Raises:
         NotFound: ``unknown_job``.
-        Refused: ``job_runs``; ``job_has_generations``, where only one without any is to go.
+        Refused: ``job_runs``, ``driver_alive``; ``job_has_generations``, where only one without any is to go;
+            ``topic_in_use``: another job reads what it wrote.
     """
     job = job_named(context, name)
     running = [each.number for each in job.generations if each.status is GenerationStatus.RUNNING]
@@ -175,6 +188,9 @@ def delete(context: Context, name: str, actor: str, *, only_empty: bool = False)
     operation = context.operation("delete job", name, actor)
 
     def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        for generation in present.generations:
+            if not generation.over:
+                check_no_driver(context, present, generation)
         if only_empty and present.generations:
             raise Refused(
                 "job_has_generations",

@@ -24,10 +24,12 @@ from anew.api.jobs.requests import ReplayDeadLetters
 from anew.api.jobs.views import DeadLetterView, ReplayAnswer
 from anew.api.pages import Page, page_of
 from anew.catalog.change import NoteReplayed
+from anew.codec.jsonvalue import is_json_object
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.core.arrow import concat
 from anew.core.errors import Failed, InvalidRequest, Refused
+from anew.core.identity import split_identities
 from anew.core.jobs.deadletters import MOST_LETTERS, KeptLetter, LetterPlace
 from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput
@@ -39,9 +41,7 @@ from anew.log.through import read_through
 _WRITTEN = "written_ms"
 _MOST_LOOKED_THROUGH = 2_000_000
 """Records behind a dead letter: with more of them it is taken to be not the last one of its time."""
-_PLACE = re.compile(
-    r"(?P<generation>\d{1,9}):(?P<input>\w{1,200}):(?P<partition>\d{1,9}):(?P<offset>\d{1,18})", re.ASCII
-)
+_PLACE = re.compile(r"(?P<generation>\d{1,9}):(?P<input>\w{1,200}):(?P<partition>\d{1,9}):(?P<offset>\d{1,18})")
 
 
 def dead_letter_page(
@@ -65,8 +65,8 @@ def replay(context: Context, job: Job, request: ReplayDeadLetters, actor: str) -
 
     Raises:
         NotFound: ``unknown_generation``.
-        Refused: ``which_generation``; ``replay_would_win``: a topic keeps no write times, and ``as_new`` is not said;
-            what the log refuses.
+        Refused: ``which_generation``; ``replay_of_output``: a job wrote the record; ``replay_would_win``: a topic
+            keeps no write times, and ``as_new`` is not said; what the log refuses.
         InvalidRequest: ``bad_page_key``.
         Unreachable, OutcomeUnknown: Of the log: nothing, or not all, is noted, and may be replayed again.
     """
@@ -76,8 +76,11 @@ def replay(context: Context, job: Job, request: ReplayDeadLetters, actor: str) -
     letters = [each for each in found[: request.limit] if each.replayed_at_ms is None]
     inputs = {of.name: of for of in generation.inputs}
     if not request.as_new:
-        _check_times(job, [inputs[name] for name in sorted({each.letter.input for each in letters})])
-    said = _Replay(context, request.as_new)
+        _check_times(
+            f"{job.name}@{generation.number}",
+            [inputs[name] for name in sorted({each.letter.input for each in letters})],
+        )
+    said = _Replay(context, job.name)
     for letter in letters:
         said.take(inputs[letter.letter.input], letter)
     for at, records in said.waiting.items():
@@ -102,7 +105,7 @@ class _Replay:
     """Records on their way back into their topics."""
 
     context: Context
-    as_new: bool
+    job: str
     waiting: dict[tuple[str, TopicPartition], list[tuple[int, pa.RecordBatch]]] = field(default_factory=dict)
     places: list[LetterPlace] = field(default_factory=list)
     gone: int = 0
@@ -115,8 +118,16 @@ class _Replay:
         found = _record(log, at, of, letter.offset)
         if found is None:
             self.gone += 1
-        elif of.format is TopicFormat.AVRO and found.column("flaw")[0].as_py():
+        elif _is_unreadable(of, found):
             self.unreadable += 1
+        elif _is_of_a_job(found):
+            raise Refused(
+                "replay_of_output",
+                f"records of {of.topic} were written by a job: whether one counts is said by the record of its batch",
+                found=f"partition {letter.partition}, offset {letter.offset}",
+                expected="a topic that no job writes into",
+                hint=f"mend the function and rewind: anew job rewind {self.job}",
+            )
         else:
             self.waiting.setdefault((of.fabric, at), []).append((letter.offset, _again(of, found)))
             self.places.append(kept.place)
@@ -147,6 +158,21 @@ def _record(log: Log, at: TopicPartition, of: JobInput, offset: int) -> pa.Recor
             return None
         raise
     return records if records.num_rows and records.column("offset")[0].as_py() == offset else None
+
+
+def _is_of_a_job(record: pa.RecordBatch) -> bool:
+    if "origin" not in record.schema.names:
+        return False
+    origins: Any = record.column("origin")
+    return bool(split_identities(origins).batch[0] >= 0)
+
+
+def _is_unreadable(of: JobInput, record: pa.RecordBatch) -> bool:
+    """Whether it is not of its topic's format, so that it would be a dead letter again."""
+    if of.format is TopicFormat.AVRO:
+        return bool(record.column("flaw")[0].as_py())
+    value = record.column("value")[0].as_py()
+    return of.format is TopicFormat.JSON and value is not None and not is_json_object(value)
 
 
 def _behind_ties(log: Log, at: TopicPartition, records: pa.RecordBatch, offsets: Sequence[int]) -> list[bool]:
@@ -186,7 +212,7 @@ def _again(of: JobInput, record: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS)
 
 
-def _check_times(job: Job, inputs: Sequence[JobInput]) -> None:
+def _check_times(which: str, inputs: Sequence[JobInput]) -> None:
     """Raise where a record would get the time of now: it would win over what was written since."""
     without = [of.topic for of in inputs if of.format is not TopicFormat.AVRO]
     if without:
@@ -195,7 +221,7 @@ def _check_times(job: Job, inputs: Sequence[JobInput]) -> None:
             "records of these topics have no time of their own: replayed, they are as new",
             found=", ".join(without),
             expected="records of the format avro, whose times decide against what is younger",
-            hint=f"if nothing was written under their keys since: anew job dead-letters {job.name} --replay --as-new",
+            hint=f"if nothing was written under their keys since: anew job dead-letters {which} --replay --as-new",
         )
 
 

@@ -20,6 +20,7 @@ def owned_by(context: Context, job: Job, number: int) -> OwnedParts:
     generation = job.generation(number)
     try:
         check_may_go(job, number)
+        context.outputs.of_kind(job.output.kind).close(context, job.output.name, [generation.writes_to])
         stays = None
     except Refused as error:
         stays = f"{error.code}: {error}"

@@ -6,18 +6,22 @@ from collections.abc import Mapping
 
 from anew.api.jobs.requests import PlanGeneration
 from anew.controller.engine.context import Context
+from anew.controller.engine.outputs import Opened, Writer
 from anew.controller.jobs.records import check_no_driver
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP
 from anew.core.jobs.inputs import JobInput, Offsets, Start, check_start, input_of
-from anew.core.jobs.job import Job, at_rest
+from anew.core.jobs.job import Job, at_rest, check_begins
 from anew.core.jobs.plan import DEPLOY, JobFence, JobPlan, Mode
 from anew.core.plan import Estimate
 from anew.core.suggest import did_you_mean
 from anew.core.topics.topic import TopicFormat
 from anew.log.interface import Offsets as LogOffsets
 from anew.log.interface import TopicPartition
+
+_NO_REBUILD = "planned"
+"""The rebuild of a plan that nobody has begun."""
 
 Held = dict[int, LogOffsets]
 """Partition → what the log holds of it."""
@@ -28,7 +32,8 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
 
     Raises:
         NotFound: ``unknown_topic``.
-        Refused: ``topic_not_ready``, ``start_out_of_range``, ``start_incomplete``, ``output_made_again``.
+        Refused: ``topic_not_ready``, ``start_out_of_range``, ``start_incomplete``, ``output_made_again``,
+            ``rewind_running``; what the output refuses.
         InvalidRequest: ``no_code``, ``unknown_input``.
         Unreachable: A log does not answer: what it holds is never guessed.
     """
@@ -49,7 +54,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     before = None if job.live is None else job.generation(job.live).writes_to
     notes = context.outputs.of_kind(job.output.kind).notes(context, job.output.name, before)
     records = sum(held[name][p].end - offset for name, of in start.items() for p, offset in of.items())
-    return JobPlan(
+    plan = JobPlan(
         mode=request.mode,
         job=job.name,
         generation=job.next_generation,
@@ -74,6 +79,31 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         estimate=Estimate(records=records, bytes=0, seconds=None),
         fence=JobFence(job_uid=job.uid, live=job.live, batch=batch),
     ).sealed()
+    if request.mode != DEPLOY:
+        # What would be refused then is refused now; a deployment is planned while the live generation still runs.
+        check_begins(job, plan.generation, plan.replaces)
+        open_output(context, job, plan, _NO_REBUILD)
+    return plan
+
+
+def open_output(context: Context, job: Job, plan: JobPlan, rebuild: str) -> Opened:
+    """The output of a planned generation, which is made once that is committed.
+
+    Raises:
+        Refused: What the output refuses.
+    """
+    before = None if plan.replaces is None else job.generation(plan.replaces).writes_to
+    origin, goes_on = job.origin_of(plan.generation), plan.mode == DEPLOY
+    writer = Writer(
+        origin,
+        job.output.name,
+        before,
+        plan.is_whole,
+        rebuild=rebuild,
+        goes_on=goes_on,
+        wrote_before=frozenset(each.writes_to for each in job.generations),
+    )
+    return context.outputs.of_kind(job.output.kind).open(context, writer)
 
 
 def check_plan(context: Context, job: Job, plan: JobPlan) -> None:

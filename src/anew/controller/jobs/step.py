@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from anew.api.jobs.requests import DropGeneration
 from anew.catalog.change import DropBatches, Put, PutReclaim, Reclaim
 from anew.controller.engine.context import Context
 from anew.controller.engine.drivers import heard_at_ms
 from anew.controller.engine.records import find_of
 from anew.controller.jobs.batches import NO_LEASE
-from anew.controller.jobs.looks import look
-from anew.controller.jobs.records import change_deleted_job, change_job, with_record
+from anew.controller.jobs.changing import drop
+from anew.controller.jobs.looks import ends_of, look, position_of
+from anew.controller.jobs.records import change_deleted_job, change_job, job_named, with_record
+from anew.core.errors import AnewError
 from anew.core.jobs import job as jobs
 from anew.core.jobs.batch import EVERY_BATCH
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.job import Job
 from anew.core.jobs.places import folder_of
 from anew.core.jobs.rebuild import JOB, JobRebuild
+from anew.core.rebuild import Stage
 
 
 def step_job(context: Context, job: Job) -> None:
     """Take a job one step further."""
     for generation in job.generations:
-        if generation.status is GenerationStatus.PLANNED:
+        if _writes_for_nobody(context, job, generation):
+            drop(context, job.name, DropGeneration(generation=generation.number, force=True), "controller")
+            job = job_named(context, job.name)
+        elif generation.status is GenerationStatus.PLANNED:
             job = _make(context, job, generation)
         elif generation.status is GenerationStatus.RUNNING:
             job = _drive(context, job, generation)
@@ -29,6 +36,15 @@ def step_job(context: Context, job: Job) -> None:
     look(context, job)
     if job.live is None:
         _serve_first(context, job)
+
+
+def _writes_for_nobody(context: Context, job: Job, generation: Generation) -> bool:
+    """Whether another one took its place, and what it wrote is gone: readers can never be sent back to it."""
+    number, waiting = generation.number, job.in_work
+    if generation.over or number == job.live or job.live is None or (waiting is not None and waiting.number == number):
+        return False
+    output = context.outputs.of_kind(job.output.kind)
+    return not output.can_serve_again(context, job.output.name, generation.writes_to)
 
 
 def step_deleted_job(context: Context, job: Job) -> None:
@@ -58,7 +74,7 @@ def _drive(context: Context, job: Job, generation: Generation) -> Job:
     limit_seconds = context.limits.takeover_seconds
     is_silent = now_ms - heard_at_ms(context, record) >= limit_seconds * 1000
     if record.driver and not (is_silent and context.attention.listened_for(limit_seconds, now_ms)):
-        return job
+        return _note_well(context, job, generation) if record.stage is Stage.BUILD else job
     if now_ms < generation.retry_at_ms:
         return job
     if record.driver or generation.launched:
@@ -77,6 +93,24 @@ def _drive(context: Context, job: Job, generation: Generation) -> Job:
         request_id = f"{generation.rebuild}-e{record.epoch + 1}-{after.revision}"
         context.launch(JOB, f"{job.name}@{number}", request_id)
     return after
+
+
+def _note_well(context: Context, job: Job, generation: Generation) -> Job:
+    """A driver follows its inputs and has nothing left to read: what failed before it is over, as after a batch."""
+    if not (generation.failures or generation.error) or not _has_read_all(context, job, generation):
+        return job
+    operation = context.operation("generation goes on", job.name, "controller", generation=generation.number)
+    return change_job(context, job.uid, operation, lambda present: (jobs.got_on(present, generation.number), ()))
+
+
+def _has_read_all(context: Context, job: Job, generation: Generation) -> bool:
+    position = position_of(context, job, generation)
+    try:
+        ends = ends_of(context, generation)
+    except AnewError:
+        # A log that does not answer says nothing about its readers.
+        return False
+    return all(position[name].get(at, 0) >= end for name, of in ends.items() for at, end in of.items())
 
 
 def _note_lost(context: Context, job: Job, generation: Generation, why: str) -> Job:

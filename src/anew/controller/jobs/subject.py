@@ -9,11 +9,10 @@ from anew.api.rebuilds import JobStart
 from anew.api.rights import SUBMIT_ALL
 from anew.catalog.change import Put, PutJob
 from anew.controller.engine.context import Context
-from anew.controller.engine.outputs import Writer
 from anew.controller.engine.subjects import Begun, Step, Subject
 from anew.controller.jobs.archives import CODE, remove_archive
 from anew.controller.jobs.batches import NO_LEASE
-from anew.controller.jobs.planning import check_plan
+from anew.controller.jobs.planning import check_plan, open_output
 from anew.controller.jobs.records import ended_record, job_named, job_of
 from anew.core.errors import Refused
 from anew.core.jobs.generation import Generation, GenerationStatus
@@ -44,17 +43,7 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
         _check_fence(job, plan)
         check_begins(job, plan.generation, plan.replaces)
         check_plan(context, job, plan)
-        output = context.outputs.of_kind(job.output.kind)
-        before = None if plan.replaces is None else job.generation(plan.replaces).writes_to
-        writer = Writer(
-            job.origin_of(plan.generation),
-            job.output.name,
-            before,
-            plan.is_whole,
-            rebuild=str(opening["id"]),
-            goes_on=plan.mode == DEPLOY,
-        )
-        opened = output.open(context, writer)
+        opened = open_output(context, job, plan, str(opening["id"]))
         now_ms = context.clock()
         generation = Generation(
             number=plan.generation,

@@ -75,6 +75,7 @@ def _generation_view(context: Context, job: Job, generation: Generation, dead: i
         number=generation.number,
         status=generation.status.value,
         driver=driven,
+        stage=record.stage.value if record is not None and driven else None,
         code=generation.code.hash,
         entry=generation.code.entry,
         start=generation.start,

@@ -37,7 +37,7 @@ from anew.core.stores.following import (
     give_up_following,
     join_serving,
 )
-from anew.core.stores.jobfeeds import add_feed, drop_feed, followed_feed, generation_feed, job_of
+from anew.core.stores.jobfeeds import add_feed, drop_feed, followed_feed, generation_feed
 from anew.core.stores.names import incarnation_counter
 from anew.core.stores.rebuild import STORE
 from anew.core.stores.store import ManifestRef, Store, Version, VersionStatus, newest_schema_id
@@ -139,6 +139,10 @@ class StoreOutput(Output):
             for fabric in fabrics
         )
 
+    def can_serve_again(self, context: Context, name: str, where: str) -> bool:
+        """A version is there that applies its feed: the replaced one goes when the retention of backups is over."""
+        return _asked_about(store_named(context, name), where) is not None
+
     def cut_over(self, context: Context, name: str, before: str | None, after: str) -> tuple[Put, ...]:
         """See `Output.cut_over`.
 
@@ -151,6 +155,9 @@ class StoreOutput(Output):
         if version is None and before is None:
             # All versions apply the feed of a first generation.
             return ()
+        if version is None and _asked_about(store, after) is None:
+            # It says what is gone.
+            return (PutStore(cut_back(store, str(before), context.clock()), store.revision),)
         if not self.served(context, name, after):
             raise Refused(
                 "not_served",
@@ -247,7 +254,7 @@ def _fed_by(store: Store, writer: Writer) -> tuple[str, ...]:
     """The feeds that a generation takes the place of: the live one's, and those of generations that it went on from."""
     serving = [v for v in store.versions if writer.replaces in v.feeds and v.has({VersionStatus.CURRENT})]
     applied = {feed for version in serving for feed in version.feeds} - {writer.replaces}
-    others = (f.id for f in store.feeds if f.id in applied and job_of(f) == writer.origin.name)
+    others = (f.id for f in store.feeds if f.id in applied and f.id in writer.wrote_before)
     return (str(writer.replaces), *others)
 
 

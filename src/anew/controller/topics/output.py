@@ -17,6 +17,7 @@ from anew.controller.engine.outputs import Opened, Output, Owned, Writer
 from anew.controller.topics.making import make_announced
 from anew.controller.topics.records import TOPIC, topic_named
 from anew.core.errors import Refused
+from anew.core.jobs.uses import check_topic_unread
 from anew.core.topics.topic import Topic, TopicFormat
 
 SKEW_LIMIT_MS = 60_000
@@ -57,7 +58,7 @@ class TopicOutput(Output):
                 f"the topic that {writer.origin} is to write into is there already",
                 found=name,
                 expected="a name that nobody has taken",
-                hint=f"anew topic delete {name}, if it is not needed",
+                hint=f"anew topic show {name}: another job's output stays; else anew topic delete {name}",
             )
         changes = {
             "uid": context.new_id(),
@@ -91,6 +92,10 @@ class TopicOutput(Output):
             skew_limit_ms=SKEW_LIMIT_MS,
         )
 
+    def can_serve_again(self, context: Context, name: str, where: str) -> bool:
+        """A topic stays until it is reclaimed: others than jobs may read it."""
+        return True
+
     def served(self, context: Context, name: str, where: str) -> bool:
         """What was appended can be read."""
         found = _found(context, where)
@@ -121,8 +126,14 @@ class TopicOutput(Output):
         return (Owned("topic", topic.name, records=sum(each.end - each.begin for each in facts.partitions)),)
 
     def close(self, context: Context, name: str, where: Collection[str]) -> tuple[Put, ...]:
-        """The generations' topics are deleted; those of the log go after the grace."""
-        topics = filter(None, (_found(context, one) for one in where))
+        """The generations' topics are deleted; those of the log go after the grace.
+
+        Raises:
+            Refused: ``topic_in_use``: a job reads one.
+        """
+        topics = [topic for topic in (_found(context, one) for one in where) if topic is not None]
+        for topic in topics:
+            check_topic_unread(topic, context.catalog.jobs())
         return tuple(put for topic in topics for put in _deleted(context, topic))
 
     def gone(self, context: Context, name: str, where: str) -> tuple[Put, ...] | None:

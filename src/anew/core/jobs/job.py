@@ -325,12 +325,20 @@ def cut_over(job: Job, number: int, looks: int, *, force: bool) -> Job:
             expected="a generation that reads its inputs from the first record ever",
             hint="what was written before its start would be gone for readers",
         )
-    if looks < LOOKS_TO_CATCH_UP and not force:
+    if found.status in (GenerationStatus.PLANNED, GenerationStatus.READY):
+        raise Refused(
+            "not_caught_up",
+            f"{job.name}@{number} has never run: readers would find nothing",
+            found=found.status.value,
+            expected="a generation that has read its inputs",
+            hint=f"anew job run {job.name}@{number}",
+        )
+    if (looks < LOOKS_TO_CATCH_UP or found.status is not GenerationStatus.RUNNING) and not force:
         raise Refused(
             "not_caught_up",
             f"{job.name}@{number} has not caught up with its inputs",
-            found=f"caught up in {looks} of the last looks",
-            expected=f"{LOOKS_TO_CATCH_UP} in a row",
+            found=f"{found.status.value}, caught up in {looks} of the last looks",
+            expected=f"running, {LOOKS_TO_CATCH_UP} in a row",
             hint=f"anew job watch {job.name}; with --force what only the live one has read is missing at first",
         )
     return job.model_copy(update={"live": number})

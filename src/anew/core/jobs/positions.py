@@ -42,11 +42,13 @@ def _offsets(name: str, of: Any) -> Offsets:
     if not isinstance(of, Mapping):
         raise _bad(name, of)
     numbers = {_partition(name, partition): fact for partition, fact in of.items()}
+    if len(numbers) < len(of):
+        raise _bad(f"{name}, a partition twice", sorted(of))
     return {partition: _offset(f"{name}, partition {partition}", fact) for partition, fact in numbers.items()}
 
 
 def _partition(name: str, text: Any) -> int:
-    if not str(text).isdecimal():
+    if not (str(text).isascii() and str(text).isdecimal()):
         raise _bad(name, text)
     return int(text)
 

@@ -20,16 +20,30 @@ def check_topic_unused(topic: Topic, jobs: Iterable[Job]) -> None:
         Refused: ``topic_in_use``, with the job and what it does.
     """
     for job in jobs:
-        reads = next((name for name, read in job.inputs.items() if read == topic.name), None)
+        check_topic_unread(topic, (job,))
         writes = next((g for g in job.generations if not g.over and g.writes_to == topic.identity), None)
-        if reads is not None:
-            raise _topic_in_use(topic, f"{job.name} reads it as {reads}", _stopped_and_deleted(job))
         if job.output.uid == topic.uid:
             raise _topic_in_use(topic, f"{job.name} has it as its output", _stopped_and_deleted(job))
         if writes is not None:
             is_live = writes.number == job.live
             gone = _stopped_and_deleted(job) if is_live else f"anew job reclaim {job.name}@{writes.number}"
             raise _topic_in_use(topic, f"{job.name}@{writes.number} writes into it", gone)
+
+
+def check_topic_unread(topic: Topic, jobs: Iterable[Job]) -> None:
+    """Raise where a job reads a topic that is to go with the generation that wrote it.
+
+    Args:
+        topic: It.
+        jobs: All jobs that were not deleted.
+
+    Raises:
+        Refused: ``topic_in_use``, with the job.
+    """
+    for job in jobs:
+        for name, read in job.inputs.items():
+            if read == topic.name:
+                raise _topic_in_use(topic, f"{job.name} reads it as {name}", _stopped_and_deleted(job))
 
 
 def check_store_unused(name: str, uid: str, jobs: Iterable[Job]) -> None:

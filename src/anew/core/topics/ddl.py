@@ -15,7 +15,8 @@ _MOST_NESTED = 20
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z_][A-Za-z0-9_]*)|([0-9]+)|([<>(),:]))")
 _NUMBERS = {"tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long", "float", "real", "double"}
 _DECIMALS = {"decimal", "dec", "numeric"}
-_SIMPLE = {*_NUMBERS, *_DECIMALS, "boolean", "date", "timestamp", "timestamp_ntz", "string", "binary"}
+_SIMPLE = {*_NUMBERS, *_DECIMALS, "boolean", "timestamp", "timestamp_ntz", "string", "binary"}
+"""Maps and dates are not among them: Arrow's reader of JSON knows no such values."""
 _MOST_DIGITS = 38
 
 
@@ -77,18 +78,15 @@ class _Reader:
         if depth > _MOST_NESTED:
             raise _bad(self.text, f"types in types, more than {_MOST_NESTED} deep", "fewer")
         word = self._next().lower()
-        if word in ("array", "map", "struct"):
+        if word in ("array", "struct"):
             self._take("<")
             if word == "struct":
                 self.fields(end=">", depth=depth + 1)
                 return
-            if word == "map":
-                self._take("string")
-                self._take(",")
             self._type(depth + 1)
             self._take(">")
         elif word not in _SIMPLE:
-            raise _bad(self.text, word or "the end", f"a type: array, map, struct, {', '.join(sorted(_SIMPLE))}")
+            raise _bad(self.text, word or "the end", f"a type: array, struct, {', '.join(sorted(_SIMPLE))}")
         elif word in _DECIMALS and self._peek() == "(":
             self.at += 1
             precision = self._number(1, _MOST_DIGITS)

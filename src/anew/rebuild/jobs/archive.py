@@ -152,6 +152,9 @@ def _modules_named(name: str) -> list[tuple[str, Path]]:
 
 def _modules_of(folder: Path, root: Path, *, deep: bool = False) -> Iterator[tuple[str, Path]]:
     for path in sorted(folder.glob("**/*.py" if deep else "*.py")):
+        # Editors leave links that lead nowhere: ``.#module.py``.
+        if path.name.startswith(".") or not path.is_file():
+            continue
         yield path.relative_to(root).as_posix(), path
     if not deep:
         for package in sorted(folder.glob("*/__init__.py")):

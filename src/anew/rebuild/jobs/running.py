@@ -31,8 +31,8 @@ from anew.rebuild.jobs.streaming import Loop, StartLoop, start_on_spark
 from anew.rebuild.patience import Waiting
 from anew.spark.failures import reason_of
 from anew.spark.jobs.sink import SinkTask, append_frame, check_output
-from anew.spark.jobs.source import Reading, read_ranges, read_topic
-from anew.spark.jobs.stateless import stateful_operators
+from anew.spark.jobs.source import Reading, inputs_in, read_ranges, read_topic
+from anew.spark.jobs.stateless import stateful_operators, why_not_run
 from anew.spark.session import DataFrame, SparkSession
 
 _COMMIT_SECONDS = 10.0
@@ -96,7 +96,8 @@ def checked_frame(spark: SparkSession, function: Loaded, readings: Mapping[str, 
     """What the function makes of its inputs as streams, if it can be run and a store takes it.
 
     Raises:
-        InvalidRequest: ``stateful_operator``, ``not_streaming``; what `Loaded` and `check_output` raise.
+        InvalidRequest: ``stateful_operator``, ``not_streaming``, ``unused_input``, ``foreign_stream``,
+            ``not_runnable``; what `Loaded` and `check_output` raise.
     """
     frame = function({name: read_topic(spark, reading) for name, reading in readings.items()})
     if not frame.isStreaming:
@@ -114,8 +115,42 @@ def checked_frame(spark: SparkSession, function: Loaded, readings: Mapping[str, 
             found=", ".join(stateful),
             expected="columns, filters, unions, and joins with fixed frames",
         )
-    check_output(dict(frame.dtypes))
+    _check_inputs(inputs_in(frame), readings)
+    refused = why_not_run(frame)
+    if refused is not None:
+        raise InvalidRequest(
+            "not_runnable",
+            "Spark does not run what the function gives as a stream",
+            found=refused,
+            expected="columns, filters, joins with fixed frames, and unions of the inputs",
+        )
+    check_output(frame.dtypes)
     return frame
+
+
+def _check_inputs(found: Sequence[str | None], readings: Mapping[str, Reading]) -> None:
+    """Raise unless a frame is made of all inputs, and of no other stream: a batch says how far each of them is read.
+
+    Raises:
+        InvalidRequest: ``unused_input``, ``foreign_stream``.
+    """
+    unused = sorted(readings.keys() - set(found))
+    if unused:
+        raise InvalidRequest(
+            "unused_input",
+            "the function takes inputs of which its frame is not made",
+            found=", ".join(unused),
+            expected="a frame that is made of each input's frame",
+            hint="leave the input out of the function and of the job",
+        )
+    if None in found:
+        raise InvalidRequest(
+            "foreign_stream",
+            "the function reads a stream that is no input of its job",
+            found="a frame that the function made itself",
+            expected="streams of the job's inputs alone",
+            hint="make it an input: --input NAME=TOPIC",
+        )
 
 
 def part_frame(

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from anew.api.location import LogLocation
 from anew.codec.arrow_types import arrow_schema
 from anew.codec.avro import AvroSchema, decode_datum, encode_datum, parse_schema
+from anew.codec.jsonvalue import is_json_object
 from anew.codec.vector import decode_table
 from anew.core.arrow import bytes_list
 from anew.core.errors import Failed
@@ -185,7 +186,14 @@ def _parse_json(records: pa.RecordBatch, task: InputTask, partition: int) -> pa.
 
 
 def _read_json(values: list[bytes], schema: pa.Schema) -> pa.Array[Any]:
-    """Values as structs, one for each: as a member of an object, what is no single value is no JSON."""
+    """Values as structs, one for each: as members of objects, because Arrow's reader breaks down at a bare null.
+
+    Raises:
+        pa.ArrowInvalid: One is not one JSON object, or does not fit the columns.
+    """
+    # What follows a value would otherwise be a member beside it, and would be ignored.
+    if not all(map(is_json_object, values)):
+        raise pa.ArrowInvalid("its value is not one JSON object")
     wrapped = pa.schema([pa.field(_MEMBER, pa.struct(list(schema)))])
     text = b"\n".join(b'{"%s":%s}' % (_MEMBER.encode(), value.replace(b"\n", b" ")) for value in values)
     table = _parsed_json(text, wrapped)

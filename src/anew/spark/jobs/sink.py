@@ -8,7 +8,7 @@ made. What an attempt appended that died lies there too: whose records count is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -76,22 +76,30 @@ class SinkTask:
     clock: Callable[[], int]
 
 
-def check_output(columns: Mapping[str, str]) -> None:
+def check_output(given: Sequence[tuple[str, str]]) -> None:
     """Raise unless a function's frame has what a store takes.
 
     Args:
-        columns: Name → Spark's type, as text.
+        given: Names of columns, each with Spark's type, as text.
 
     Raises:
-        InvalidRequest: ``missing_column``, ``unknown_column``.
+        InvalidRequest: ``missing_column``, ``unknown_column``, ``column_twice``, ``no_written_at``.
     """
+    columns = dict(given)
+    if len(columns) < len(given):
+        raise InvalidRequest(
+            "column_twice",
+            "the function gives columns of the same name",
+            found=", ".join(name for name, _ in given),
+            expected="each name once",
+        )
     unknown = sorted(columns.keys() - _TAKEN - _PASSED_OVER)
     if unknown:
         raise InvalidRequest(
             "unknown_column",
             "the function gives columns that mean nothing to a store",
             found=", ".join(unknown),
-            expected=f"of {', '.join(sorted(_TAKEN))}",
+            expected=f"only {', '.join(sorted(_TAKEN))}, and columns of the input",
             hint="put what is to be kept into value: F.struct(…).alias('value')",
         )
     if KEY not in columns or (VALUE not in columns and DELETED not in columns):
@@ -107,7 +115,7 @@ def check_output(columns: Mapping[str, str]) -> None:
             "nothing says when what the function gives was written",
             found=", ".join(sorted(columns)),
             expected=f"a column {WRITTEN_AT}, or the input's {TIMESTAMP}",
-            hint="an aggregation names it: the greatest timestamp of the key, for example",
+            hint="keep the input's timestamp, or name a column written_at",
         )
 
 
@@ -120,15 +128,32 @@ def check_types(frame: DataFrame, key_schema: str | None, value_schema: str | No
         value_schema: Likewise of its values.
 
     Raises:
-        InvalidRequest: ``column_type``, ``missing_column``: no value of a column could fit.
+        InvalidRequest: ``column_type``, ``missing_column``: no value of a column could fit; ``unknown_member``: a
+            struct has what no field takes, and what would be lost.
     """
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     _check_types_of_ours(schema)
     empty = pa.RecordBatch.from_pylist([], schema=schema)
     for column, text in ((KEY, key_schema), (VALUE, value_schema)):
         if text is not None and column in schema.names:
-            _encoded(parse_schema(text), empty, column)
+            avro = parse_schema(text)
+            _check_members(avro, schema.field(column))
+            _encoded(avro, empty, column)
     return schema
+
+
+def _check_members(schema: AvroSchema, column: Any) -> None:
+    if not schema.fields or not pa.types.is_struct(column.type):
+        return
+    names = [column.type.field(number).name for number in range(column.type.num_fields)]
+    if len(set(names)) < len(names) or set(names) - schema.fields.keys():
+        raise InvalidRequest(
+            "unknown_member",
+            f"the function gives a {column.name} with members that the output has no fields for",
+            found=", ".join(names),
+            expected=f"of {', '.join(schema.fields)}, each once",
+            hint="leave them out, or give the output a schema with them",
+        )
 
 
 def _check_types_of_ours(schema: pa.Schema) -> None:
@@ -288,11 +313,22 @@ def _records(rows: pa.RecordBatch, task: SinkTask) -> pa.RecordBatch:
 
 
 def _deleted(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """Which rows are deletes: said so, or without a value."""
+    """Which rows are deletes: said so, or with a null for their value.
+
+    Raises:
+        Failed: ``output_misfit``: no value was given at all, for a row that is no delete.
+    """
     count, names = rows.num_rows, rows.schema.names
     none = np.zeros(count, dtype=np.bool_)
     said = rows.column(DELETED).fill_null(False).to_numpy(zero_copy_only=False) if DELETED in names else none
-    null = rows.column(VALUE).is_null().to_numpy(zero_copy_only=False) if VALUE in names else ~none
+    if VALUE not in names and not said.all():
+        raise Failed(
+            "output_misfit",
+            "the function gives no column value, and rows that are no deletes",
+            found=f"{DELETED} = false or null, of the key {rows.column(KEY)[int(np.argmin(said))]}",
+            expected=f"{DELETED} = true in each row, or a column {VALUE}",
+        )
+    null = rows.column(VALUE).is_null().to_numpy(zero_copy_only=False) if VALUE in names else none
     deleted: npt.NDArray[np.bool_] = said | null
     return deleted
 

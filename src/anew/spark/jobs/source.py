@@ -38,6 +38,7 @@ from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
 from anew.log.through import read_through
 from anew.spark.failures import told_to_driver
 from anew.spark.jobs.decoding import InputTask, decoder, frame_schema
+from anew.spark.jobs.stateless import streams_of
 from anew.spark.worker import begin_task, required_build
 
 _FORMAT = "anew-topic"
@@ -79,6 +80,11 @@ def read_topic(spark: SparkSession, reading: Reading) -> DataFrame:
         _BUILD: required_build() or "",
     }
     return spark.readStream.format(_FORMAT).options(**options).load()
+
+
+def inputs_in(frame: DataFrame) -> list[str | None]:
+    """The inputs that a frame is made of, by their names, one for each stream; None: a stream that is no input."""
+    return [_of_text(options[_TASK]).of.name if source == _FORMAT else None for source, options in streams_of(frame)]
 
 
 def read_ranges(spark: SparkSession, reading: Reading, spans: Sequence[Span]) -> DataFrame:

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from anew.api.models import Heartbeat
 from anew.cli.jobs import checkpoints, commands
 from anew.cli.main import run_command
+from anew.core.rebuild import Progress, Stage
 from anew.runtime.jobs import JobHandle
 from tests.component.controller.jobs.jobs_harness import JOB, Jobs
 
@@ -114,10 +116,12 @@ def test_a_job_is_shown_in_words(
     jobs.write(5)
     assert "none serves yet" in shown("show", JOB)
     jobs.running()
-    assert "running, no driver yet" in shown("show", JOB)
+    assert "running, no driver now" in shown("show", JOB)
     epoch = jobs.take()
     assert "running, Spark starts" in shown("show", JOB)
     jobs.record(epoch, {0: 5, 1: 0})
+    beat = Heartbeat(epoch=epoch, stage=Stage.BUILD, progress=Progress())
+    jobs.cluster.client.heartbeat(jobs.view().rebuild, beat)
     jobs.cluster.settle(3)
     said = shown("show", JOB)
     assert ("generation 1 serves" in said, "Spark starts" in said) == (True, False)

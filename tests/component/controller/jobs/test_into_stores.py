@@ -125,8 +125,7 @@ def test_a_store_that_others_write_into_takes_no_rewind(stored: Jobs) -> None:
     stored.cluster.settle(4)
     assert (stored.job().live, _statuses(stored)) == (1, {1: "current"})
     assert stored.job().generation(1).writes_to in stored.cluster.store(_STORE).versions[0].feeds
-    plan = stored.plan(code=None)
-    assert refused(Refused, lambda: stored.begin(plan)).code == "store_has_other_writers"
+    assert refused(Refused, lambda: stored.plan(code=None)).code == "store_has_other_writers"
     assert [each.number for each in stored.job().generations] == [1]
 
 
