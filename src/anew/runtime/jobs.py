@@ -24,12 +24,12 @@ from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
 from anew.client.topicreads import TopicRecord
 from anew.client.topics import Topic
-from anew.core.errors import AnewError, Failed, NotFound, Refused, Unreachable
+from anew.core.errors import AnewError, Failed, InvalidRequest, NotFound, Refused, Unreachable
 from anew.core.jobs.code import JobCode
-from anew.core.jobs.deadletters import DEFAULT_LIMIT, STOP, OnBadRecord
+from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.places import CODE_FOLDER, PLAN_SECONDS
-from anew.core.jobs.plan import DEPLOY, PARALLEL, REWIND, JobPlan, Mode
+from anew.core.jobs.plan import DEPLOY, MOST_RECORDS, PARALLEL, REWIND, JobPlan, Mode
 from anew.core.stores.store import newest_schema_id
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.asking import asked_for, begun_before
@@ -76,6 +76,19 @@ class Start:
     max_records: int = 100_000
     on_bad_record: OnBadRecord = STOP
     dead_letter_limit: int = DEFAULT_LIMIT
+
+    def __post_init__(self) -> None:
+        """Raise where a number is none that a generation can have.
+
+        Raises:
+            InvalidRequest: ``bad_option``.
+        """
+        limits = {"max_records": MOST_RECORDS, "dead_letter_limit": MOST_LETTERS}
+        for name, most in limits.items():
+            if not 1 <= getattr(self, name) <= most:
+                raise InvalidRequest(
+                    "bad_option", f"{name} is out of its range", found=getattr(self, name), expected=f"1 to {most}"
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def _struct(of: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 _TYPES = st.recursive(
     _SIMPLE,
-    lambda of: of.map(lambda kind: f"ARRAY<{kind}>") | of.map(lambda kind: f"map<string, {kind}>") | _struct(of),
+    lambda of: of.map(lambda kind: f"ARRAY<{kind}>") | _struct(of),
     max_leaves=6,
 )
 

@@ -222,6 +222,13 @@ def test_a_checkpoint_that_somebody_edited_is_refused(world: JobsWorld) -> None:
         ("1 / 0", "function_failed"),
         ("None", "not_a_frame"),
         ("events.sparkSession.range(3)", "not_streaming"),
+        ("events.sparkSession.readStream.format('rate').load()", "unused_input"),
+        (
+            "events.select('timestamp').union(events.sparkSession.readStream.format('rate').load().select('timestamp'))",
+            "foreign_stream",
+        ),
+        ("events.select('key').union(events.sparkSession.createDataFrame([('a',)], 'key string'))", "not_runnable"),
+        ("events.select('key', 'value', 'timestamp', 'timestamp')", "column_twice"),
     ],
 )
 def test_a_function_that_cannot_be_run_is_refused(world: JobsWorld, body: str, code: str) -> None:
@@ -231,6 +238,48 @@ def test_a_function_that_cannot_be_run_is_refused(world: JobsWorld, body: str, c
     with pytest.raises(InvalidRequest) as caught:
         checked_frame(world.spark, function, {"events": world.reading()})
     assert caught.value.code == code
+
+
+@pytest.mark.case("streams:F3")
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("F.struct(F.lit('a').alias('class'), F.lit(1).alias('more'))", "unknown_member"),
+        ("F.struct(F.lit('a').alias('class'), F.lit('b').alias('class'))", "unknown_member"),
+        ("F.struct(F.lit('a').alias('clas'))", "unknown_member"),
+    ],
+)
+def test_what_the_output_has_no_field_for_is_refused(world: JobsWorld, value: str, code: str) -> None:
+    """It would be lost without a word."""
+    source = f"""
+from pyspark.sql import functions as F
+
+
+def classify(events):
+    return events.select("key", {value}.alias("value"), "timestamp")
+"""
+    _, function = world.function(source)
+    frame = checked_frame(world.spark, function, {"events": world.reading()})
+    with pytest.raises(InvalidRequest) as caught:
+        check_types(frame, None, CLASS)
+    assert caught.value.code == code
+
+
+def test_rows_without_a_value_are_deletes_where_all_are(world: JobsWorld) -> None:
+    """A function that gives no value, and says that a row is no delete, has forgotten it."""
+    source = """
+from pyspark.sql import functions as F
+
+
+def classify(events):
+    return events.select("key", (F.col("value.delay") != 7).alias("deleted"), "timestamp")
+"""
+    batches = world.batches(code=source)
+    world.begin(batches)
+    with pytest.raises(AnewError) as caught:
+        batches.wait(60)
+    assert caught.value.code == "output_misfit"
+    assert world.ledger.records == []
 
 
 def test_what_does_not_fit_the_output_stops_the_job(world: JobsWorld) -> None:

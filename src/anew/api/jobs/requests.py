@@ -13,7 +13,7 @@ from anew.core.jobs.code import Environment, JobCode
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.job import Job
-from anew.core.jobs.plan import PARALLEL, Mode
+from anew.core.jobs.plan import MOST_RECORDS, PARALLEL, Mode
 
 MOST_BATCHES = 200
 
@@ -50,7 +50,7 @@ class PlanGeneration(Request):
     start: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
-    max_records: int = Field(default=100_000, ge=1, le=10_000_000)
+    max_records: int = Field(default=100_000, ge=1, le=MOST_RECORDS)
     on_bad_record: OnBadRecord = STOP
     dead_letter_limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MOST_LETTERS)
 

@@ -19,7 +19,7 @@ from anew.cli.output import Json, out, print_json, print_line, print_table
 from anew.cli.session import asked_until_answered, cluster, pairs
 from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP
-from anew.core.jobs.plan import JobPlan
+from anew.core.jobs.plan import MOST_RECORDS, JobPlan
 from anew.core.moment import duration_text
 from anew.runtime.jobs import Code, Start, submit
 from anew.runtime.settings import resolve
@@ -34,7 +34,7 @@ _WATCH_SECONDS = 1.0
 Entry = Annotated[str, typer.Option("--code", help="module:function, or file.py:function.")]
 Params = Annotated[list[str] | None, typer.Option("--param", metavar="K=V", help="A parameter of the function.")]
 Files = Annotated[list[str] | None, typer.Option("--file", metavar="[NAME=]PATH", help="A file for the function.")]
-MaxRecords = Annotated[int, typer.Option(help="At most so many records in one batch.")]
+MaxRecords = Annotated[int, typer.Option(help="At most so many records in one batch.", min=1, max=MOST_RECORDS)]
 OnBad = Annotated[
     str, typer.Option("--on-bad-record", metavar="stop|skip", help="Of a record on which the function fails.")
 ]

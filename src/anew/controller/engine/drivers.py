@@ -13,7 +13,7 @@ from anew.controller.engine.records import find
 from anew.core.rebuild import DriverTrouble, Rebuild, SubjectId, driver_of
 
 _FAILED = "rebuild failed/"
-_MOST_CHARACTERS = 500
+_MOST_CHARACTERS = 1_000
 """How much of an error the status and a line of history keep."""
 
 
@@ -91,7 +91,8 @@ class _Failure(BaseModel):
 
 def first_line(error: str) -> str:
     """The first line of an error: what follows may be a traceback with lines of the user's own code."""
-    return error.partition("\n")[0][:_MOST_CHARACTERS]
+    line = error.partition("\n")[0]
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"
 
 
 def note_failure(rebuild: Rebuild, error: str, now_ms: int) -> PutFlag:

@@ -12,7 +12,7 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.requests import made_before
 from anew.controller.jobs.looks import looks_of
 from anew.controller.jobs.planning import inputs_of
-from anew.controller.jobs.records import change_job, check_no_driver, chosen, ended_record, job_named, with_record
+from anew.controller.jobs.records import change_job, chosen, ended_record, job_named, with_record
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs import job as jobs
@@ -172,7 +172,7 @@ def delete(context: Context, name: str, actor: str, *, only_empty: bool = False)
 
     Raises:
         NotFound: ``unknown_job``.
-        Refused: ``job_runs``, ``driver_alive``; ``job_has_generations``, where only one without any is to go;
+        Refused: ``job_runs``; ``job_has_generations``, where only one without any is to go;
             ``topic_in_use``: another job reads what it wrote.
     """
     job = job_named(context, name)
@@ -188,9 +188,6 @@ def delete(context: Context, name: str, actor: str, *, only_empty: bool = False)
     operation = context.operation("delete job", name, actor)
 
     def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
-        for generation in present.generations:
-            if not generation.over:
-                check_no_driver(context, present, generation)
         if only_empty and present.generations:
             raise Refused(
                 "job_has_generations",

@@ -177,7 +177,7 @@ def check_dead_letters(name: str, letters: Sequence[DeadLetter], before: int, li
     raise Failed(
         "too_many_dead_letters",
         f"{name} would leave out more records than it may",
-        found=f"{before} dead letters, and {len(letters)} more or further ones: {shown}",
+        found=f"{before} left out before, and at least {len(letters)} more: {shown}",
         expected=f"at most {limit} in one generation",
         hint=(
             f"mend the function, and go on where {name} ended: anew job deploy {name.partition('@')[0]} --code …; "

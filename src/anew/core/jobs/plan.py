@@ -17,6 +17,10 @@ PARALLEL: Mode = "parallel"
 DEPLOY: Mode = "deploy"
 
 
+MOST_RECORDS = 10_000_000
+"""Of one batch."""
+
+
 class JobFence(Value):
     """What must still be so when the plan is run; otherwise it is refused (exit 3)."""
 

@@ -228,15 +228,24 @@ def test_records_without_a_time_are_replayed_as_new_ones_alone(jobs: Jobs) -> No
     epoch = client.resume_rebuild(begun.id, ResumeRebuild(driver="one"), JobStart).rebuild.epoch
     topic = client.topic("plain")
     at = TopicPartition("plain", topic.topic_uid, 0)
-    raw: list[Any] = [pa.array([b"k"]), pa.array([b"{nope"]), pa.nulls(1, pa.int64())]
+    raw: list[Any] = [pa.array([b"k", b"k"]), pa.array([b'{"n": "many"}', b"{nope"]), pa.nulls(2, pa.int64())]
     jobs.cluster.log.append_raw(at, pa.RecordBatch.from_arrays(raw, schema=RAW_APPEND))
-    letter = DeadLetter(input="plain", partition=0, offset=0, reason="not JSON")
-    ends = {"start": {"plain": {0: 0}}, "end": {"plain": {0: 1}}}
-    record = a_batch(0, epoch, **ends, dead_letters=(letter,), dead_total=1)
+    letters = tuple(DeadLetter(input="plain", partition=0, offset=offset, reason="no INT") for offset in (0, 1))
+    ends = {"start": {"plain": {0: 0}}, "end": {"plain": {0: 2}}}
+    record = a_batch(0, epoch, **ends, dead_letters=letters, dead_total=2)
     client.record_batch(begun.id, RecordBatch(epoch=epoch, record=record))
     error = refused(Refused, lambda: client.replay_dead_letters("other", ReplayDeadLetters(generation=1)))
     assert (error.code, error.found, "--as-new" in str(error.hint)) == ("replay_would_win", "plain", True)
-    assert jobs.cluster.log.offsets(at).end == 1
-    assert client.replay_dead_letters("other", ReplayDeadLetters(generation=1, as_new=True)).replayed == 1
-    (row,) = jobs.cluster.log.read_raw(at, 1, 9).records.to_pylist()
-    assert (row["key"], row["value"]) == (b"k", b"{nope")
+    assert jobs.cluster.log.offsets(at).end == 2
+    done = client.replay_dead_letters("other", ReplayDeadLetters(generation=1, as_new=True))
+    assert (done.replayed, done.unreadable) == (1, 1), "what is no JSON would be a dead letter again"
+    (row,) = jobs.cluster.log.read_raw(at, 2, 9).records.to_pylist()
+    assert (row["key"], row["value"]) == (b"k", b'{"n": "many"}')
+
+
+def test_letters_of_an_input_whose_name_is_not_english_have_pages(jobs: Jobs) -> None:
+    """What is a name in Python may have any letters."""
+    jobs.write(1)
+    jobs.record(_skipping(jobs), {0: 1, 1: 0}, letters=_letters(0))
+    request = ReplayDeadLetters(generation=1, after="1:flüge:0:3")
+    assert jobs.cluster.client.replay_dead_letters(JOB, request).replayed == 0

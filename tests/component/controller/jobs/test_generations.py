@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, RunGeneration
-from anew.api.models import ResumeRebuild
+from anew.api.models import Heartbeat, ResumeRebuild
 from anew.api.rebuilds import JobStart
 from anew.api.topics import CreateTopic
 from anew.catalog.change import PutTopic
@@ -17,8 +17,9 @@ from anew.controller.jobs import looks
 from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
 from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import Offsets
+from anew.core.rebuild import Progress, Stage
 from tests.component.controller.harness import refused
-from tests.component.controller.jobs.jobs_harness import JOB, Jobs
+from tests.component.controller.jobs.jobs_harness import CLASSES, JOB, Jobs
 
 
 def test_a_generation_is_ready_once_its_output_is_there_and_runs_when_told(jobs: Jobs) -> None:
@@ -348,3 +349,62 @@ def test_a_job_with_a_generation_is_not_deleted_as_an_empty_one(jobs: Jobs) -> N
     jobs.begin()
     client = jobs.cluster.client
     assert refused(Refused, lambda: client.delete_job(JOB, only_empty=True)).code == "job_has_generations"
+
+
+@pytest.mark.case("streams:E9")
+def test_a_topic_that_another_job_reads_is_not_reclaimed(jobs: Jobs) -> None:
+    """Neither with its generation nor with its job; the dry run says so."""
+    client = jobs.cluster.client
+    jobs.running()
+    jobs.record(jobs.take(), {0: 0, 1: 0})
+    client.create_job(CreateJob(name="downstream", output=f"topic:{CLASSES}", inputs={"classes": "classes_g1"}))
+    jobs.running(jobs.plan(code=None))
+    jobs.record(jobs.take(2), {0: 0, 1: 0}, number=2)
+    client.cut_over(JOB, CutOver(force=True))
+    drop = DropGeneration(generation=1, force=True)
+    assert refused(Refused, lambda: client.drop_generation(JOB, drop)).code == "topic_in_use"
+    for number in (1, 2):
+        client.stop_job(JOB, OfGeneration(generation=number))
+    assert refused(Refused, lambda: client.delete_job(JOB)).code == "topic_in_use"
+    assert client.topic("classes_g1").ready
+    client.delete_job("downstream")
+    client.drop_generation(JOB, drop)
+    assert jobs.view(1).status == "retired"
+
+
+@pytest.mark.case("streams:E7")
+def test_a_generation_that_does_not_run_is_not_cut_over_to(jobs: Jobs) -> None:
+    """One that was stopped a moment ago falls behind from then on; one that never ran has nothing."""
+    jobs.write(5)
+    jobs.running()
+    jobs.record(jobs.take(), {0: 5, 1: 0})
+    jobs.begin(jobs.plan(code=None))
+    jobs.cluster.round()
+    client = jobs.cluster.client
+    error = refused(Refused, lambda: client.cut_over(JOB, CutOver(force=True)))
+    assert (error.code, error.found) == ("not_caught_up", "ready")
+    client.run_job(JOB, RunGeneration(generation=2))
+    jobs.record(jobs.take(2), {0: 5, 1: 0}, number=2)
+    jobs.cluster.settle(4)
+    assert jobs.view(2).caught_up
+    client.stop_job(JOB, OfGeneration(generation=2))
+    assert refused(Refused, lambda: client.cut_over(JOB, CutOver())).code == "not_caught_up"
+
+
+def test_a_driver_that_has_nothing_left_to_read_is_well(jobs: Jobs) -> None:
+    """What the one before it failed by is over, although no record comes that would make a batch."""
+    jobs.write(5)
+    jobs.running()
+    epoch = jobs.take()
+    jobs.record(epoch, {0: 5, 1: 0})
+    jobs.end(epoch, error="the log is away")
+    assert jobs.view().error is not None
+    jobs.cluster.pass_seconds(5)
+    jobs.cluster.settle(2)
+    epoch = jobs.take()
+    jobs.cluster.settle(2)
+    assert jobs.view().error is not None, "its Spark does not run yet"
+    beat = Heartbeat(epoch=epoch, stage=Stage.BUILD, progress=Progress())
+    jobs.cluster.client.heartbeat(jobs.view().rebuild, beat)
+    jobs.cluster.settle(1)
+    assert (jobs.view().error, jobs.view().stage) == (None, "build")

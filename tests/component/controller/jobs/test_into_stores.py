@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, PlanGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, PlanGeneration, RunGeneration
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobStart
 from anew.controller.engine.context import Context
@@ -70,6 +70,9 @@ def test_what_no_node_holds_yet_is_not_served(stored: Jobs) -> None:
     stored.cluster.settle(4)
     assert (stored.job().live, _statuses(stored)) == (1, {1: "current"})
     stored.begin(stored.plan(code=None))
+    error = refused(Refused, lambda: stored.cluster.client.cut_over(JOB, CutOver(force=True)))
+    assert (error.code, error.found) == ("not_caught_up", "ready"), "it has read nothing"
+    stored.cluster.client.run_job(JOB, RunGeneration(generation=2))
     error = refused(Refused, lambda: stored.cluster.client.cut_over(JOB, CutOver(force=True)))
     assert error.code == "not_served"
     stored.cluster.settle(4)
@@ -235,3 +238,40 @@ def test_a_plan_says_which_records_would_be_dead_letters(cluster: Cluster) -> No
     floor_ms = cluster.version(2, _STORE).tombstone_floor_ms
     assert floor_ms > 0
     assert any("dead letter" in line and utc_text(floor_ms) in line for line in jobs.plan().why)
+
+
+@pytest.mark.case("streams:E9")
+def test_what_a_deleted_job_of_the_name_wrote_is_not_replaced(stored: Jobs) -> None:
+    """Another job has its name, and reads something else: a version of its records alone would lack the old ones."""
+    client = stored.cluster.client
+    stored.write(5)
+    stored.running()
+    stored.cluster.settle(4)
+    epoch = stored.take()
+    stored.record(epoch, {0: 5, 1: 0})
+    client.stop_job(JOB, OfGeneration())
+    stored.end(epoch)
+    client.delete_job(JOB)
+    stored.cluster.settle(3)
+    client.create_job(CreateJob(name=JOB, output=f"store:{_STORE}", inputs={"events": EVENTS}, request_id="again"))
+    stored.running()
+    stored.cluster.settle(4)
+    assert stored.job().live == 2
+    assert refused(Refused, lambda: stored.plan(code=None)).code == "store_has_other_writers"
+
+
+@pytest.mark.case("streams:E9")
+def test_a_generation_that_nobody_can_go_back_to_goes_by_itself(stored: Jobs) -> None:
+    """Its version went with the retention of backups: it would write for nobody, and for ever."""
+    stored.running()
+    stored.cluster.settle(4)
+    stored.running(stored.plan(code=None))
+    stored.cluster.settle(4)
+    stored.cluster.client.cut_over(JOB, CutOver(force=True))
+    stored.cluster.settle(4)
+    assert (stored.view(1).status, _statuses(stored)) == ("running", {1: "backup", 2: "current"})
+    stored.cluster.pass_seconds(stored.cluster.store(_STORE).config.backup_retention_seconds + 60)
+    stored.cluster.settle(4)
+    assert stored.view(1).status == "retired"
+    error = refused(Refused, lambda: stored.cluster.client.cut_over(JOB, CutOver(generation=1, force=True)))
+    assert error.code == "generation_over"

@@ -92,3 +92,10 @@ def test_a_submission_that_ended_on_the_way_is_made_again(jobs: Jobs) -> None:
     jobs.running()
     error = refused(Refused, lambda: jobs.cluster.client.create_job(asked))
     assert (error.code, error.expected) == ("job_exists", "a name that is not taken")
+
+
+@pytest.mark.parametrize("name", ["a-b", "1", "class", "files"])
+def test_an_input_has_a_name_that_a_parameter_can_have(jobs: Jobs, name: str) -> None:
+    """The function takes its frame under this name."""
+    asked = CreateJob(name="other", output=f"topic:{CLASSES}", inputs={name: EVENTS})
+    assert refused(InvalidRequest, lambda: jobs.cluster.client.create_job(asked)).code == "bad_input"
