@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -72,7 +73,7 @@ class Reading:
 
 def read_topic(spark: SparkSession, reading: Reading) -> DataFrame:
     """The input as a streaming frame, see `anew.spark.jobs.decoding.frame_schema`."""
-    spark.dataSource.register(TopicSource)
+    _register(spark)
     options = {
         _TASK: _as_text(reading.task),
         _START: json.dumps(reading.start),
@@ -82,6 +83,21 @@ def read_topic(spark: SparkSession, reading: Reading) -> DataFrame:
     return spark.readStream.format(_FORMAT).options(**options).load()
 
 
+def _register(spark: SparkSession) -> None:
+    """Let a session know the source.
+
+    Spark looks for one of the name in the *active* session, and refuses the next. A function makes its session the
+    active one where it makes a frame of fixed rows (``createDataFrame``): its next input would be refused, the search
+    for bad records, and in another session each. So this one becomes the active one, and may know the source already.
+    """
+    spark.createDataFrame([], "nothing int")
+    try:
+        spark.dataSource.register(TopicSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+
+
 def inputs_in(frame: DataFrame) -> list[str | None]:
     """The inputs that a frame is made of, by their names, one for each stream; None: a stream that is no input."""
     return [_of_text(options[_TASK]).of.name if source == _FORMAT else None for source, options in streams_of(frame)]
@@ -89,7 +105,7 @@ def inputs_in(frame: DataFrame) -> list[str | None]:
 
 def read_ranges(spark: SparkSession, reading: Reading, spans: Sequence[Span]) -> DataFrame:
     """Parts of the input as a frame of fixed rows, with the columns of `read_topic`."""
-    spark.dataSource.register(TopicSource)
+    _register(spark)
     options = {
         _TASK: _as_text(reading.task),
         _RANGES: json.dumps([span.model_dump() for span in spans]),
