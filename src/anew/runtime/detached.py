@@ -170,7 +170,7 @@ def stop(home: Home) -> bool:
     if cluster is None or not home.is_held():
         return False
     pid = int((home.path / "lock").read_text(encoding="utf-8").strip())
-    for sent, seconds in ((signal.SIGTERM, STOP_SECONDS + 5), (signal.SIGKILL, 5.0)):
+    for sent, seconds in ((signal.SIGTERM, STOP_SECONDS + 10), (signal.SIGKILL, 5.0)):
         try:
             os.kill(pid, sent)
         except ProcessLookupError:

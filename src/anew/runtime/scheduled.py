@@ -20,6 +20,7 @@ from anew.core.plan import PlanValue
 from anew.core.stores.rebuild import STORE
 from anew.core.tables.rebuild import TABLE
 from anew.runtime.connect import Cluster, connect_with
+from anew.runtime.driverprocesses import MODULE
 from anew.runtime.logs import log_to_file
 from anew.runtime.security import keep_files_private
 from anew.runtime.settings import resolve
@@ -64,7 +65,7 @@ def launcher(url: str, logs: Path, token_file: Path | None) -> Callable[[str, st
         log = logs / f"{request_id}.log"
         with log.with_suffix(".out").open("wb") as printed:
             child = subprocess.Popen(
-                [sys.executable, "-m", "anew.runtime.scheduled", url, kind, name, request_id, str(log)],
+                [sys.executable, "-m", MODULE, url, kind, name, request_id, str(log)],
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=printed,

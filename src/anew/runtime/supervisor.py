@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
@@ -19,7 +18,9 @@ import structlog
 from anew.core.errors import InvalidRequest, Refused
 from anew.loops.guarded import Loops
 from anew.node.exits import REMOVED
+from anew.runtime.driverprocesses import end_job_drivers
 from anew.runtime.home import ClusterFile, Home
+from anew.runtime.processgroups import end_group
 from anew.runtime.security import check_server, write_cluster_token
 from anew.runtime.settings import ProcessSettings
 
@@ -28,7 +29,6 @@ STOP_SECONDS = 15.0
 _WATCH_SECONDS = 0.2
 _HELPERS_SECONDS = 2.0
 """Of processes at the side of controller and nodes: see their pipes end, and end themselves."""
-_GROUP_SECONDS = 0.01
 _BACKOFF_SECONDS = (0.2, 1.0, 5.0, 10.0)
 SOUND_SECONDS = 10.0
 """A process that lived for so long did not die of its start: it is started again at once."""
@@ -80,6 +80,7 @@ class Supervisor:
             finally:
                 self._stop_all()
                 if self._stopping.is_set():
+                    self._loops.loop("drivers").turn(self._end_drivers)
                     self._loops.loop("cluster file").turn(partial(self.home.write_cluster, self.cluster))
 
     def stop(self) -> None:
@@ -163,6 +164,11 @@ class Supervisor:
                 start_new_session=True,
             )
 
+    def _end_drivers(self) -> None:
+        ended = end_job_drivers(self.home.path / "logs")
+        if ended:
+            _LOG.info("drivers_ended", pids=ended)
+
     def _stop_all(self) -> None:
         alive = [child.process for child in self._children if child.process is not None]
         for process in alive:
@@ -179,28 +185,6 @@ class Supervisor:
         deadline = time.monotonic() + _HELPERS_SECONDS
         for process in alive:
             end_group(process.pid, deadline)
-
-
-def end_group(leader: int, deadline: float) -> None:
-    """Wait for what an ended process had at its side, which ends by itself a moment later; kill what does not.
-
-    Args:
-        leader: The process, which led the group of all that it started.
-        deadline: Until when to wait, in `time.monotonic`'s seconds.
-    """
-    pause = threading.Event()
-    is_over = False
-    while not is_over:
-        # Orphans become ours where nobody else adopts them: as the first process of a container.
-        with suppress(ChildProcessError):
-            os.waitpid(-leader, os.WNOHANG)
-        # Looked at once: what is found to be over is killed, and not only asked whether it lives.
-        is_over = time.monotonic() >= deadline
-        try:
-            os.killpg(leader, signal.SIGKILL if is_over else 0)
-        except (ProcessLookupError, PermissionError):  # the second is what some systems say of zombies alone
-            return
-        pause.wait(_GROUP_SECONDS)
 
 
 def check_ports(cluster: ClusterFile, *, with_controller: bool = True) -> None:

@@ -16,9 +16,11 @@ import psutil
 import pytest
 
 from anew.core.errors import Unreachable
+from anew.runtime.driverprocesses import end_job_drivers
 from anew.runtime.home import ClusterFile, Home
+from anew.runtime.processgroups import end_group
 from anew.runtime.settings import resolve
-from anew.runtime.supervisor import Supervisor, end_group
+from anew.runtime.supervisor import Supervisor
 from tests.component.node.harness import wait_for
 from tests.component.node.test_node import free_port
 
@@ -56,6 +58,33 @@ def test_what_ended_processes_had_at_their_side_ends_too(helper: str, seconds: f
         assert (time.monotonic() - begun >= seconds) is is_killed
         gone, _ = psutil.wait_procs([at_side], timeout=5 if is_killed else 0)
         assert gone == [at_side]
+
+
+def test_drivers_of_jobs_end_with_their_cluster(tmp_path: Path) -> None:
+    """Those of this home alone, and no other rebuild's: that one goes on when the cluster is up again."""
+    mine, other = tmp_path / "mine" / "logs", tmp_path / "other" / "logs"
+
+    def started(kind: str, logs: Path) -> subprocess.Popen[bytes]:
+        words = ("-m", "anew.runtime.scheduled", "http://url", kind, "j@1", "r-e1", str(logs / "r-e1.log"))
+        return subprocess.Popen([sys.executable, "-c", _DEAF, *words], stdout=subprocess.PIPE, start_new_session=True)
+
+    processes = [started("job", mine), started("job", mine), started("store", mine), started("job", other)]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.read(1)
+        ended = end_job_drivers(mine)
+        assert sorted(ended) == sorted(process.pid for process in processes[:2])
+        for process in processes[:2]:
+            process.wait(5)
+        assert [process.poll() for process in processes[2:]] == [None, None]
+        assert end_job_drivers(mine) == []
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
 
 
 @pytest.mark.parametrize("is_asked", [True, False], ids=["stopped", "broken"])
