@@ -62,7 +62,9 @@ def test_a_deleted_topic_leaves_the_log(anew: Anew) -> None:
     (directory,) = anew.home.glob("**/passing")
     anew.here("topic", "delete", "passing", "--yes")
     waiting: list[dict[str, Any]] = anew.here("gc", "--dry-run")["items"]
-    assert [item for item in waiting if item["what"] == "topic" and "passing" in item["why"]]
+    # On a busy machine the grace of this cluster, two seconds, may be over before the answer.
+    noted = [item for item in waiting if item["what"] == "topic" and "passing" in item["why"]]
+    assert noted or not directory.exists()
     wait_until(lambda: not directory.exists(), "the topic to go")
     anew.here("topic", "create", "passing")
     assert _ends(anew, "passing") == [0]
