@@ -18,6 +18,7 @@ _PIPED_COLUMNS = 200
 _ESCAPED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, a line for each look or event.")]
 
 
 def err() -> Console:

@@ -10,7 +10,7 @@ import typer
 from anew.api.rebuilds import DriverView, RebuildView, StoreRebuildView, TableRebuildView
 from anew.cli.display import TerminalObserver, failed_lines, ledger_line, measure_line
 from anew.cli.options import Conf, Jars, Master
-from anew.cli.output import Json, out, print_json, print_line, print_table
+from anew.cli.output import Json, JsonLines, out, print_json, print_line, print_table
 from anew.cli.running import exit_code, print_outcome, spark_choice
 from anew.cli.session import asked_until_answered, cluster
 from anew.core.moment import utc_text
@@ -65,7 +65,7 @@ def show(rebuild: str, *, json_output: Json = False) -> None:
 
 
 @rebuilds_app.command()
-def watch(rebuild: str, *, json_output: Json = False) -> int:
+def watch(rebuild: str, *, json_output: JsonLines = False) -> int:
     """Follow a rebuild until it ends."""
     last, stage = None, None
     with cluster() as connected:

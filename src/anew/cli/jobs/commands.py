@@ -15,7 +15,7 @@ from anew.cli.jobs.checkpoints import checkpoints_app
 from anew.cli.jobs.deadletters import dead_letters
 from anew.cli.jobs.naming import From, FromFile, Which, named, on_bad, start_of
 from anew.cli.options import Conf, Master, RequestId
-from anew.cli.output import Json, out, print_json, print_line, print_table
+from anew.cli.output import Json, JsonLines, out, print_json, print_line, print_table
 from anew.cli.session import asked_until_answered, cluster, pairs
 from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP
@@ -219,7 +219,7 @@ def watch(
     until_served: Annotated[
         bool, typer.Option("--until-served", help="End once it serves, and has read all that there is.")
     ] = False,
-    json_output: Json = False,
+    json_output: JsonLines = False,
 ) -> None:
     """Follow a job's generations: lag, pace, time left."""
     from anew.api.waiting import wait_seconds

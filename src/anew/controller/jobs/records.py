@@ -116,5 +116,7 @@ def chosen(job: Job, number: int | None) -> Generation:
         f"{job.name} has no live generation",
         found=", ".join(str(each.number) for each in going) or "no generation",
         expected="the number of one",
-        hint=f"anew job show {job.name}; then {job.name}@N",
+        hint=f"anew job show {job.name}; then {job.name}@N"
+        if job.generations
+        else f"its submission did not end: anew job submit {job.name} again, or anew job delete {job.name}",
     )

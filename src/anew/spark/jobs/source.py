@@ -293,7 +293,7 @@ def _not_held(of: JobInput, partition: int, at: int, begin: int, end: int) -> Fa
         f"the input {of.name} does not hold what comes next in partition {partition}",
         found=f"offsets [{begin}, {end})" + (f": {begin - at} records are gone" if expired else ""),
         expected=f"offset {at}",
-        hint="begin a new generation where the log begins, or bring the records back: anew job rewind"
+        hint="into a topic: anew job rewind begins where the log does; into a store: a new job with a new store"
         if expired
         else "the log lost its end; look at the log before anything is begun again",
     )
