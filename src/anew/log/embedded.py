@@ -172,12 +172,15 @@ class EmbeddedLog:
         with file.reading() as meta:
             if not meta.begin <= offset <= meta.next_offset:
                 raise out_of_range(at, offset, meta.begin, meta.next_offset)
+            if end is not None and end <= offset:
+                # More was appended since the caller looked where the end is.
+                return LogRead(NO_RECORDS, offset)
             stop = min(meta.next_offset, offset + max_records)
             if stop == offset:
                 file.note_end(stop)
                 still.note(stop, look, time.monotonic())
                 return LogRead(NO_RECORDS, stop)
-            records = file.records(offset, stop if end is None else max(offset, min(stop, end)))
+            records = file.records(offset, stop if end is None else min(stop, end))
         return LogRead(records, offset + records.num_rows)
 
     def fetch_ahead(self, places: Mapping[TopicPartition, int], *, raw: bool = False) -> None:
