@@ -234,7 +234,9 @@ class JobHandle:
         made = self._packed_here
         if made is not None and made.code.path == plan.code.path:
             # Upkeep removes what no generation names; it may have looked before this one was there.
-            self._store(self._controller.cluster(plan.inputs[0].fabric).deep_store, made)
+            deep_store = open_deep_store(self._controller.cluster(plan.inputs[0].fabric).deep_store)
+            if deep_store.stat(plan.code.path) is None:
+                deep_store.put(plan.code.path, made.content)
         self._until_made(number)
         return number
 

@@ -265,6 +265,15 @@ def classify(events):
     assert caught.value.code == code
 
 
+def _assert_misfit_stops(world: JobsWorld, source: str) -> None:
+    batches = world.batches(code=source)
+    world.begin(batches)
+    with pytest.raises(AnewError) as caught:
+        batches.wait(60)
+    assert caught.value.code == "output_misfit"
+    assert world.ledger.records == []
+
+
 def test_rows_without_a_value_are_deletes_where_all_are(world: JobsWorld) -> None:
     """A function that gives no value, and says that a row is no delete, has forgotten it."""
     source = """
@@ -274,12 +283,7 @@ from pyspark.sql import functions as F
 def classify(events):
     return events.select("key", (F.col("value.delay") != 7).alias("deleted"), "timestamp")
 """
-    batches = world.batches(code=source)
-    world.begin(batches)
-    with pytest.raises(AnewError) as caught:
-        batches.wait(60)
-    assert caught.value.code == "output_misfit"
-    assert world.ledger.records == []
+    _assert_misfit_stops(world, source)
 
 
 def test_what_does_not_fit_the_output_stops_the_job(world: JobsWorld) -> None:
@@ -292,12 +296,7 @@ def classify(events):
     made = F.struct(F.when(F.col("value.delay") == 7, None).otherwise("fine").alias("class")).alias("value")
     return events.select("key", made, "timestamp")
 """
-    batches = world.batches(code=source)
-    world.begin(batches)
-    with pytest.raises(AnewError) as caught:
-        batches.wait(60)
-    assert caught.value.code == "output_misfit"
-    assert world.ledger.records == []
+    _assert_misfit_stops(world, source)
 
 
 @pytest.mark.case("streams:N1")

@@ -13,7 +13,7 @@ from anew.controller.jobs.looks import ends_of, look, position_of
 from anew.controller.jobs.records import change_deleted_job, change_job, job_named, with_record
 from anew.core.errors import AnewError
 from anew.core.jobs import job as jobs
-from anew.core.jobs.batch import EVERY_BATCH
+from anew.core.jobs.batch import EVERY_BATCH, behind
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.job import Job
 from anew.core.jobs.places import folder_of
@@ -104,13 +104,12 @@ def _note_well(context: Context, job: Job, generation: Generation) -> Job:
 
 
 def _has_read_all(context: Context, job: Job, generation: Generation) -> bool:
-    position = position_of(context, job, generation)
     try:
         ends = ends_of(context, generation)
     except AnewError:
         # A log that does not answer says nothing about its readers.
         return False
-    return all(position[name].get(at, 0) >= end for name, of in ends.items() for at, end in of.items())
+    return behind(position_of(context, job, generation), ends) == 0
 
 
 def _note_lost(context: Context, job: Job, generation: Generation, why: str) -> Job:

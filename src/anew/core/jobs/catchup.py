@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from anew.core.jobs.batch import behind
 from anew.core.jobs.inputs import Offsets
 
 LOOKS_TO_CATCH_UP = 3
@@ -61,9 +62,7 @@ def looked_at(
 
 def _is_near(position: Mapping[str, Offsets], ends: Mapping[str, Offsets], lag_limit: int) -> bool:
     listed = all(partition in position.get(name, {}) for name, of in ends.items() for partition in of)
-    return listed and lag_limit >= sum(
-        max(0, end - position[name][partition]) for name, of in ends.items() for partition, end in of.items()
-    )
+    return listed and behind(position, ends) <= lag_limit
 
 
 def _is_past(position: Mapping[str, Offsets], goal: Mapping[str, Offsets]) -> bool:
