@@ -298,7 +298,7 @@ def test_rows_that_a_job_shuffles_count_once_and_in_order_when_a_worker_dies(
     remote = {"spark.shuffle.readHostLocalDisk": "false"}
     code = f"{tmp_path / 'shuffling.py'}:shuffled"
     where = ("--input", "events=deal_in", "--output", "topic:deal_out")
-    anew.done("job", "submit", "deal", "--code", code, *where, *_options(healthy, bare, _executors(halts), remote))
+    anew.done("job", "submit", "deal", code, *where, *_options(healthy, bare, _executors(halts), remote))
     anew.here("job", "run", "deal@1")
     healthy.kill_worker_of(halt.wait())
 

@@ -39,7 +39,7 @@ class _Job:
             schemas = ("--key-schema", _TEXT, "--value-schema", _EVENT)
             self.anew.here("topic", "create", topic, "--partitions", "2", *schemas)
         where = ("--input", f"events={name}_in", "--output", f"topic:{name}_out")
-        self.anew.done("job", "submit", name, "--code", f"{code}:copied", *where)
+        self.anew.done("job", "submit", name, f"{code}:copied", *where)
         self.anew.here("job", "run", f"{name}@1")
 
     def write(self, first: int, count: int) -> None:

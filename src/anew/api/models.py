@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import SerializeAsAny
+from pydantic import Field, SerializeAsAny
 from typing_extensions import TypedDict
 
 from anew.api.location import LogLocation
@@ -61,11 +61,16 @@ class DrainNode(Request):
 
 
 class BeginRebuild(Request):
-    """Begin what a plan says, of whatever kind; the same ``request_id`` with the same plan is the same rebuild."""
+    """Begin what a plan says, of whatever kind; the same ``request_id`` with the same plan is the same rebuild.
+
+    Attributes:
+        why: What people say of it, for the history.
+    """
 
     plan: SerializeAsAny[PlanValue]
     request_id: str
     driver: str = ""
+    why: str | None = Field(default=None, max_length=1_000)
 
 
 class ResumeRebuild(Request):

@@ -161,7 +161,6 @@ def _begin(stage: Stage, every: int, summary: Summary) -> None:
         "job",
         "submit",
         JOB,
-        "--code",
         f"{code}:delay_class",
         "--param",
         f"severe_minutes={FAULTY_MINUTES}",
@@ -180,7 +179,7 @@ def _begin(stage: Stage, every: int, summary: Summary) -> None:
 def _rewind(stage: Stage, every: int, summary: Summary) -> None:
     stage.say("\n4. Fifteen minutes are not severe. What would a rewind with the corrected threshold do?")
     code = f"{stage.home / 'delays.py'}:delay_class"
-    asked = ("--code", code, "--param", f"severe_minutes={RIGHT_MINUTES}", "--from", "oldest")
+    asked = (code, "--param", f"severe_minutes={RIGHT_MINUTES}", "--from", "oldest")
     plan = stage.anew("job", "plan", JOB, *asked, "--no-trial")
     for line in (*plan["why"], f"{plan['estimate']['records']:,} records to read"):
         stage.say(f"   {line}")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Literal
+from dataclasses import dataclass
 
 from anew.api.http import ControllerClient
 from anew.api.jobs.requests import (
@@ -14,7 +12,6 @@ from anew.api.jobs.requests import (
     CutOver,
     DropGeneration,
     OfGeneration,
-    PlanGeneration,
     ReplayDeadLetters,
     RunGeneration,
 )
@@ -24,71 +21,17 @@ from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
 from anew.client.topicreads import TopicRecord
 from anew.client.topics import Topic
-from anew.core.errors import AnewError, Failed, InvalidRequest, NotFound, Refused, Unreachable
-from anew.core.jobs.code import JobCode
-from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
-from anew.core.jobs.inputs import Offsets
-from anew.core.jobs.places import CODE_FOLDER, PLAN_SECONDS
-from anew.core.jobs.plan import DEPLOY, MOST_RECORDS, PARALLEL, REWIND, JobPlan, Mode
-from anew.core.stores.store import newest_schema_id
-from anew.deepstore.open import open_deep_store
-from anew.rebuild.asking import asked_for, begun_before
+from anew.core.errors import AnewError, Failed, NotFound, Unreachable
+from anew.core.jobs.places import CODE_FOLDER
+from anew.core.jobs.plan import DEPLOY, PARALLEL, JobPlan, Mode
+from anew.rebuild.asking import begun_before
 from anew.rebuild.jobs.archive import Packed, environment_here, pack
 from anew.runtime.clock import new_id
-from anew.runtime.trying import Tried, try_out
+from anew.runtime.jobplans import Code, JobPlanner, Start
 
 TOPIC = "topic"
 _READY_SECONDS, _REST_SECONDS = 30.0, 300.0
 _LOOK_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """A function as a person names it.
-
-    Attributes:
-        entry: ``module:function``, or ``file.py:function``.
-        files: Name → path: what it is given beside its frames.
-        params: What it is called with.
-        trial: Whether it is tried in a process of its own before anything is made.
-    """
-
-    entry: str
-    files: Mapping[str, Path] = field(default_factory=dict)
-    params: Mapping[str, str] = field(default_factory=dict)
-    trial: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """From where, and how, a generation runs.
-
-    Attributes:
-        at: ``oldest``, ``newest``, or input → partition → offset; None: the inputs' defaults.
-        on_bad_record: What a record does that cannot be read, or on which the function fails: ``stop`` ends the
-            generation, ``skip`` leaves it out as a dead letter.
-        dead_letter_limit: How many records may be left out, 1 to 1,000.
-    """
-
-    at: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
-    master: str | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
-    max_records: int = 100_000
-    on_bad_record: OnBadRecord = STOP
-    dead_letter_limit: int = DEFAULT_LIMIT
-
-    def __post_init__(self) -> None:
-        """Raise where a number is none that a generation can have.
-
-        Raises:
-            InvalidRequest: ``bad_option``.
-        """
-        limits = {"max_records": MOST_RECORDS, "dead_letter_limit": MOST_LETTERS}
-        for name, most in limits.items():
-            if not 1 <= getattr(self, name) <= most:
-                raise InvalidRequest(
-                    "bad_option", f"{name} is out of its range", found=getattr(self, name), expected=f"1 to {most}"
-                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +76,7 @@ class JobHandle:
         self._topic = topic
         self._controller = controller
         self.driver = driver
-        self._packed_here: Packed | None = None
+        self._planner = JobPlanner(controller, name)
 
     def show(self) -> JobView:
         """Its generations, where they stand, and how far behind.
@@ -194,15 +137,21 @@ class JobHandle:
             return topic if topic.view.topic_uid == uid else None
         return None
 
-    def plan_rewind(self, start: Start | None = None, code: Code | None = None) -> JobPlan:
+    def plan_rewind(self, start: Start | None = None, code: Code | None = None, mode: Mode = PARALLEL) -> JobPlan:
         """What a rewind would begin now; nothing is made.
+
+        Args:
+            start: From where, and how it is run.
+            code: None: the live generation's.
+            mode: ``parallel``: beside the live generation. ``simple``: in its place, into its output.
 
         Raises:
             NotFound: ``unknown_job``, ``unknown_topic``.
-            Refused: ``start_out_of_range``, ``start_incomplete``.
+            Refused: ``start_out_of_range``, ``start_incomplete``; of a simple one ``must_be_parallel``.
             InvalidRequest: What is wrong with the code.
         """
-        return self._planned(Start() if start is None else start, None if code is None else self._packed(code))[0]
+        packed = None if code is None else self._planner.packed(code)
+        return self._planner.planned(Start() if start is None else start, packed, mode)
 
     def plan_deploy(self, start: Start | None = None, code: Code | None = None) -> JobPlan:
         """What a deployment of other code would begin now: it goes on where the live generation ended (case F1).
@@ -216,27 +165,29 @@ class JobHandle:
             Refused: ``generation_runs``, ``driver_alive``, ``nothing_live``, ``input_changed``, ``start_out_of_range``.
             InvalidRequest: What is wrong with the code.
         """
-        packed = None if code is None else self._packed(code)
-        return self._planned(Start() if start is None else start, packed, DEPLOY)[0]
+        packed = None if code is None else self._planner.packed(code)
+        return self._planner.planned(Start() if start is None else start, packed, DEPLOY)
 
-    def rewind(self, plan: JobPlan, request_id: str | None = None) -> int:
+    def rewind(self, plan: JobPlan, request_id: str | None = None, why: str | None = None) -> int:
         """Begin what a plan says, and wait until its output is there; it runs when `run` says so.
+
+        Args:
+            plan: The plan.
+            request_id: The same id with the same request is the same generation.
+            why: What people say of it, for the history.
 
         Returns:
             The number of the generation.
 
         Raises:
-            Refused: ``plan_outdated``, ``rewind_running``; ``code_gone``: the plan is old.
+            Refused: ``plan_outdated``, ``rewind_running``; ``generation_runs``, of a plan in the live generation's
+                place; ``code_gone``: the plan is old.
         """
-        self._check_stored(plan)
-        begin = BeginRebuild(plan=plan, request_id=new_id() if request_id is None else request_id, driver=self.driver)
+        self._planner.check_stored(plan)
+        known = new_id() if request_id is None else request_id
+        begin = BeginRebuild(plan=plan, request_id=known, driver=self.driver, why=why)
         number = self._controller.begin_rebuild(begin, JobStart).rebuild.generation
-        made = self._packed_here
-        if made is not None and made.code.path == plan.code.path:
-            # Upkeep removes what no generation names; it may have looked before this one was there.
-            deep_store = open_deep_store(self._controller.cluster(plan.inputs[0].fabric).deep_store)
-            if deep_store.stat(plan.code.path) is None:
-                deep_store.put(plan.code.path, made.content)
+        self._planner.keep_stored(plan)
         self._until_made(number)
         return number
 
@@ -248,8 +199,8 @@ class JobHandle:
         Raises:
             InvalidRequest: ``request_id_reused``: the id was used for another request.
         """
-        packed = None if code is None else self._packed(code)
-        view = begun_before(self._controller, request_id, self._asked(start, packed, mode))
+        packed = None if code is None else self._planner.packed(code)
+        view = begun_before(self._controller, request_id, self._planner.asked(start, packed, mode))
         return view.generation if isinstance(view, JobRebuildView) else None
 
     def run(self, generation: int | None = None, *, accept_environment: bool = False) -> JobView:
@@ -275,7 +226,13 @@ class JobHandle:
         return self._controller.stop_job(self.name, OfGeneration(generation=generation))
 
     def deploy(
-        self, start: Start, code: Code | None = None, *, stop: bool = False, request_id: str | None = None
+        self,
+        start: Start,
+        code: Code | None = None,
+        *,
+        stop: bool = False,
+        request_id: str | None = None,
+        why: str | None = None,
     ) -> JobView:
         """Go on with other code where the live generation ended, in its place, and let it run (case F1).
 
@@ -284,21 +241,21 @@ class JobHandle:
             code: None: the live generation's.
             stop: Whether to stop the live generation before; the code is tried first, while that still runs.
             request_id: See `rewind`.
+            why: Likewise.
 
         Raises:
             Refused, InvalidRequest, NotFound: As `plan_deploy`.
         """
         number = self.begun_before(start, code, request_id, DEPLOY)
         if number is None:
+            packed = None if code is None else self._planner.packed(code)
             if stop:
-                if code is not None and code.trial:
-                    self.plan_rewind(start, code)
-                    code = replace(code, trial=False)
-                self._rest()
-            number = self.rewind(self.plan_deploy(start, code), request_id)
+                packed = self._planner.tried(start, packed)
+                self.rest()
+            number = self.rewind(self._planner.planned(start, packed, DEPLOY), request_id, why)
         return self.run(number)
 
-    def _rest(self) -> JobView:
+    def rest(self) -> JobView:
         """Stop the live generation, and wait until its driver has ended.
 
         Raises:
@@ -362,83 +319,8 @@ class JobHandle:
         Raises:
             InvalidRequest: What is wrong with the function.
         """
-        plan, _ = self._planned(start, (code, packed))
-        self.rewind(plan, request_id)
+        self.rewind(self._planner.planned(start, (code, packed)), request_id)
         return self.show()
-
-    def _packed(self, code: Code) -> tuple[Code, Packed]:
-        return code, pack(code.entry, code.files, code.params, CODE_FOLDER)
-
-    def _planned(
-        self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode = PARALLEL
-    ) -> tuple[JobPlan, JobCode | None]:
-        code = None if packed is None else packed[1].code
-        request = PlanGeneration(
-            mode=mode,
-            code=code,
-            environment=environment_here(),
-            start=start.at,
-            master=start.master,
-            conf=dict(start.conf),
-            max_records=start.max_records,
-            on_bad_record=start.on_bad_record,
-            dead_letter_limit=start.dead_letter_limit,
-        )
-        plan = self._controller.plan_generation(self.name, request)
-        plan = plan.model_copy(update={"asked": self._asked(start, packed, mode)})
-        if packed is not None:
-            said, made = packed
-            cluster = self._controller.cluster(plan.inputs[0].fabric)
-            if said.trial:
-                fabrics = {of.fabric for of in plan.inputs}
-                locations = {f: self._controller.cluster(f).log.model_dump(mode="json") for f in fabrics}
-                try_out(Tried(made.code, made.content, plan, locations, *self._schemas(plan)))
-            self._store(cluster.deep_store, made)
-        return plan, code
-
-    def _store(self, deep_store: str, made: Packed) -> None:
-        """Keep an archive under its own hash: the same code is the same file. One that was damaged is replaced."""
-        stored, path = open_deep_store(deep_store), made.code.path
-        held = None if stored.stat(path) is None else stored.get(path)
-        if held is not None and held != made.content:
-            stored.delete(path)
-        if held != made.content:
-            stored.put(path, made.content)
-        self._packed_here = made
-
-    def _check_stored(self, plan: JobPlan) -> None:
-        """Raise where the archive of a plan's code is not there any more."""
-        cluster = self._controller.cluster(plan.inputs[0].fabric)
-        if open_deep_store(cluster.deep_store).stat(plan.code.path) is None:
-            raise Refused(
-                "code_gone",
-                "the archive of the plan's code is not there any more",
-                found=plan.code.path,
-                expected=f"a plan that is run within {PLAN_SECONDS // 3600} h",
-                hint="make a new plan",
-            )
-
-    def _asked(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode) -> str:
-        """The hash of all that a request for a generation says."""
-        code = None if packed is None else packed[1].code.hash
-        said = {
-            "at": start.at,
-            "master": start.master,
-            "conf": dict(start.conf),
-            "max_records": start.max_records,
-            "on_bad_record": start.on_bad_record,
-            "dead_letter_limit": start.dead_letter_limit,
-        }
-        return asked_for(REWIND if mode == PARALLEL else mode, self.name, code=code, start=said)
-
-    def _schemas(self, plan: JobPlan) -> tuple[str | None, str | None]:
-        """The schemas of keys and values of what the job writes into."""
-        kind, _, name = plan.output.partition(":")
-        if kind == TOPIC:
-            topic = self._controller.topic(name, facts=False)
-            return topic.key_schema, topic.value_schema
-        store = self._controller.snapshot(name).store
-        return store.key_schema, store.schemas[newest_schema_id(store.schemas)]
 
     def _until_made(self, number: int) -> JobView:
         waited = 0.0

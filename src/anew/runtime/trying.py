@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from anew.core.errors import AnewError, Failed, InvalidRequest
-from anew.core.jobs.code import JobCode
+from anew.core.jobs.code import JobCode, Shape
 from anew.core.jobs.inputs import JobInput
 from anew.core.jobs.plan import JobPlan
 
@@ -33,8 +33,8 @@ class Tried:
     value_schema: str | None = None
 
 
-def try_out(tried: Tried) -> dict[str, str]:
-    """The columns that the function gives: name → type.
+def try_out(tried: Tried) -> Shape:
+    """What the function keeps of each record.
 
     Raises:
         InvalidRequest: What is wrong with the function, see `anew.rebuild.jobs.trying.try_function`.
@@ -69,22 +69,22 @@ def try_out(tried: Tried) -> dict[str, str]:
                 "does it run with a frame of its own? --no-trial submits it untried",
             )
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-    if "columns" in found:
-        return dict(found["columns"])
+    if "shape" in found:
+        return Shape.model_validate(found["shape"])
     parts = found["error"]
     kind = Failed if found["failed"] else InvalidRequest
     raise kind(parts["code"], parts["message"], found=parts["found"], expected=parts["expected"], hint=parts["hint"])
 
 
 def _broke(message: str, found: str, hint: str) -> Failed:
-    return Failed("trial_failed", message, found=found, expected="the columns that the function gives", hint=hint)
+    return Failed("trial_failed", message, found=found, expected="a frame", hint=hint)
 
 
 def main(folder: str) -> int:
     """Try what lies in a folder, and write the answer there."""
     here = Path(folder)
     try:
-        answer: dict[str, Any] = {"columns": _columns(here)}
+        answer: dict[str, Any] = {"shape": _shape(here).model_dump(mode="json")}
     except AnewError as error:
         answer = {"error": {"found": None, "expected": None, "hint": None, **error.to_json()}}
         answer["failed"] = not isinstance(error, InvalidRequest)
@@ -94,7 +94,7 @@ def main(folder: str) -> int:
     return 0
 
 
-def _columns(here: Path) -> dict[str, str]:
+def _shape(here: Path) -> Shape:
     from anew.api.location import LogLocation
     from anew.rebuild.jobs.archive import unpack
     from anew.rebuild.jobs.trying import Trial, try_function
@@ -112,7 +112,7 @@ def _columns(here: Path) -> dict[str, str]:
 
         inputs = {of.name: task(of) for of in plan.inputs}
         trial = Trial(code, unpacked, inputs, plan.start, order["key_schema"], order["value_schema"])
-        return {field.name: str(field.type) for field in try_function(spark, trial)}
+        return try_function(spark, trial)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,6 @@ def test_a_job_is_rewound_beside_the_live_one_and_cut_over_to_and_back(lone: Ane
         "job",
         "submit",
         "delay_class",
-        "--code",
         f"{code}:classify",
         "--input",
         "events=events",
@@ -121,9 +120,7 @@ def test_a_job_is_rewound_beside_the_live_one_and_cut_over_to_and_back(lone: Ane
     wait_until(lambda: served() == _wanted(events, 15), "another driver", 120)
     assert _driver(anew, 1) != pid
     with _reading(anew, list(events)) as wrong:
-        rewound = anew.here(
-            "job", "rewind", "delay_class", "--code", f"{code}:classify", "--param", "severe=30", "--no-trial"
-        )
+        rewound = anew.here("job", "rewind", "delay_class", f"{code}:classify", "--param", "severe=30", "--no-trial")
         assert [each["number"] for each in rewound["generations"]] == [1, 2]
         wait_until(lambda: _generation(anew, 2)["caught_up"], "the rewind to catch up", 120)
         assert served() == _wanted(events, 15)
@@ -137,7 +134,7 @@ def test_a_job_is_rewound_beside_the_live_one_and_cut_over_to_and_back(lone: Ane
         assert served() == _wanted(events, 30)
     assert wrong == []
     anew.here("job", "reclaim", "delay_class@1", "--force")
-    function = ("--code", f"{code}:classify", "--param", "severe=20", "--no-trial")
+    function = (f"{code}:classify", "--param", "severe=20", "--no-trial")
     deployed = anew.here("job", "deploy", "delay_class", *function, "--stop")
     assert (deployed["live"], [each["status"] for each in deployed["generations"]][1:]) == (3, ["retired", "running"])
     assert not _generation(anew, 2)["driver"]
@@ -156,8 +153,8 @@ def test_a_function_that_cannot_be_run_is_refused_before_anything_is_made(anew: 
     for name, schema in (("bad_events", _EVENT), ("bad_classes", _CLASS)):
         anew.here("topic", "create", name, "--partitions", "1", *schemas, schema)
     options = ("--input", "events=bad_events", "--output", "topic:bad_classes")
-    refused = anew.run("job", "submit", "bad", "--code", f"{code}:classify", *options)
+    refused = anew.run("job", "submit", "bad", f"{code}:classify", *options)
     assert (refused.code, refused.error["code"]) == (2, "stateful_operator")
-    missing = anew.run_here("job", "submit", "bad", "--code", f"{code}:other", *options)
+    missing = anew.run_here("job", "submit", "bad", f"{code}:other", *options)
     assert (missing.code, missing.error["code"]) == (2, "no_function")
     assert "bad" not in [job["name"] for job in anew.here("job", "list")]

@@ -19,7 +19,8 @@ from anew.codec.avro import encode_datum, parse_schema
 from anew.core.errors import AnewError
 from anew.core.partition import XxHash64Partitioner
 from anew.runtime.clock import new_id
-from anew.runtime.jobs import Code, JobHandle, Start, submit
+from anew.runtime.jobplans import Code, Start
+from anew.runtime.jobs import JobHandle, submit
 from tests.cluster.commands import wait_until
 from tests.crash.jobs import drawing
 from tests.crash.jobs.drawing import KEYS_EACH, PARTITIONS, Event, History

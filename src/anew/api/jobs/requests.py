@@ -33,7 +33,10 @@ class PlanGeneration(Request):
     """Plan a generation: with which code, and from where.
 
     Attributes:
-        mode: ``parallel``: beside the live generation. ``deploy``: in its place, from where it ended; it is stopped.
+        mode: ``parallel``: beside the live generation. ``simple``: in its place, from an earlier start. ``deploy``: in
+            its place, from where it ended. What is in its place is begun once it is stopped.
+        draft: Whether the plan is for a trial of the function alone: what the output, and the code, would refuse is
+            not asked, and it cannot be run.
         code: None: that of the live generation.
         environment: Of whoever plans: with the live generation's code this is what it is frozen with.
         start: ``oldest`` or ``newest`` for all inputs, or offsets: input → partition → offset. Of a deployment None.
@@ -45,6 +48,7 @@ class PlanGeneration(Request):
     model_config = example(start="oldest", max_records=50_000)
 
     mode: Mode = PARALLEL
+    draft: bool = False
     code: JobCode | None = None
     environment: Environment | None = None
     start: Literal["oldest", "newest"] | dict[str, Offsets] | None = None

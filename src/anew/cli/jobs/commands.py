@@ -4,42 +4,34 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from anew.api.jobs.requests import CreateJob
 from anew.api.jobs.views import GenerationView, JobView, OwnedParts
+from anew.cli.jobs import rewinding
 from anew.cli.jobs.checkpoints import checkpoints_app
 from anew.cli.jobs.deadletters import dead_letters
-from anew.cli.jobs.naming import From, FromFile, Which, named, on_bad, start_of
+from anew.cli.jobs.naming import From, Which, named, on_bad, start_of
+from anew.cli.jobs.options import DeadLetterLimit, Files, Function, MaxRecords, NoTrial, OnBad, Params, code_of
+from anew.cli.jobs.showing import left_of, pace_of, print_job, status_of
 from anew.cli.options import Conf, Master, RequestId
 from anew.cli.output import Json, JsonLines, out, print_json, print_line, print_table
 from anew.cli.session import asked_until_answered, cluster, pairs
 from anew.core.errors import Failed, InvalidRequest, Refused
-from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP
-from anew.core.jobs.plan import MOST_RECORDS, JobPlan
-from anew.core.moment import duration_text
-from anew.runtime.jobs import Code, Start, submit
+from anew.core.jobs.deadletters import DEFAULT_LIMIT, STOP
+from anew.runtime.jobplans import Start
+from anew.runtime.jobs import submit
 from anew.runtime.settings import resolve
 
 jobs_app = typer.Typer(help="Stream jobs: functions that follow topics.", no_args_is_help=True)
 
 jobs_app.add_typer(checkpoints_app, name="checkpoint")
 jobs_app.command("dead-letters")(dead_letters)
+rewinding.add_to(jobs_app)
 
 _WATCH_SECONDS = 1.0
-
-Entry = Annotated[str, typer.Option("--code", help="module:function, or file.py:function.")]
-Params = Annotated[list[str] | None, typer.Option("--param", metavar="K=V", help="A parameter of the function.")]
-Files = Annotated[list[str] | None, typer.Option("--file", metavar="[NAME=]PATH", help="A file for the function.")]
-MaxRecords = Annotated[int, typer.Option(help="At most so many records in one batch.", min=1, max=MOST_RECORDS)]
-OnBad = Annotated[
-    str, typer.Option("--on-bad-record", metavar="stop|skip", help="Of a record on which the function fails.")
-]
-DeadLetterLimit = Annotated[int, typer.Option(help="So many records may be left out.", min=1, max=MOST_LETTERS)]
-NoTrial = Annotated[bool, typer.Option("--no-trial", help="Do not try the function before.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,8 +42,8 @@ def add_to(app: typer.Typer) -> None:
 @jobs_app.command("submit")
 def submit_job(
     name: str,
+    function: Function,
     *,
-    code: Entry,
     inputs: Annotated[list[str], typer.Option("--input", metavar="NAME=TOPIC", help="What the function reads.")],
     output: Annotated[str, typer.Option(help="store:NAME, or topic:NAME.")],
     param: Params = None,
@@ -72,8 +64,9 @@ def submit_job(
     chosen = Start(start_of(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
     with cluster() as connected:
         handle = connected.job(name)
-        view = submit(connected.controller, handle.driver, request, _code(code, param, file, no_trial=no_trial), chosen)
-    _print(view, as_json=json_output)
+        code = code_of(function, param, file, no_trial=no_trial)
+        view = submit(connected.controller, handle.driver, request, code, chosen)
+    print_job(view, as_json=json_output)
     if not json_output:
         out().print(f"it does not run yet: anew job run {name}@{view.generations[-1].number}")
 
@@ -95,7 +88,7 @@ def show(name: str, *, json_output: Json = False) -> None:
     """One job: its generations, where they stand, and how far behind."""
     with cluster() as connected:
         view = connected.controller.job(name)
-    _print(view, as_json=json_output)
+    print_job(view, as_json=json_output)
 
 
 @jobs_app.command()
@@ -111,7 +104,7 @@ def run(
     name, number = named(which)
     with cluster() as connected:
         view = connected.job(name).run(number, accept_environment=accept_environment)
-    _print(view, as_json=json_output)
+    print_job(view, as_json=json_output)
 
 
 @jobs_app.command()
@@ -120,95 +113,7 @@ def stop(which: Which, *, json_output: Json = False) -> None:
     name, number = named(which)
     with cluster() as connected:
         view = connected.job(name).stop(number)
-    _print(view, as_json=json_output)
-
-
-@jobs_app.command()
-def plan(
-    name: str,
-    *,
-    code: Annotated[str | None, typer.Option("--code", help="Other code than the live generation's.")] = None,
-    param: Params = None,
-    file: Files = None,
-    start: From = None,
-    from_file: FromFile = None,
-    on_bad_record: OnBad = STOP,
-    dead_letter_limit: DeadLetterLimit = DEFAULT_LIMIT,
-    no_trial: NoTrial = False,
-    json_output: Json = False,
-) -> None:
-    """What a rewind would begin now, what of its history is gone, and why; nothing is made."""
-    said, bad = start_of(start, from_file), on_bad(on_bad_record)
-    chosen = Start(said, on_bad_record=bad, dead_letter_limit=dead_letter_limit)
-    with cluster() as connected:
-        function = _maybe(code, param, file, no_trial=no_trial)
-        found = connected.job(name).plan_rewind(chosen, function)
-    _print_plan(found, as_json=json_output)
-
-
-@jobs_app.command()
-def rewind(
-    name: str,
-    *,
-    code: Annotated[str | None, typer.Option("--code", help="Other code than the live generation's.")] = None,
-    param: Params = None,
-    file: Files = None,
-    start: From = None,
-    from_file: FromFile = None,
-    master: Master = None,
-    conf: Conf = None,
-    max_records: MaxRecords = 100_000,
-    on_bad_record: OnBad = STOP,
-    dead_letter_limit: DeadLetterLimit = DEFAULT_LIMIT,
-    no_trial: NoTrial = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
-    request_id: RequestId = None,
-    json_output: Json = False,
-) -> None:
-    """Begin a generation beside the live one, with an output of its own, and let it run."""
-    bad = on_bad(on_bad_record)
-    chosen = Start(start_of(start, from_file), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
-    with cluster() as connected:
-        handle, function = connected.job(name), _maybe(code, param, file, no_trial=no_trial)
-        number = None if dry_run else handle.begun_before(chosen, function, request_id)
-        if number is None:
-            found = handle.plan_rewind(chosen, function)
-            if dry_run:
-                _print_plan(found, as_json=json_output)
-                return
-            number = handle.rewind(found, request_id)
-        view = handle.run(number)
-    _print(view, as_json=json_output)
-
-
-@jobs_app.command()
-def deploy(
-    name: str,
-    *,
-    code: Annotated[str | None, typer.Option("--code", help="Other code than the live generation's.")] = None,
-    param: Params = None,
-    file: Files = None,
-    stop: Annotated[bool, typer.Option("--stop", help="Stop the live generation before.")] = False,
-    master: Master = None,
-    conf: Conf = None,
-    max_records: MaxRecords = 100_000,
-    on_bad_record: OnBad = STOP,
-    dead_letter_limit: DeadLetterLimit = DEFAULT_LIMIT,
-    no_trial: NoTrial = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only; it needs a stopped job.")] = False,
-    request_id: RequestId = None,
-    json_output: Json = False,
-) -> None:
-    """Go on with other code where the live generation ended, in its place; nothing is processed again."""
-    bad = on_bad(on_bad_record)
-    chosen = Start(None, master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
-    with cluster() as connected:
-        handle, function = connected.job(name), _maybe(code, param, file, no_trial=no_trial)
-        if dry_run:
-            _print_plan(handle.plan_deploy(chosen, function), as_json=json_output)
-            return
-        view = handle.deploy(chosen, function, stop=stop, request_id=request_id)
-    _print(view, as_json=json_output)
+    print_job(view, as_json=json_output)
 
 
 @jobs_app.command()
@@ -304,7 +209,7 @@ def reclaim(
             _print_owned(handle.owned(number), as_json=json_output)
             return
         view = handle.drop(number, force=force)
-    _print(view, as_json=json_output)
+    print_job(view, as_json=json_output)
 
 
 @jobs_app.command()
@@ -355,51 +260,6 @@ def _cut_over(which: str, *, force: bool, as_json: bool) -> None:
     out().print(f"{name}: generation {answer.live} serves, {back}")
 
 
-def _maybe(entry: str | None, param: list[str] | None, file: list[str] | None, *, no_trial: bool) -> Code | None:
-    """Other code than the live generation's, where some is named.
-
-    Raises:
-        InvalidRequest: ``bad_option``: parameters or files without code.
-    """
-    if entry is None and (param or file):
-        raise InvalidRequest(
-            "bad_option",
-            "parameters and files are frozen with code",
-            found="--param or --file, and no --code",
-            expected="--code with them",
-            hint="name the function again; without --code the live generation's is taken, with its parameters",
-        )
-    return None if entry is None else _code(entry, param, file, no_trial=no_trial)
-
-
-def _code(entry: str, param: list[str] | None, file: list[str] | None, *, no_trial: bool) -> Code:
-    files = {}
-    for given in file or ():
-        name, separator, path = given.partition("=")
-        files[name if separator else Path(given).name] = Path(path if separator else given)
-    return Code(entry, files, pairs(param, "--param"), trial=not no_trial)
-
-
-def _print(view: JobView, *, as_json: bool) -> None:
-    if as_json:
-        print_json(view)
-        return
-    inputs = ", ".join(f"{name}={topic}" for name, topic in view.inputs.items())
-    serves = "none serves yet" if view.live is None else f"generation {view.live} serves"
-    out().print(f"{view.name}: {view.status}, reads {inputs}, writes {view.output}, {serves}", markup=False)
-    rows = [
-        (g.number, _status(g), g.entry, g.batch, g.lag_records, _pace(g), _left(g), _place(view, g), g.error)
-        for g in view.generations
-    ]
-    print_table(["generation", "status", "code", "batch", "lag", "records/s", "left", "", "error"], rows)
-    for g in view.generations:
-        if g.dead_letters:
-            which = f"{view.name}@{g.number}"
-            out().print(
-                f"{which}: {g.dead_letters} dead letters of {g.dead_letter_limit}: anew job dead-letters {which}"
-            )
-
-
 def _print_owned(parts: OwnedParts, *, as_json: bool) -> None:
     if as_json:
         print_json(parts)
@@ -409,36 +269,12 @@ def _print_owned(parts: OwnedParts, *, as_json: bool) -> None:
         out().print(f"it stays: {parts.stays}", markup=False)
 
 
-def _print_plan(plan: JobPlan, *, as_json: bool) -> None:
-    if as_json:
-        print_json(plan)
-        return
-    for line in plan.summary():
-        out().print(line)
-    rows = [(name, p, offset) for name, of in sorted(plan.start.items()) for p, offset in sorted(of.items())]
-    print_table(["input", "partition", "from offset"], rows)
-    out().print(f"{plan.estimate.records:,} records to read; plan {plan.id}")
-
-
 def _line(name: str, each: GenerationView) -> str:
     lag = "a log does not answer" if each.lag_records is None else f"{each.lag_records:,} records behind"
-    begun = each.batch is not None
-    pace = (f"batch {each.batch}", lag, f"{_pace(each)} records/s", f"time left: {_left(each) or 'it does not run'}")
+    begun, left = each.batch is not None, left_of(each) or "it does not run"
+    pace = (f"batch {each.batch}", lag, f"{pace_of(each)} records/s", f"time left: {left}")
     said = (*(pace if begun else ("no batch yet", lag)), *(["caught up"] if each.caught_up else []))
-    return f"{name}@{each.number} {_status(each)}: {', '.join(said)}"
-
-
-def _status(each: GenerationView) -> str:
-    """The status, and what a person waits for who sees it."""
-    if each.status != "running" or each.stage == "build":
-        return each.status
-    return "running, Spark starts" if each.driver else "running, no driver now"
-
-
-def _place(view: JobView, each: GenerationView) -> str:
-    if each.number == view.live:
-        return "serves"
-    return "caught up" if each.caught_up else ""
+    return f"{name}@{each.number} {status_of(each)}: {', '.join(said)}"
 
 
 def _check_gets_on(view: JobView, shown: Sequence[GenerationView]) -> None:
@@ -465,15 +301,3 @@ def _chosen(view: JobView, number: int | None) -> list[GenerationView]:
         NotFound: ``unknown_generation``.
     """
     return list(view.generations) if number is None else [view.generation(number)]
-
-
-def _left(each: GenerationView) -> str:
-    if each.status != "running":
-        return ""
-    if each.never:
-        return "never, at this rate"
-    return "?" if each.seconds_left is None else duration_text(round(each.seconds_left * 1000))
-
-
-def _pace(each: GenerationView) -> str:
-    return "" if each.status in ("retired", "reclaimed") else f"{each.records_per_s or 0:,.0f}"

@@ -74,7 +74,8 @@ def _begin(context: Context, request: BeginRebuild, actor: str) -> Rebuild:
         "driver": request.driver,
     }
     begun = subject.begin(context, plan, opening)
-    detail = {"rebuild": rebuild_id, "plan": plan.id, **subject.detail(begun.record), **begun.detail}
+    said = {} if request.why is None else {"why": request.why}
+    detail = {"rebuild": rebuild_id, "plan": plan.id, **subject.detail(begun.record), **begun.detail, **said}
     commit(
         context,
         context.operation(f"begin {plan.kind}", plan.subject_name, actor, **detail),

@@ -78,6 +78,8 @@ class Output(ABC):
     """One kind of thing that jobs write into."""
 
     kind: ClassVar[str]
+    by_key: ClassVar[bool]
+    """Whether what is written takes the place of what was written before with the same key."""
 
     @abstractmethod
     def uid_of(self, context: Context, name: str) -> str:
@@ -96,6 +98,10 @@ class Output(ABC):
             replaces: What the generation writes into whose place it takes; None for the first.
         """
         return ()
+
+    def floor_ms(self, context: Context, name: str) -> int:
+        """Older records are turned away where their key is not there, because deletes were forgotten; 0: none are."""
+        return 0
 
     @abstractmethod
     def open(self, context: Context, writer: Writer) -> Opened:

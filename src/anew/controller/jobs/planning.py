@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from anew.api.jobs.requests import PlanGeneration
 from anew.controller.engine.context import Context
 from anew.controller.engine.outputs import Opened, Writer
+from anew.controller.jobs.inplace import SimpleRewind, check_simple
 from anew.controller.jobs.records import check_no_driver
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP
 from anew.core.jobs.inputs import JobInput, Offsets, Start, check_start, input_of
 from anew.core.jobs.job import Job, at_rest, check_begins
-from anew.core.jobs.plan import DEPLOY, JobFence, JobPlan, Mode
+from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, JobFence, JobPlan, Mode
+from anew.core.jobs.uses import downstream_of
 from anew.core.plan import Estimate
 from anew.core.suggest import did_you_mean
 from anew.core.topics.topic import TopicFormat
@@ -39,7 +41,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     """
     _check_conf(request.conf)
     _check_output(context, job)
-    inputs = inputs_of(context, job)
+    inputs, code = inputs_of(context, job), _code(job, request)
     held = {of.name: held_of(context, of) for of in inputs}
     batch = None
     if request.mode == DEPLOY:
@@ -53,15 +55,17 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     is_whole = _whole(job, request.mode, start)
     before = None if job.live is None else job.generation(job.live).writes_to
     notes = context.outputs.of_kind(job.output.kind).notes(context, job.output.name, before)
+    if request.mode == SIMPLE and not request.draft:
+        notes = (*check_simple(context, job, code, SimpleRewind(inputs, start, request.on_bad_record)), *notes)
     records = sum(held[name][p].end - offset for name, of in start.items() for p, offset in of.items())
     plan = JobPlan(
         mode=request.mode,
         job=job.name,
         generation=job.next_generation,
-        code=_code(job, request),
+        code=code,
         inputs=inputs,
         start=start,
-        base="present" if request.mode == DEPLOY else "empty",
+        base="empty" if request.mode == PARALLEL else "present",
         output=str(job.output),
         is_whole=is_whole,
         replaces=job.live,
@@ -71,16 +75,13 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         on_bad_record=request.on_bad_record,
         dead_letter_limit=request.dead_letter_limit,
         unreachable=gone,
-        why=(
-            *(_why_deployed(job) if request.mode == DEPLOY else _why(job, is_whole=is_whole)),
-            _why_bad_records(request),
-            *notes,
-        ),
+        downstream=downstream_of(job, request.mode, context.catalog.jobs()),
+        why=(*_why(job, request.mode, is_whole=is_whole), _why_bad_records(request), *notes),
         estimate=Estimate(records=records, bytes=0, seconds=None),
         fence=JobFence(job_uid=job.uid, live=job.live, batch=batch),
     ).sealed()
-    if request.mode != DEPLOY:
-        # What would be refused then is refused now; a deployment is planned while the live generation still runs.
+    if not request.draft:
+        # What would be refused then is refused now.
         check_begins(job, plan.generation, plan.replaces)
         open_output(context, job, plan, _NO_REBUILD)
     return plan
@@ -93,14 +94,14 @@ def open_output(context: Context, job: Job, plan: JobPlan, rebuild: str) -> Open
         Refused: What the output refuses.
     """
     before = None if plan.replaces is None else job.generation(plan.replaces).writes_to
-    origin, goes_on = job.origin_of(plan.generation), plan.mode == DEPLOY
+    origin = job.origin_of(plan.generation)
     writer = Writer(
         origin,
         job.output.name,
         before,
         plan.is_whole,
         rebuild=rebuild,
-        goes_on=goes_on,
+        goes_on=plan.in_place,
         wrote_before=frozenset(each.writes_to for each in job.generations),
     )
     return context.outputs.of_kind(job.output.kind).open(context, writer)
@@ -126,6 +127,9 @@ def check_plan(context: Context, job: Job, plan: JobPlan) -> None:
         start, batch = _end_of_live(context, job, inputs, held, None)
         if (plan.start, plan.fence.batch) != (start, batch):
             raise _outdated(f"a start behind batch {plan.fence.batch}", f"behind batch {batch}")
+    if plan.mode == SIMPLE:
+        check_no_driver(context, job, at_rest(job))
+        check_simple(context, job, plan.code, SimpleRewind(inputs, plan.start, plan.on_bad_record))
     for name, of_input in held.items():
         begins, ends = {p: each.begin for p, each in of_input.items()}, {p: each.end for p, each in of_input.items()}
         check_start(name, plan.start.get(name, {}), begins, ends)
@@ -142,8 +146,8 @@ def _outdated(found: str, expected: str) -> Refused:
 
 
 def _whole(job: Job, mode: Mode, start: Mapping[str, Offsets]) -> bool:
-    if mode == DEPLOY:
-        return at_rest(job).is_whole
+    if mode != PARALLEL:
+        return job.live_generation().is_whole
     return all(offset == 0 for of in start.values() for offset in of.values())
 
 
@@ -263,14 +267,14 @@ def _check_conf(conf: Mapping[str, str]) -> None:
 def _code(job: Job, request: PlanGeneration) -> JobCode:
     if request.code is not None:
         return request.code
-    live = None if job.live is None else job.find(job.live)
+    live = None if job.live is None else job.generation(job.live)
     if live is None:
         raise InvalidRequest(
             "no_code",
             f"{job.name} has no live generation whose code could be taken",
             found="no code",
             expected="code: module:function, or file.py:function",
-            hint="--code",
+            hint=f"anew job rewind {job.name} FUNCTION",
         )
     return live.code if request.environment is None else live.code.frozen_in(request.environment)
 
@@ -310,20 +314,24 @@ def _gone(inputs: tuple[JobInput, ...], start: Mapping[str, Offsets], held: Mapp
     ]
 
 
-def _why_deployed(job: Job) -> tuple[str, ...]:
-    return (
-        f"it goes on where generation {job.live} ended, in its place and into its output",
-        "nothing is processed again: what was written stays as it is",
-    )
-
-
 def _why_bad_records(request: PlanGeneration) -> str:
     if request.on_bad_record == SKIP:
         return f"a record on which it fails is left out as a dead letter, at most {request.dead_letter_limit} of them"
     return "a record on which it fails stops it"
 
 
-def _why(job: Job, *, is_whole: bool) -> tuple[str, ...]:
+def _why(job: Job, mode: Mode, *, is_whole: bool) -> tuple[str, ...]:
+    if mode == DEPLOY:
+        return (
+            f"it goes on where generation {job.live} ended, in its place and into its output",
+            "nothing is processed again: what was written stays as it is",
+        )
+    if mode == SIMPLE:
+        return (
+            f"it takes the place of generation {job.live}, and writes into its output: that one has to be stopped",
+            "what arrives meanwhile waits until the history is processed",
+            "what was written stays until it is written again, and there is no way back",
+        )
     takes = f"it runs beside generation {job.live}, with an output of its own" if job.live else "it is the first"
     base = (
         "it reads its inputs from their first records"

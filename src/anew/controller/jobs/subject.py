@@ -16,8 +16,8 @@ from anew.controller.jobs.planning import check_plan, open_output
 from anew.controller.jobs.records import ended_record, job_named, job_of
 from anew.core.errors import Refused
 from anew.core.jobs.generation import Generation, GenerationStatus
-from anew.core.jobs.job import Job, check_begins, deployed, driver_began, retired, with_generation
-from anew.core.jobs.plan import DEPLOY, JobPlan
+from anew.core.jobs.job import Job, check_begins, driver_began, in_place, retired, with_generation
+from anew.core.jobs.plan import JobPlan
 from anew.core.jobs.rebuild import JOB, JobRebuild
 from anew.core.rebuild import RebuildStatus
 
@@ -34,7 +34,7 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
     reclaims: ClassVar = {CODE: remove_archive}
 
     def begin(self, context: Context, plan: JobPlan, opening: Mapping[str, Any]) -> Begun[JobRebuild]:
-        """A generation, and its output; one that is deployed takes the live one's place at once, which is retired.
+        """A generation, and its output; one in the live one's place serves at once, and that one is retired.
 
         Raises:
             Refused: ``plan_outdated``, ``rewind_running``, ``generation_runs``, and what the output refuses.
@@ -66,8 +66,8 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
         )
         record = JobRebuild(**{**opening, **NO_LEASE}, job=job.name, job_uid=job.uid, generation=generation.number)
         retired_with: tuple[Put, ...] = ()
-        if plan.mode == DEPLOY:
-            after = deployed(job, generation, now_ms)
+        if plan.in_place:
+            after = in_place(job, generation, now_ms)
             retired_with = (ended_record(context, job.generation(plan.replaces or 0)),)
         else:
             after = with_generation(job, generation)

@@ -54,6 +54,7 @@ class StoreOutput(Output):
     """Stores."""
 
     kind: ClassVar[str] = STORE
+    by_key: ClassVar[bool] = True
 
     def uid_of(self, context: Context, name: str) -> str:
         """See `Output.uid_of`.
@@ -71,6 +72,10 @@ class StoreOutput(Output):
             return ()
         until = utc_text(floor_ms)
         return (f"a record written before {until} is a dead letter where {name} does not hold its key (rule R12)",)
+
+    def floor_ms(self, context: Context, name: str) -> int:
+        """See `Output.floor_ms`."""
+        return present_tombstone_floor_ms(store_named(context, name))
 
     def open(self, context: Context, writer: Writer) -> Opened:
         """See `Output.open`.

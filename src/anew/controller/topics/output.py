@@ -28,6 +28,7 @@ class TopicOutput(Output):
     """Topics of our own."""
 
     kind: ClassVar[str] = TOPIC
+    by_key: ClassVar[bool] = False
 
     def uid_of(self, context: Context, name: str) -> str:
         """See `Output.uid_of`.

@@ -38,6 +38,20 @@ class Environment(Value):
         return (self.python, *self.pyspark.split(".")[:2])
 
 
+class Shape(Value):
+    """What a function keeps of each record, as Spark's plan of its frame says; what the plan does not say is not kept.
+
+    Attributes:
+        rows: Each record gives a row.
+        key: Its row has the record's key.
+        time: Its row is written at the record's timestamp.
+    """
+
+    rows: bool
+    key: bool
+    time: bool
+
+
 class JobCode(Value):
     """A function with all that it was frozen with.
 
@@ -50,6 +64,7 @@ class JobCode(Value):
         params: ``--param``.
         python: The minor version, ``3.11``, with which it was submitted.
         pyspark: The version of PySpark with which it was submitted.
+        shape: What it keeps of each record, as its trial found; None: it was not tried.
     """
 
     module: str
@@ -60,11 +75,16 @@ class JobCode(Value):
     params: dict[str, str] = Field(default_factory=dict)
     python: str
     pyspark: str
+    shape: Shape | None = None
 
     @property
     def hash(self) -> str:
         """What the code is known by: two codes of one hash do the same."""
-        return value_hash(self.model_dump(mode="json", exclude={"path"}))
+        return value_hash(self.model_dump(mode="json", exclude={"path", "shape"}))
+
+    def is_like(self, other: JobCode) -> bool:
+        """Whether it does what another one does, whatever they were submitted from."""
+        return self.frozen_in(other.environment).hash == other.hash
 
     @property
     def environment(self) -> Environment:

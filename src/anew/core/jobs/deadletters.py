@@ -180,7 +180,7 @@ def check_dead_letters(name: str, letters: Sequence[DeadLetter], before: int, li
         found=f"{before} left out before, and at least {len(letters)} more: {shown}",
         expected=f"at most {limit} in one generation",
         hint=(
-            f"mend the function, and go on where {name} ended: anew job deploy {name.partition('@')[0]} --code …; "
+            f"mend the function, and go on where {name} ended: anew job deploy {name.partition('@')[0]} FUNCTION; "
             "if the records may be left out: with a higher --dead-letter-limit"
         ),
     )

@@ -74,6 +74,22 @@ class Job(Value):
             raise unknown_generation(self.name, number, [each.number for each in self.generations])
         return found
 
+    def live_generation(self) -> Generation:
+        """The one whose output serves.
+
+        Raises:
+            Refused: ``nothing_live``.
+        """
+        if self.live is None:
+            raise Refused(
+                "nothing_live",
+                f"{self.name} has no live generation",
+                found="none serves",
+                expected="a generation to go on from",
+                hint=f"anew job show {self.name}",
+            )
+        return self.generation(self.live)
+
     def origin_of(self, number: int) -> Origin:
         """Under which origin a generation's records are stamped (rule R20)."""
         return Origin(OriginKind.JOB, self.name, number)
@@ -133,8 +149,10 @@ def check_begins(job: Job, number: int, replaces: int | None) -> None:
         )
 
 
-def deployed(job: Job, generation: Generation, now_ms: int) -> Job:
-    """The job whose live generation another one goes on from, where it ended; that one will not run again (case F1).
+def in_place(job: Job, generation: Generation, now_ms: int) -> Job:
+    """The job whose live generation another one takes the place of at once; that one will not run again.
+
+    The other one goes on where it ended (case F1), or reads history again and writes into its output (case D1).
 
     Raises:
         NotFound: ``unknown_generation``: none is live.
@@ -151,15 +169,7 @@ def at_rest(job: Job) -> Generation:
     Raises:
         Refused: ``generation_runs``, ``nothing_live``.
     """
-    if job.live is None:
-        raise Refused(
-            "nothing_live",
-            f"{job.name} has no live generation",
-            found="none serves",
-            expected="a generation to go on from",
-            hint=f"anew job show {job.name}",
-        )
-    live = job.generation(job.live)
+    live = job.live_generation()
     if live.status in (GenerationStatus.RUNNING, GenerationStatus.PLANNED):
         raise Refused(
             "generation_runs",

@@ -12,10 +12,10 @@ from anew.core.jobs.inputs import JobInput, Offsets
 from anew.core.plan import Estimate, PlanValue, Value
 
 REWIND: Literal["rewind"] = "rewind"
-Mode = Literal["parallel", "deploy"]
+Mode = Literal["parallel", "simple", "deploy"]
 PARALLEL: Mode = "parallel"
+SIMPLE: Mode = "simple"
 DEPLOY: Mode = "deploy"
-
 
 MOST_RECORDS = 10_000_000
 """Of one batch."""
@@ -34,8 +34,8 @@ class JobPlan(PlanValue):
     """The plan of a generation of a job.
 
     Attributes:
-        mode: ``parallel``: beside the live generation, with an output of its own. ``deploy``: in its place, from where
-            it ended, into the same output (case F1).
+        mode: ``parallel``: beside the live generation, with an output of its own. ``simple``: in its place and into
+            the same output, from an earlier start (case D1). ``deploy``: likewise, from where it ended (case F1).
         generation: The number that it gets.
         start: Input → partition → the first offset that it reads, of every partition.
         state: What the function remembers to begin with.
@@ -48,6 +48,7 @@ class JobPlan(PlanValue):
             record out as a dead letter.
         dead_letter_limit: How many records may be left out.
         unreachable: What history is gone that the start asks for, a line each.
+        downstream: Which jobs read what it writes, and what that means for them, a line each (case N5).
         why: Why it is as it is, a line each.
     """
 
@@ -69,6 +70,7 @@ class JobPlan(PlanValue):
     on_bad_record: OnBadRecord = STOP
     dead_letter_limit: int = DEFAULT_LIMIT
     unreachable: tuple[str, ...] = ()
+    downstream: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
     estimate: Estimate
     fence: JobFence
@@ -79,13 +81,18 @@ class JobPlan(PlanValue):
         return self.job
 
     @property
+    def in_place(self) -> bool:
+        """Whether it takes the live generation's place, which is at rest, and goes on in what that one wrote."""
+        return self.mode != PARALLEL
+
+    @property
     def defers(self) -> bool:
         """A generation serves when somebody cuts over to it, but for the first, and one that is deployed."""
-        return self.replaces is not None and self.mode == PARALLEL
+        return self.replaces is not None and not self.in_place
 
     def summary(self) -> tuple[str, ...]:
         """What is begun from where, then why."""
         given = [*(f"{k}={v}" for k, v in self.code.params.items()), *(f"file {name}" for name in self.code.files)]
         code = f"{self.code.entry} ({self.code.hash[:12]})" + (f" with {', '.join(given)}" if given else "")
         into = f"generation {self.generation} of {self.job}, into {self.output}"
-        return (into, f"code {code}", *self.why, *self.unreachable)
+        return (into, f"code {code}", *self.why, *self.unreachable, *self.downstream)

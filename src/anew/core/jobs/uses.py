@@ -6,7 +6,30 @@ from collections.abc import Iterable
 
 from anew.core.errors import Refused
 from anew.core.jobs.job import Job
+from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, Mode
 from anew.core.topics.topic import Topic
+
+
+def downstream_of(job: Job, mode: Mode, jobs: Iterable[Job]) -> tuple[str, ...]:
+    """Which jobs read the topics of a job's generations, and what the next one means for them, a line each (case N5).
+
+    Args:
+        job: The job that gets another generation.
+        mode: In which way.
+        jobs: All jobs that were not deleted.
+    """
+    topics = {g.writes_to.partition("#")[0] for g in job.generations if not g.over and "#" in g.writes_to}
+    meaning = {
+        PARALLEL: "it goes on with that one, and gets nothing of the new one: rewind it onto the new one's topic",
+        SIMPLE: "it gets the results again, behind those of before: rewind it too where it counts them",
+        DEPLOY: "it goes on, with what the new code makes of new records",
+    }
+    return tuple(
+        f"{other.name} reads {topic} as {name}: {meaning[mode]}"
+        for other in jobs
+        for name, topic in sorted(other.inputs.items())
+        if topic in topics
+    )
 
 
 def check_topic_unused(topic: Topic, jobs: Iterable[Job]) -> None:

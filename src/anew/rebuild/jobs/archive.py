@@ -105,7 +105,7 @@ def unpack(code: JobCode, content: bytes, folder: Path) -> Unpacked:
             f"the archive {code.path} is not what was submitted",
             found=f"SHA-256 {found}",
             expected=code.archive,
-            hint="submit the code again: anew job rewind with --code",
+            hint="name the function again: anew job rewind JOB FUNCTION",
         )
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         archive.extractall(folder)

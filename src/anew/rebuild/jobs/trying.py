@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from anew.core.jobs.code import JobCode
+from anew.core.jobs.code import JobCode, Shape
 from anew.core.jobs.inputs import Offsets
 from anew.rebuild.jobs.archive import Unpacked
 from anew.rebuild.jobs.calling import load
 from anew.rebuild.jobs.running import checked_frame
 from anew.spark.jobs.decoding import InputTask
+from anew.spark.jobs.shape import shape_of
 from anew.spark.jobs.sink import check_types
 from anew.spark.jobs.source import Reading
 from anew.spark.session import SparkSession
@@ -38,8 +37,8 @@ class Trial:
     value_schema: str | None
 
 
-def try_function(spark: SparkSession, trial: Trial) -> pa.Schema:
-    """The columns that the function gives, if it can be run and its output takes them; nothing is read.
+def try_function(spark: SparkSession, trial: Trial) -> Shape:
+    """What the function keeps of each record, if it can be run and its output takes what it gives; nothing is read.
 
     Raises:
         InvalidRequest: ``import_failed``, ``no_function``, ``bad_parameters``, ``bad_param``, ``function_failed``,
@@ -49,4 +48,5 @@ def try_function(spark: SparkSession, trial: Trial) -> pa.Schema:
     function = load(trial.code, trial.unpacked, list(trial.inputs))
     readings = {name: Reading(task, dict(trial.starts[name]), 1) for name, task in trial.inputs.items()}
     frame = checked_frame(spark, function, readings)
-    return check_types(frame, trial.key_schema, trial.value_schema)
+    check_types(frame, trial.key_schema, trial.value_schema)
+    return shape_of(frame)

@@ -61,5 +61,5 @@ def test_more_than_the_limit_is_refused_with_the_first_places(before: int, new: 
     assert caught.value.code == "too_many_dead_letters"
     assert "events:0=0: ValueError: no delay" in str(caught.value.found)
     assert f"at most {limit} in" in str(caught.value.expected)
-    assert "anew job deploy classify --code" in str(caught.value.hint)
+    assert "anew job deploy classify FUNCTION" in str(caught.value.hint)
     check_dead_letters("classify@2", letters, before, before + new)
