@@ -1,0 +1,68 @@
+"""How jobs, their generations and their plans are shown to people."""
+
+from __future__ import annotations
+
+from anew.api.jobs.views import GenerationView, JobView
+from anew.cli.output import out, print_json, print_table
+from anew.core.jobs.plan import JobPlan
+from anew.core.moment import duration_text
+
+
+def print_job(view: JobView, *, as_json: bool) -> None:
+    """Say how a job stands."""
+    if as_json:
+        print_json(view)
+        return
+    inputs = ", ".join(f"{name}={topic}" for name, topic in view.inputs.items())
+    serves = "none serves yet" if view.live is None else f"generation {view.live} serves"
+    out().print(f"{view.name}: {view.status}, reads {inputs}, writes {view.output}, {serves}", markup=False)
+    rows = [
+        (g.number, status_of(g), g.entry, g.batch, g.lag_records, pace_of(g), left_of(g), _place(view, g), g.error)
+        for g in view.generations
+    ]
+    print_table(["generation", "status", "code", "batch", "lag", "records/s", "left", "", "error"], rows)
+    for g in view.generations:
+        if g.dead_letters:
+            which = f"{view.name}@{g.number}"
+            out().print(
+                f"{which}: {g.dead_letters} dead letters of {g.dead_letter_limit}: anew job dead-letters {which}"
+            )
+
+
+def print_plan(plan: JobPlan, *, as_json: bool) -> None:
+    """Say what a plan would begin."""
+    if as_json:
+        print_json(plan)
+        return
+    for line in plan.summary():
+        out().print(line)
+    rows = [(name, p, offset) for name, of in sorted(plan.start.items()) for p, offset in sorted(of.items())]
+    print_table(["input", "partition", "from offset"], rows)
+    out().print(f"{plan.estimate.records:,} records to read; plan {plan.id}")
+
+
+def status_of(each: GenerationView) -> str:
+    """The status, and what a person waits for who sees it."""
+    if each.status != "running" or each.stage == "build":
+        return each.status
+    return "running, Spark starts" if each.driver else "running, no driver now"
+
+
+def _place(view: JobView, each: GenerationView) -> str:
+    if each.number == view.live:
+        return "serves"
+    return "caught up" if each.caught_up else ""
+
+
+def left_of(each: GenerationView) -> str:
+    """How long until it has come to the ends."""
+    if each.status != "running":
+        return ""
+    if each.never:
+        return "never, at this rate"
+    return "?" if each.seconds_left is None else duration_text(round(each.seconds_left * 1000))
+
+
+def pace_of(each: GenerationView) -> str:
+    """How many records it reads in a second."""
+    return "" if each.status in ("retired", "reclaimed") else f"{each.records_per_s or 0:,.0f}"

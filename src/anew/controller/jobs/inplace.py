@@ -1,0 +1,81 @@
+"""A rewind in the live generation's place, a *simple* one: what it cannot take back, and where it must be parallel.
+
+It goes on in what the live generation wrote. In an output by keys it takes the place of what it writes again alone, and
+only with a time that is not lower (rule R26); where a version has forgotten deletes, what is older than these is turned
+away (rule R12). Either asks for a new version, which a parallel rewind makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anew.controller.engine.context import Context
+from anew.core.errors import Refused
+from anew.core.jobs.code import JobCode
+from anew.core.jobs.deadletters import SKIP, OnBadRecord
+from anew.core.jobs.inputs import JobInput, Offsets
+from anew.core.jobs.job import Job
+from anew.core.jobs.leftovers import why_left_over
+from anew.core.moment import utc_text
+from anew.log.interface import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleRewind:
+    """Which records a simple rewind would read again, and what it does with bad ones."""
+
+    inputs: tuple[JobInput, ...]
+    start: Mapping[str, Offsets]
+    on_bad_record: OnBadRecord
+
+
+def check_simple(context: Context, job: Job, code: JobCode, rewind: SimpleRewind) -> tuple[str, ...]:
+    """Raise where a rewind must be parallel.
+
+    Returns:
+        What its plan says of what it cannot take back, a line each.
+
+    Raises:
+        Refused: ``nothing_live``; ``must_be_parallel``, with the reason.
+        Unreachable: A log does not answer.
+    """
+    live = job.live_generation()
+    output = context.outputs.of_kind(job.output.kind)
+    if not output.by_key:
+        return (f"who follows {live.writes_to.partition('#')[0]} gets the results again, behind those of before",)
+    why = None if code.is_like(live.code) else why_left_over(live.code.shape, code.shape)
+    if why is not None:
+        raise _must_be_parallel(job, f"what it does not write again would stay (rule R26): {why}")
+    below = _below(context, rewind, output.floor_ms(context, job.output.name))
+    if below is not None:
+        raise _must_be_parallel(job, f"{job.output} would turn old records away (rule R12): {below}")
+    if rewind.on_bad_record == SKIP:
+        return ("a record that is left out keeps what was written of it before",)
+    return ()
+
+
+def _below(context: Context, rewind: SimpleRewind, floor_ms: int) -> str | None:
+    """Where the records begin that are older than a floor; None: none of them is."""
+    if floor_ms <= 0:
+        return None
+    for of in rewind.inputs:
+        log = context.fabrics[of.fabric].log
+        for partition, offset in sorted(rewind.start[of.name].items()):
+            first = log.offset_for_time(TopicPartition(of.topic, of.topic_uid, partition), floor_ms)
+            if offset < first:
+                return (
+                    f"partition {partition} of {of.topic} from offset {offset} on; deletes were forgotten"
+                    f" up to {utc_text(floor_ms)}, which is offset {first}"
+                )
+    return None
+
+
+def _must_be_parallel(job: Job, found: str) -> Refused:
+    return Refused(
+        "must_be_parallel",
+        f"{job.name} cannot be rewound in place: {job.output} would not hold what the function makes of its inputs",
+        found=found,
+        expected="a function that writes all that was written before again, with times that are not lower",
+        hint=f"anew job rewind {job.name} FUNCTION --parallel",
+    )

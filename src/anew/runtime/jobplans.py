@@ -1,0 +1,184 @@
+"""Plans of generations, on the side of who asks: code is packed, tried in a process of its own, and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from anew.api.http import ControllerClient
+from anew.api.jobs.requests import PlanGeneration
+from anew.core.errors import InvalidRequest, Refused
+from anew.core.jobs.code import JobCode
+from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
+from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.places import CODE_FOLDER, PLAN_SECONDS
+from anew.core.jobs.plan import MOST_RECORDS, PARALLEL, REWIND, SIMPLE, JobPlan, Mode
+from anew.core.stores.store import newest_schema_id
+from anew.deepstore.open import open_deep_store
+from anew.rebuild.asking import asked_for
+from anew.rebuild.jobs.archive import Packed, environment_here, pack
+from anew.runtime.trying import Tried, try_out
+
+TOPIC = "topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A function as a person names it.
+
+    Attributes:
+        entry: ``module:function``, or ``file.py:function``.
+        files: Name → path: what it is given beside its frames.
+        params: What it is called with.
+        trial: Whether it is tried in a process of its own before anything is made.
+    """
+
+    entry: str
+    files: Mapping[str, Path] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    trial: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """From where, and how, a generation runs.
+
+    Attributes:
+        at: ``oldest``, ``newest``, or input → partition → offset; None: the inputs' defaults.
+        on_bad_record: What a record does that cannot be read, or on which the function fails: ``stop`` ends the
+            generation, ``skip`` leaves it out as a dead letter.
+        dead_letter_limit: How many records may be left out, 1 to 1,000.
+    """
+
+    at: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    max_records: int = 100_000
+    on_bad_record: OnBadRecord = STOP
+    dead_letter_limit: int = DEFAULT_LIMIT
+
+    def __post_init__(self) -> None:
+        """Raise where a number is none that a generation can have.
+
+        Raises:
+            InvalidRequest: ``bad_option``.
+        """
+        limits = {"max_records": MOST_RECORDS, "dead_letter_limit": MOST_LETTERS}
+        for name, most in limits.items():
+            if not 1 <= getattr(self, name) <= most:
+                raise InvalidRequest(
+                    "bad_option", f"{name} is out of its range", found=getattr(self, name), expected=f"1 to {most}"
+                )
+
+
+class JobPlanner:
+    """Makes the plans of one job, and keeps their code where drivers find it."""
+
+    def __init__(self, controller: ControllerClient, name: str) -> None:
+        """Of the job of a name."""
+        self.name = name
+        self._controller = controller
+        self._packed_here: Packed | None = None
+
+    def packed(self, code: Code) -> tuple[Code, Packed]:
+        """Code with its archive.
+
+        Raises:
+            InvalidRequest: What is wrong with it before it is tried.
+        """
+        return code, pack(code.entry, code.files, code.params, CODE_FOLDER)
+
+    def planned(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode = PARALLEL) -> JobPlan:
+        """A plan, whose code was tried, and is stored."""
+        if packed is not None and packed[0].trial and mode != SIMPLE:
+            # What is refused anyhow is refused before Spark starts. A simple one asks what the trial finds.
+            self._plan(start, packed[1].code, mode)
+        packed = self.tried(start, packed)
+        plan = self._plan(start, None if packed is None else packed[1].code, mode)
+        if packed is not None:
+            self._store(self._controller.cluster(plan.inputs[0].fabric).deep_store, packed[1])
+        return plan.model_copy(update={"asked": self.asked(start, packed, mode)})
+
+    def _plan(self, start: Start, code: JobCode | None, mode: Mode, *, draft: bool = False) -> JobPlan:
+        request = PlanGeneration(
+            mode=mode,
+            draft=draft,
+            code=code,
+            environment=environment_here(),
+            start=start.at,
+            master=start.master,
+            conf=dict(start.conf),
+            max_records=start.max_records,
+            on_bad_record=start.on_bad_record,
+            dead_letter_limit=start.dead_letter_limit,
+        )
+        return self._controller.plan_generation(self.name, request)
+
+    def tried(self, start: Start, packed: tuple[Code, Packed] | None) -> tuple[Code, Packed] | None:
+        """Code that was tried, with what its trial found; what is not to be tried, or was, as it is."""
+        if packed is None or not packed[0].trial:
+            return packed
+        said, made = packed
+        draft = self._plan(start, made.code, PARALLEL, draft=True)
+        fabrics = {of.fabric for of in draft.inputs}
+        locations = {f: self._controller.cluster(f).log.model_dump(mode="json") for f in fabrics}
+        shape = try_out(Tried(made.code, made.content, draft, locations, *self._schemas(draft)))
+        code = made.code.model_copy(update={"shape": shape})
+        return replace(said, trial=False), replace(made, code=code)
+
+    def _store(self, deep_store: str, made: Packed) -> None:
+        """Keep an archive under its own hash: the same code is the same file. One that was damaged is replaced."""
+        stored, path = open_deep_store(deep_store), made.code.path
+        held = None if stored.stat(path) is None else stored.get(path)
+        if held is not None and held != made.content:
+            stored.delete(path)
+        if held != made.content:
+            stored.put(path, made.content)
+        self._packed_here = made
+
+    def keep_stored(self, plan: JobPlan) -> None:
+        """Store the code of a plan that was begun again, if it was made here and has gone meanwhile.
+
+        Upkeep removes what no generation names; it may have looked before this one was there.
+        """
+        made = self._packed_here
+        if made is not None and made.code.path == plan.code.path:
+            deep_store = open_deep_store(self._controller.cluster(plan.inputs[0].fabric).deep_store)
+            if deep_store.stat(plan.code.path) is None:
+                deep_store.put(plan.code.path, made.content)
+
+    def check_stored(self, plan: JobPlan) -> None:
+        """Raise where the archive of a plan's code is not there any more."""
+        cluster = self._controller.cluster(plan.inputs[0].fabric)
+        if open_deep_store(cluster.deep_store).stat(plan.code.path) is None:
+            raise Refused(
+                "code_gone",
+                "the archive of the plan's code is not there any more",
+                found=plan.code.path,
+                expected=f"a plan that is run within {PLAN_SECONDS // 3600} h",
+                hint="make a new plan",
+            )
+
+    def asked(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode) -> str:
+        """The hash of all that a request for a generation says."""
+        code = None if packed is None else packed[1].code.hash
+        said = {
+            "at": start.at,
+            "master": start.master,
+            "conf": dict(start.conf),
+            "max_records": start.max_records,
+            "on_bad_record": start.on_bad_record,
+            "dead_letter_limit": start.dead_letter_limit,
+        }
+        return asked_for(REWIND if mode == PARALLEL else mode, self.name, code=code, start=said)
+
+    def _schemas(self, plan: JobPlan) -> tuple[str | None, str | None]:
+        """The schemas of keys and values of what the job writes into."""
+        kind, _, name = plan.output.partition(":")
+        if kind == TOPIC:
+            topic = self._controller.topic(name, facts=False)
+            return topic.key_schema, topic.value_schema
+        store = self._controller.snapshot(name).store
+        return store.key_schema, store.schemas[newest_schema_id(store.schemas)]
