@@ -9,6 +9,7 @@ from typing import Literal
 
 from anew.api.http import ControllerClient
 from anew.api.jobs.requests import PlanGeneration
+from anew.api.jobs.views import JobDiff
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
@@ -18,7 +19,7 @@ from anew.core.jobs.plan import MOST_RECORDS, PARALLEL, REWIND, SIMPLE, JobPlan,
 from anew.core.stores.store import newest_schema_id
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.asking import asked_for
-from anew.rebuild.jobs.archive import Packed, environment_here, pack
+from anew.rebuild.jobs.archive import Packed, changed_files, environment_here, pack
 from anew.runtime.trying import Tried, try_out
 
 TOPIC = "topic"
@@ -101,8 +102,36 @@ class JobPlanner:
             self._store(self._controller.cluster(plan.inputs[0].fabric).deep_store, packed[1])
         return plan.model_copy(update={"asked": self.asked(start, packed, mode)})
 
+    def diff(self, start: Start, packed: tuple[Code, Packed] | None) -> JobDiff:
+        """What the next generation would change; of code also which of its modules and files."""
+        packed = self.tried(start, packed)
+        request = self._request(start, None if packed is None else packed[1].code, PARALLEL)
+        found = self._controller.job_diff(self.name, request)
+        if packed is None:
+            return found
+        changes = tuple(
+            change.model_copy(update={"wanted": self._changed_files(packed[1])}) if change.what == "code" else change
+            for change in found.changes
+        )
+        return found.model_copy(update={"changes": changes})
+
+    def _changed_files(self, made: Packed) -> dict[str, str] | str:
+        """Which modules and files differ from those of the live generation; the archive's hash, where that has gone."""
+        view = self._controller.job(self.name)
+        live = next((each.rebuild for each in view.generations if each.number == view.live), None)
+        plan = None if live is None else self._controller.rebuild(live).plan
+        if not isinstance(plan, JobPlan):
+            return made.code.archive
+        stored = open_deep_store(self._controller.cluster(plan.inputs[0].fabric).deep_store)
+        if stored.stat(plan.code.path) is None:
+            return made.code.archive
+        return changed_files(stored.get(plan.code.path), made.content)
+
     def _plan(self, start: Start, code: JobCode | None, mode: Mode, *, draft: bool = False) -> JobPlan:
-        request = PlanGeneration(
+        return self._controller.plan_generation(self.name, self._request(start, code, mode, draft=draft))
+
+    def _request(self, start: Start, code: JobCode | None, mode: Mode, *, draft: bool = False) -> PlanGeneration:
+        return PlanGeneration(
             mode=mode,
             draft=draft,
             code=code,
@@ -114,7 +143,6 @@ class JobPlanner:
             on_bad_record=start.on_bad_record,
             dead_letter_limit=start.dead_letter_limit,
         )
-        return self._controller.plan_generation(self.name, request)
 
     def tried(self, start: Start, packed: tuple[Code, Packed] | None) -> tuple[Code, Packed] | None:
         """Code that was tried, with what its trial found; what is not to be tried, or was, as it is."""

@@ -15,7 +15,7 @@ from anew.api.jobs.requests import (
     ReplayDeadLetters,
     RunGeneration,
 )
-from anew.api.jobs.views import CheckpointsView, CutOverAnswer, DeadLetterView, JobView, OwnedParts
+from anew.api.jobs.views import CheckpointsView, CutOverAnswer, DeadLetterView, JobDiff, JobView, OwnedParts
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
@@ -167,6 +167,17 @@ class JobHandle:
         """
         packed = None if code is None else self._planner.packed(code)
         return self._planner.planned(Start() if start is None else start, packed, DEPLOY)
+
+    def diff(self, start: Start | None = None, code: Code | None = None) -> JobDiff:
+        """What the next generation would change, and which ways to it are open; nothing is made (case F2).
+
+        Raises:
+            NotFound: ``unknown_job``.
+            Refused: ``nothing_live``.
+            InvalidRequest: What is wrong with the code.
+        """
+        packed = None if code is None else self._planner.packed(code)
+        return self._planner.diff(Start() if start is None else start, packed)
 
     def rewind(self, plan: JobPlan, request_id: str | None = None, why: str | None = None) -> int:
         """Begin what a plan says, and wait until its output is there; it runs when `run` says so.

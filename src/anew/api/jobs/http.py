@@ -25,6 +25,7 @@ from anew.api.jobs.views import (
     CutOverAnswer,
     DeadLetterView,
     JobDeleted,
+    JobDiff,
     JobView,
     OwnedParts,
     ReplayAnswer,
@@ -56,6 +57,10 @@ class JobCalls(Calls):
     def plan_generation(self, name: str, request: PlanGeneration) -> JobPlan:
         """What a rewind would begin now; nothing is made."""
         return self._as(JobPlan, Call("POST", path_of("jobs", name, "rewind:plan"), request))
+
+    def job_diff(self, name: str, request: PlanGeneration) -> JobDiff:
+        """What the next generation would change, and which ways to it are open; nothing is made."""
+        return self._as(JobDiff, Call("POST", path_of("jobs", name, "diff"), request))
 
     def job_dead_letters(self, name: str, generation: int | None, limit: int) -> list[DeadLetterView]:
         """The first records that a generation of a job, or (None) any, has left out, at most so many."""

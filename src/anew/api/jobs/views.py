@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from anew.api.wire import Wire
 from anew.core.jobs.committed import CountedBatch
+from anew.core.jobs.diff import JobChange
 from anew.core.jobs.generation import unknown_generation
 from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.plan import Mode
 
 
 class GenerationView(Wire):
@@ -119,6 +121,37 @@ class OwnedParts(Wire):
     generation: int
     owned: tuple[OwnedView, ...]
     stays: str | None = None
+
+
+class WayView(Wire):
+    """A way from the live generation to the next one.
+
+    Attributes:
+        way: ``deploy``: goes on where the live one ended. ``simple``: reads history again in its place. ``parallel``:
+            reads history again beside it.
+        open: Whether it could be begun now, once the live one is stopped where it takes its place.
+        code: The code of the refusal; null: it is open.
+        why: What it means, or why it is refused.
+    """
+
+    way: Mode
+    open: bool
+    code: str | None
+    why: tuple[str, ...]
+
+
+class JobDiff(Wire):
+    """What the next generation of a job would change.
+
+    Attributes:
+        changes: One for each thing that differs.
+        ways: How the next generation can be begun.
+    """
+
+    job: str
+    live: int
+    changes: tuple[JobChange, ...]
+    ways: tuple[WayView, ...]
 
 
 class CutOverAnswer(Wire):

@@ -19,7 +19,7 @@ from anew.cli.jobs.options import (
     Why,
     other_code_of,
 )
-from anew.cli.jobs.showing import print_job, print_plan
+from anew.cli.jobs.showing import print_diff, print_job, print_plan
 from anew.cli.options import Conf, Master, RequestId
 from anew.cli.output import Json
 from anew.cli.running import read_plan
@@ -43,8 +43,31 @@ _EMPTY = "empty"
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (plan, rewind, deploy):
+    for command in (diff, plan, rewind, deploy):
         app.command()(command)
+
+
+def diff(
+    name: str,
+    function: OtherFunction = None,
+    *,
+    param: Params = None,
+    file: Files = None,
+    start: From = None,
+    master: Master = None,
+    conf: Conf = None,
+    max_records: MaxRecords = 100_000,
+    on_bad_record: OnBad = STOP,
+    dead_letter_limit: DeadLetterLimit = DEFAULT_LIMIT,
+    no_trial: NoTrial = False,
+    json_output: Json = False,
+) -> None:
+    """What other code or settings would change, and which ways to them are open; nothing is made."""
+    bad = on_bad(on_bad_record)
+    chosen = Start(start_of(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
+    with cluster() as connected:
+        found = connected.job(name).diff(chosen, other_code_of(function, param, file, no_trial=no_trial))
+    print_diff(found, as_json=json_output)
 
 
 def plan(

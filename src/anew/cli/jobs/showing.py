@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anew.api.jobs.views import GenerationView, JobView
+from anew.api.jobs.views import GenerationView, JobDiff, JobView
 from anew.cli.output import out, print_json, print_table
 from anew.core.jobs.plan import JobPlan
 from anew.core.moment import duration_text
@@ -39,6 +39,26 @@ def print_plan(plan: JobPlan, *, as_json: bool) -> None:
     rows = [(name, p, offset) for name, of in sorted(plan.start.items()) for p, offset in sorted(of.items())]
     print_table(["input", "partition", "from offset"], rows)
     out().print(f"{plan.estimate.records:,} records to read; plan {plan.id}")
+
+
+def print_diff(diff: JobDiff, *, as_json: bool) -> None:
+    """Say what would change."""
+    if as_json:
+        print_json(diff)
+        return
+    out().print(f"{diff.job}: generation {diff.live} serves" + ("" if diff.changes else "; nothing changes"))
+    rows = [(c.what, _text(c.now), _text(c.wanted), ", ".join(c.allows)) for c in diff.changes]
+    if rows:
+        print_table(["changes", "now", "wanted", "ways"], rows)
+    for way in diff.ways:
+        out().print(f"{way.way}: " + ("" if way.open else "refused: ") + "; ".join(way.why), markup=False)
+
+
+def _text(value: object) -> str:
+    """A value of a change in one cell."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {said}" for name, said in value.items())
+    return "none" if value is None else str(value)
 
 
 def status_of(each: GenerationView) -> str:

@@ -26,6 +26,7 @@ from anew.api.jobs.views import (
     CutOverAnswer,
     DeadLetterView,
     JobDeleted,
+    JobDiff,
     JobView,
     OwnedParts,
     ReplayAnswer,
@@ -38,6 +39,7 @@ from anew.controller.jobs import batches, changing, views
 from anew.controller.jobs.checkpoints import checkpoints_of
 from anew.controller.jobs.committed import counted_batches
 from anew.controller.jobs.deadletters import dead_letter_page, replay
+from anew.controller.jobs.differing import diff_of
 from anew.controller.jobs.owning import owned_by
 from anew.controller.jobs.planning import plan_generation
 from anew.controller.jobs.records import job_named
@@ -81,6 +83,12 @@ def add_jobs(app: FastAPI, context: Context) -> None:
     def plan(name: str, request: PlanGeneration) -> JobPlan:
         """What the next generation would be, from where, and what of its history is gone."""
         return plan_generation(context, job_named(context, name), request)
+
+    @app.post("/v1/jobs/{name}/diff", tags=["jobs"])
+    @takes(READ)
+    def diff(name: str, request: PlanGeneration) -> JobDiff:
+        """What the next generation would change, and which ways to it are open; the mode asked for is passed over."""
+        return diff_of(context, job_named(context, name), request)
 
     @app.delete("/v1/jobs/{name}", tags=["jobs"])
     @takes(OPERATE)

@@ -113,6 +113,19 @@ def unpack(code: JobCode, content: bytes, folder: Path) -> Unpacked:
     return Unpacked(modules, {name: folder / _FILES_FOLDER / name for name in code.files})
 
 
+def changed_files(before: bytes, after: bytes) -> dict[str, str]:
+    """Module or file → ``changed``, ``added`` or ``removed``, between two archives; those alike are left out."""
+    old, new = _digests(before), _digests(after)
+    words = {(True, True): "changed", (False, True): "added", (True, False): "removed"}
+    differs = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    return {name.partition("/")[2]: words[name in old, name in new] for name in differs}
+
+
+def _digests(content: bytes) -> dict[str, str]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist()}
+
+
 def python_files(content: bytes) -> bytes:
     """The modules alone, as a zip that executors import from."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:

@@ -1,0 +1,160 @@
+"""A rewind in the live generation's place: into its output, and refused where it could not take everything back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anew.api.jobs.requests import CreateJob, OfGeneration
+from anew.api.topics import CreateTopic
+from anew.core.errors import Refused
+from anew.core.jobs.code import Shape
+from anew.core.jobs.plan import JobPlan
+from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
+from anew.testing.job_builders import a_code
+from tests.component.controller.harness import Cluster, refused
+from tests.component.controller.jobs.jobs_harness import EVENTS, JOB, Jobs
+
+_STORE = "flights"
+_KEEPS = Shape(rows=True, key=True, time=True)
+_OLD, _NEW = a_code(shape=_KEEPS), a_code(archive="cc", shape=_KEEPS)
+
+
+def _at_rest(jobs: Jobs, offset: int, plan: JobPlan | None = None) -> None:
+    """The first generation has read so many records, and its driver has ended."""
+    jobs.running(plan)
+    jobs.cluster.settle(4)
+    epoch = jobs.take()
+    jobs.record(epoch, {0: offset, 1: 0})
+    jobs.cluster.client.stop_job(JOB, OfGeneration())
+    jobs.end(epoch)
+
+
+def _into_store(cluster: Cluster, **config: Any) -> Jobs:
+    jobs = Jobs(cluster)
+    jobs.topics()
+    cluster.create(_STORE, **{"hybrid": False, **config})
+    cluster.client.create_job(CreateJob(name=JOB, output=f"store:{_STORE}", inputs={"events": EVENTS}))
+    return jobs
+
+
+@pytest.mark.case("streams:D1")
+def test_it_reads_the_history_again_and_writes_into_the_same_output(jobs: Jobs) -> None:
+    """It begins where it was told, takes the live one's place at once, and that one will not run again."""
+    jobs.write(5)
+    _at_rest(jobs, 5)
+    plan = jobs.plan(mode="simple", code=_NEW, start="oldest")
+    assert (plan.mode, plan.start, plan.base, plan.estimate.records) == (
+        "simple",
+        {"events": {0: 0, 1: 0}},
+        "present",
+        5,
+    )
+    assert any("what was written stays until it is written again" in line for line in plan.why)
+    assert any("gets the results again" in line for line in plan.why)
+    assert jobs.running(plan) == 2
+    first, second = (jobs.job().generation(number) for number in (1, 2))
+    assert (jobs.job().live, first.status.value, second.writes_to) == (2, "retired", first.writes_to)
+
+
+@pytest.mark.case("streams:D4")
+def test_what_arrives_meanwhile_waits_behind_the_history(jobs: Jobs) -> None:
+    """Nothing of it is passed over: it is lag of the one generation there is, and the pace says how long it waits."""
+    jobs.write(40)
+    _at_rest(jobs, 40)
+    jobs.running(jobs.plan(mode="simple", code=_NEW, start="oldest"))
+    epoch = jobs.take(2)
+    jobs.write(10)
+    assert (jobs.view(2).lag_records, jobs.view(2).positions) == (50, {"events": {0: 0, 1: 0}})
+    jobs.cluster.pass_seconds(120)
+    for end in (10, 20, 30):
+        jobs.record(epoch, {0: end, 1: 0}, number=2)
+        jobs.cluster.pass_seconds(1)
+        jobs.beat(epoch, 2)
+    view = jobs.view(2)
+    assert (view.lag_records, view.records_per_s, view.seconds_left) == (20, 10.0, 2.0)
+
+
+def test_what_runs_is_not_rewound_in_its_place(jobs: Jobs) -> None:
+    """It can be planned; to begin it needs a live generation that is stopped, and whose driver has ended."""
+    jobs.write(5)
+    jobs.running()
+    epoch = jobs.take()
+    plan = jobs.plan(mode="simple", code=_NEW, start="oldest")
+    assert refused(Refused, lambda: jobs.begin(plan)).code == "generation_runs"
+    jobs.cluster.client.stop_job(JOB, OfGeneration())
+    assert refused(Refused, lambda: jobs.begin(plan)).code == "driver_alive"
+    jobs.end(epoch)
+    assert jobs.begin(plan) == 2
+
+
+@pytest.mark.case("rules:R9")
+def test_every_version_of_a_store_applies_it(cluster: Cluster) -> None:
+    """Its feed is added to all versions that live: no rebuild of one leaves its records out."""
+    jobs = _into_store(cluster)
+    jobs.write(5)
+    _at_rest(jobs, 5, jobs.plan(code=_OLD))
+    jobs.running(jobs.plan(mode="simple", code=_NEW, start="oldest"))
+    cluster.settle(4)
+    (served,) = cluster.store(_STORE).versions
+    assert list(served.feeds) == [jobs.job().generation(number).writes_to for number in (1, 2)]
+
+
+@pytest.mark.case("rules:R26")
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (_KEEPS, None, "was not tried"),
+        (None, _KEEPS, "was not tried"),
+        (_KEEPS, Shape(rows=False, key=False, time=False), "leave records out"),
+        (_KEEPS, Shape(rows=True, key=False, time=True), "other keys"),
+        (Shape(rows=False, key=False, time=False), _KEEPS, "the live generation's function gives rows other keys"),
+        (_KEEPS, Shape(rows=True, key=True, time=False), "other times"),
+    ],
+)
+def test_what_it_would_not_write_again_asks_for_a_parallel_rewind(
+    cluster: Cluster, before: Shape | None, after: Shape | None, why: str
+) -> None:
+    """A row that the new code leaves out, or has under another key, would stay in the store for ever."""
+    jobs = _into_store(cluster)
+    jobs.write(5)
+    _at_rest(jobs, 5, jobs.plan(code=a_code(shape=before)))
+    other = a_code(archive="cc", shape=after)
+    error = refused(Refused, lambda: jobs.plan(mode="simple", code=other, start="oldest"))
+    assert (error.code, why in str(error.found), "--parallel" in str(error.hint)) == ("must_be_parallel", True, True)
+    altered = jobs.plan(mode="parallel", code=other, start="oldest").model_copy(update={"mode": "simple"}).sealed()
+    assert refused(Refused, lambda: jobs.begin(altered)).code == "must_be_parallel"
+    # Over the same records the same code writes what it wrote, whatever it keeps of them.
+    assert jobs.plan(mode="simple", code=None, start="oldest").mode == "simple"
+
+
+@pytest.mark.case("rules:R12")
+def test_records_older_than_forgotten_deletes_ask_for_a_parallel_rewind(cluster: Cluster) -> None:
+    """A version that has forgotten deletes would turn them away; what is younger is read again in place."""
+    jobs = _into_store(cluster, tombstone_grace_seconds=60, hybrid=True)
+    jobs.write(3)
+    cluster.serve(cluster.push_plan(_STORE))
+    cluster.pass_seconds(120)
+    cluster.settle(2)
+    cluster.serve(cluster.repush_plan(_STORE))
+    assert cluster.version(2, _STORE).tombstone_floor_ms > 0
+    cluster.pass_seconds(120)
+    jobs.write(2)
+    _at_rest(jobs, 5, jobs.plan(code=_OLD))
+    error = refused(Refused, lambda: jobs.plan(mode="simple", code=_NEW, start="oldest"))
+    assert (error.code, "R12" in str(error.found), "offset 3" in str(error.found)) == ("must_be_parallel", True, True)
+    assert jobs.plan(mode="simple", code=_NEW, start={"events": {0: 3, 1: 0}}).start == {"events": {0: 3, 1: 0}}
+
+
+@pytest.mark.case("streams:N5")
+def test_a_plan_names_the_jobs_that_read_what_it_writes(jobs: Jobs) -> None:
+    """Each kind of rewind means something else for them."""
+    jobs.write(5)
+    _at_rest(jobs, 5)
+    client = jobs.cluster.client
+    client.create_topic(CreateTopic(name="sums", partitions=1, key_schema=KEY_SCHEMA, value_schema=VALUE_SCHEMA))
+    client.create_job(CreateJob(name="sum", output="topic:sums", inputs={"classes": "classes_g1"}))
+    said = {mode: jobs.plan(mode=mode, code=None).downstream for mode in ("parallel", "simple", "deploy")}
+    assert all(len(lines) == 1 and lines[0].startswith("sum reads classes_g1 as classes: ") for lines in said.values())
+    assert len(set(said.values())) == 3
