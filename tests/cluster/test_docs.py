@@ -87,7 +87,7 @@ def test_the_commands_of_reprocessing_run(anew: Anew, tmp_path: Path) -> None:
     first, _, second = done.stdout.partition("generation 2 serves")
     assert "severe" in first.rpartition("UA1")[2]
     assert "fine" in second
-    assert anew.here("job", "show", "delay_class")["live"] == 3
+    assert anew.here("job", "show", "delay_class")["live"] == 4
     # A record on which the function raised is named, and comes out once it was given to the mended one again.
     (letter,) = anew.here("job", "dead-letters", "strict_class")
     assert (letter["reason"], letter["record"]["key"]) == ("a delay is not negative: -3", "AA7")

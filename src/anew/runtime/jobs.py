@@ -288,13 +288,33 @@ class JobHandle:
             hint=f"anew job logs {self.name}",
         )
 
-    def cut_over(self, generation: int | None = None, *, force: bool = False) -> CutOverAnswer:
+    def cut_over(
+        self,
+        generation: int | None = None,
+        *,
+        force: bool = False,
+        when_caught_up: bool = False,
+        not_before_ms: int | None = None,
+    ) -> CutOverAnswer:
         """Let the generation serve that is to take the live one's place.
+
+        Args:
+            generation: Another one.
+            force: Also while it has not caught up.
+            when_caught_up: Not now, but by itself as soon as it has caught up.
+            not_before_ms: Likewise, and not before that time.
 
         Raises:
             Refused: ``not_caught_up``, ``nothing_to_cut_over``, ``output_not_whole``.
         """
-        return self._controller.cut_over(self.name, CutOver(generation=generation, force=force))
+        request = CutOver(
+            generation=generation, force=force, when_caught_up=when_caught_up, not_before_ms=not_before_ms
+        )
+        return self._controller.cut_over(self.name, request)
+
+    def call_off_cut_over(self) -> JobView:
+        """Take back what `cut_over` planned; where nothing is planned nothing changes."""
+        return self._controller.call_off_cut_over(self.name)
 
     def owned(self, generation: int) -> OwnedParts:
         """What goes with a generation when it is dropped, with sizes, and why it stays, if it does.

@@ -18,7 +18,7 @@ from anew.core.jobs.code import JobCode, Shape
 from anew.core.jobs.inputs import JobInput
 from anew.core.jobs.plan import JobPlan
 
-_TRY_SECONDS = 120.0
+_TRY_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)

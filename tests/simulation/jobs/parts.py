@@ -23,7 +23,7 @@ from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView
 from anew.api.models import Heartbeat, HeartbeatAnswer
 from anew.api.topics import CreateTopic, TopicView
 from anew.controller.engine.context import Context
-from anew.controller.jobs import batches, changing, views
+from anew.controller.jobs import batches, changing, cutting, views
 from anew.controller.jobs.planning import plan_generation
 from anew.controller.jobs.records import job_named
 from anew.controller.topics import changing as topics
@@ -90,7 +90,7 @@ class JobClient(SimulatedClient):
 
     def cut_over(self, name: str, request: CutOver) -> CutOverAnswer:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: changing.cut_over(c, name, request, self._actor))
+        return self._ask(_TOLD, lambda c: cutting.cut_over(c, name, request, self._actor))
 
     def drop_generation(self, name: str, request: DropGeneration) -> JobView:
         """See `ControllerClient`."""

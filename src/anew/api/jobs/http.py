@@ -118,5 +118,9 @@ class JobCalls(Calls):
         """Say that a driver ends; repeating it is harmless."""
         self._send(Call("POST", path_of("rebuilds", rebuild_id, "ended"), request, look_up="anew job list"))
 
+    def call_off_cut_over(self, name: str) -> JobView:
+        """Take a planned cut-over back."""
+        return self._as(JobView, Call("DELETE", path_of("jobs", name, "cutover")))
+
     def _of_job(self, name: str, what: str, request: OfGeneration | DropGeneration | CutOver) -> Call:
         return Call("POST", path_of("jobs", name, what), request, look_up=f"anew job show {name}")

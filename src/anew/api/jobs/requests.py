@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from anew.api.jobs.place import OutputPlace
 from anew.api.wire import Request, Wire, example
@@ -112,12 +112,26 @@ class ReplayDeadLetters(Request):
 
 
 class CutOver(Request):
-    """Let a generation serve; None: the one that is to take the live one's place."""
+    """Let a generation serve; None: the one that is to take the live one's place.
+
+    Attributes:
+        force: Also while it has not caught up.
+        when_caught_up: Not at once, but as soon as it has caught up.
+        not_before_ms: Likewise, and not before a time.
+    """
 
     model_config = example(generation=2, force=False)
 
     generation: int | None = None
     force: bool = False
+    when_caught_up: bool = False
+    not_before_ms: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _at_once_or_later(self) -> CutOver:
+        if self.force and (self.when_caught_up or self.not_before_ms is not None):
+            raise ValueError("force is for a cut-over at once: a planned one waits until the generation has caught up")
+        return self
 
 
 class OfBatches(Wire):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anew.api.wire import Wire
 from anew.core.jobs.committed import CountedBatch
+from anew.core.jobs.cutover import PlannedCut
 from anew.core.jobs.diff import JobChange
 from anew.core.jobs.generation import unknown_generation
 from anew.core.jobs.inputs import Offsets
@@ -72,6 +73,7 @@ class JobView(Wire):
         live: The generation whose output serves; null before the first.
         code: The hash of the live generation's code.
         output: ``KIND:NAME``.
+        planned_cut: The cut-over that is to happen by itself; null: none is.
         split: The share of readers that ask another generation; null: none do.
     """
 
@@ -82,6 +84,7 @@ class JobView(Wire):
     inputs: dict[str, str]
     output: str
     generations: tuple[GenerationView, ...]
+    planned_cut: PlannedCut | None = None
     split: float | None = None
 
     def generation(self, number: int) -> GenerationView:
@@ -155,11 +158,17 @@ class JobDiff(Wire):
 
 
 class CutOverAnswer(Wire):
-    """Which generation serves now, and which did before."""
+    """Which generation serves now, and which did before.
+
+    Attributes:
+        live: Of a planned cut-over the one that still serves; 0: none does.
+        planned: The cut-over that is to happen by itself; null: this one was done.
+    """
 
     job: str
     live: int
     before: int | None
+    planned: PlannedCut | None = None
 
 
 class CountedBatches(Wire):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from keyword import iskeyword
 
-from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, RunGeneration
-from anew.api.jobs.views import CutOverAnswer
+from anew.api.jobs.requests import CreateJob, DropGeneration, RunGeneration
 from anew.catalog.change import Put, PutJob, PutRequest
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
 from anew.controller.engine.requests import made_before
-from anew.controller.jobs.looks import looks_of
 from anew.controller.jobs.planning import inputs_of
 from anew.controller.jobs.records import change_job, chosen, ended_record, job_named, with_record
 from anew.core.confighash import value_hash
@@ -122,39 +120,6 @@ def stop(context: Context, name: str, number: int | None, actor: str) -> Job:
     return change_job(context, job.uid, operation, change)
 
 
-def cut_over(context: Context, name: str, request: CutOver, actor: str) -> CutOverAnswer:
-    """Let a generation serve instead of the live one, in one commit; the other way round it is a cut back.
-
-    Raises:
-        NotFound: ``unknown_job``, ``unknown_generation``.
-        Refused: ``not_caught_up``, ``nothing_to_cut_over``, ``generation_over``, ``output_not_whole``, and what the
-            output refuses.
-    """
-    job = job_named(context, name)
-    number = request.generation if request.generation is not None else _waiting(job)
-    operation = context.operation("cut over", name, actor, generation=number, before=job.live, forced=request.force)
-
-    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
-        # The condition is the live generation: whatever else was rebuilt meanwhile does not matter.
-        if present.live != job.live:
-            raise Refused(
-                "plan_outdated",
-                f"another generation of {name} went live meanwhile",
-                found=f"live {present.live}",
-                expected=f"live {job.live}",
-                hint=f"anew job show {name}",
-            )
-        looks = looks_of(context, present, number)
-        after = jobs.cut_over(present, number, looks, force=request.force)
-        before = None if present.live is None else present.generation(present.live).writes_to
-        output = context.outputs.of_kind(present.output.kind)
-        puts = output.cut_over(context, present.output.name, before, present.generation(number).writes_to)
-        return after, puts
-
-    change_job(context, job.uid, operation, change)
-    return CutOverAnswer(job=name, live=number, before=job.live)
-
-
 def drop(context: Context, name: str, request: DropGeneration, actor: str) -> Job:
     """Retire a generation that is not live: it will not run again, and what it owns goes after the grace.
 
@@ -218,16 +183,3 @@ def _dropped(context: Context, job: Job, request: DropGeneration) -> tuple[Job, 
 def _closed(context: Context, job: Job, *generations: Generation) -> tuple[Put, ...]:
     output = context.outputs.of_kind(job.output.kind)
     return output.close(context, job.output.name, [generation.writes_to for generation in generations])
-
-
-def _waiting(job: Job) -> int:
-    waiting = job.in_work
-    if waiting is None:
-        raise Refused(
-            "nothing_to_cut_over",
-            f"no generation of {job.name} is to take the live one's place",
-            found=f"live {job.live}",
-            expected="a rewind that has caught up",
-            hint=f"anew job rewind {job.name}",
-        )
-    return waiting.number

@@ -35,7 +35,7 @@ from anew.api.pages import DEFAULT_ITEMS, Page
 from anew.api.rights import OPERATE, READ, READ_ALL, REBUILD, SUBMIT, SUBMIT_ALL_NAMED, takes
 from anew.controller.engine.context import Context
 from anew.controller.engine.parameters import Actor, After, Limit
-from anew.controller.jobs import batches, changing, views
+from anew.controller.jobs import batches, changing, cutting, views
 from anew.controller.jobs.checkpoints import checkpoints_of
 from anew.controller.jobs.committed import counted_batches
 from anew.controller.jobs.deadletters import dead_letter_page, replay
@@ -123,8 +123,14 @@ def _add_generations(app: FastAPI, context: Context) -> None:
     @app.post("/v1/jobs/{name}/cutover", tags=["jobs"])
     @takes(OPERATE)
     def cut_over(name: str, request: CutOver, actor: Actor = "anonymous") -> CutOverAnswer:
-        """Let another generation serve, or go back to the one before."""
-        return changing.cut_over(context, name, request, actor)
+        """Let another generation serve, or go back to the one before: at once, or once it has caught up."""
+        return cutting.cut_over(context, name, request, actor)
+
+    @app.delete("/v1/jobs/{name}/cutover", tags=["jobs"])
+    @takes(OPERATE)
+    def call_off(name: str, actor: Actor = "anonymous") -> JobView:
+        """Take a planned cut-over back."""
+        return views.job_view(context, cutting.call_off(context, name, actor))
 
     @app.post("/v1/jobs/{name}/drop", tags=["jobs"])
     @takes(OPERATE)

@@ -9,6 +9,7 @@ from anew.controller.engine.drivers import heard_at_ms
 from anew.controller.engine.records import find_of
 from anew.controller.jobs.batches import NO_LEASE
 from anew.controller.jobs.changing import drop
+from anew.controller.jobs.cutting import cut_planned
 from anew.controller.jobs.looks import ends_of, look, position_of
 from anew.controller.jobs.records import change_deleted_job, change_job, job_named, with_record
 from anew.core.errors import AnewError
@@ -34,6 +35,7 @@ def step_job(context: Context, job: Job) -> None:
         elif generation.status is GenerationStatus.RETIRED:
             job = _reclaim(context, job, generation)
     look(context, job)
+    cut_planned(context, job)
     if job.live is None:
         _serve_first(context, job)
 

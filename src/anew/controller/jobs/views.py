@@ -38,6 +38,7 @@ def job_view(context: Context, job: Job) -> JobView:
         code=None if live is None else live.code.hash,
         inputs=job.inputs,
         output=str(job.output),
+        planned_cut=job.planned_cut,
         generations=tuple(_generation_view(context, job, each, dead.get(each.number, 0)) for each in job.generations),
     )
 
@@ -50,7 +51,16 @@ def job_page(context: Context, after: str, limit: int) -> Page[JobView]:
 
 def job_problems(context: Context, job: Job) -> list[Problem]:
     """What is wrong with a job's generations, since when, and what comes next."""
+    cut = job.planned_cut
+    refused = [] if cut is None or cut.error is None else [(cut.generation, cut.error)]
     return [
+        Problem(
+            what=f"{job.name}@{number} is not cut over to as planned: {error}",
+            since_ms=job.generation(number).since_ms,
+            hint=f"anew job cutover {job.name}, which says why; or call it off: anew job cutover {job.name} --cancel",
+        )
+        for number, error in refused
+    ] + [
         Problem(
             what=f"{job.name}@{each.number} "
             + ("failed" if each.status is GenerationStatus.FAILED else "does not get on")

@@ -89,6 +89,11 @@ class Generation(Value):
         return self.status in _OVER
 
     @property
+    def is_begun(self) -> bool:
+        """Whether it was told to run once."""
+        return self.status not in (GenerationStatus.PLANNED, GenerationStatus.READY)
+
+    @property
     def most_dead_letters(self) -> int:
         """How many records it may leave out; 0 where it stops at the first one."""
         return self.dead_letter_limit if self.on_bad_record == SKIP else 0

@@ -12,6 +12,7 @@ from anew.core.backoff import backoff_seconds
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
 from anew.core.jobs.code import Environment
+from anew.core.jobs.cutover import PlannedCut
 from anew.core.jobs.generation import Generation, GenerationStatus, unknown_generation
 from anew.core.plan import Value
 from anew.core.stamp import Origin, OriginKind
@@ -44,6 +45,7 @@ class Job(Value):
         uid: Of this job alone; a later one of the same name has another.
         inputs: Input → the name of its topic.
         live: The generation whose output serves; None before the first.
+        planned_cut: The cut-over that is to happen by itself; None: none is.
         next_generation: The number that the next one gets.
     """
 
@@ -54,6 +56,7 @@ class Job(Value):
     output: JobOutput
     generations: tuple[Generation, ...] = ()
     live: int | None = None
+    planned_cut: PlannedCut | None = None
     next_generation: int = 1
     created_at_ms: int
     deleted_at_ms: int | None = None
@@ -335,7 +338,7 @@ def cut_over(job: Job, number: int, looks: int, *, force: bool) -> Job:
             expected="a generation that reads its inputs from the first record ever",
             hint="what was written before its start would be gone for readers",
         )
-    if found.status in (GenerationStatus.PLANNED, GenerationStatus.READY):
+    if not found.is_begun:
         raise Refused(
             "not_caught_up",
             f"{job.name}@{number} has never run: readers would find nothing",
@@ -351,7 +354,7 @@ def cut_over(job: Job, number: int, looks: int, *, force: bool) -> Job:
             expected=f"running, {LOOKS_TO_CATCH_UP} in a row",
             hint=f"anew job watch {job.name}; with --force what only the live one has read is missing at first",
         )
-    return job.model_copy(update={"live": number})
+    return job.model_copy(update={"live": number, "planned_cut": None})
 
 
 def retired(job: Job, number: int, now_ms: int, *, force: bool = False) -> Job:

@@ -1,0 +1,137 @@
+"""Cut-overs: at once, once a generation has caught up, or at a time."""
+
+from __future__ import annotations
+
+from anew.api.jobs.requests import CutOver
+from anew.api.jobs.views import CutOverAnswer
+from anew.catalog.change import Operation, Put
+from anew.controller.engine.context import Context
+from anew.controller.jobs.looks import looks_of
+from anew.controller.jobs.records import change_job, job_named
+from anew.core.errors import Refused
+from anew.core.jobs import job as jobs
+from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
+from anew.core.jobs.cutover import PlannedCut
+from anew.core.jobs.generation import GenerationStatus
+from anew.core.jobs.job import Job
+
+_PASSES = frozenset({"not_caught_up", "not_served", "not_sealed", "plan_outdated"})
+"""Refusals that pass with time, or because somebody was faster."""
+
+
+def cut_over(context: Context, name: str, request: CutOver, actor: str) -> CutOverAnswer:
+    """Let a generation serve instead of the live one, in one commit; the other way round it is a cut back.
+
+    Where it is to be done later, that is noted, and the rounds do it.
+
+    Raises:
+        NotFound: ``unknown_job``, ``unknown_generation``.
+        Refused: ``not_caught_up``, ``nothing_to_cut_over``, ``generation_over``, ``output_not_whole``, and what the
+            output refuses.
+    """
+    job = job_named(context, name)
+    number = request.generation if request.generation is not None else _waiting(job)
+    if request.when_caught_up or request.not_before_ms is not None:
+        return _planned(context, job, number, request, actor)
+    operation = context.operation("cut over", name, actor, generation=number, before=job.live, forced=request.force)
+
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        # The condition is the live generation: whatever else was rebuilt meanwhile does not matter.
+        if present.live != job.live:
+            raise _moved(job, present)
+        looks = looks_of(context, present, number)
+        after = jobs.cut_over(present, number, looks, force=request.force)
+        before = None if present.live is None else present.generation(present.live).writes_to
+        output = context.outputs.of_kind(present.output.kind)
+        puts = output.cut_over(context, present.output.name, before, present.generation(number).writes_to)
+        return after, puts
+
+    change_job(context, job.uid, operation, change)
+    return CutOverAnswer(job=name, live=number, before=job.live)
+
+
+def cut_planned(context: Context, job: Job) -> None:
+    """Do a cut-over that was planned, once it may be done; one that means nothing any more is called off.
+
+    A refusal that does not pass with time is shown with the job, and it is tried again in each round.
+    """
+    planned = job.planned_cut
+    if planned is None:
+        return
+    generation = job.find(planned.generation)
+    if job.live != planned.before or generation is None or generation.over:
+        call_off(context, job.name, "controller")
+        return
+    if planned.not_before_ms is not None and context.clock() < planned.not_before_ms:
+        return
+    error = None
+    try:
+        cut_over(context, job.name, CutOver(generation=planned.generation), planned.actor)
+    except Refused as refused:
+        error = None if refused.code in _PASSES else str(refused)
+    else:
+        return
+    if error != planned.error:
+        noted = planned.model_copy(update={"error": error})
+        _note(context, job, noted, context.operation("cut over refused", job.name, "controller", error=error))
+
+
+def call_off(context: Context, name: str, actor: str) -> Job:
+    """Take a planned cut-over back; where none is planned nothing changes.
+
+    Raises:
+        NotFound: ``unknown_job``.
+    """
+    job = job_named(context, name)
+    if job.planned_cut is None:
+        return job
+    number = job.planned_cut.generation
+    return _note(context, job, None, context.operation("call off cut over", name, actor, generation=number))
+
+
+def _planned(context: Context, job: Job, number: int, request: CutOver, actor: str) -> CutOverAnswer:
+    """Note a cut-over that is to happen later. What no time changes is refused at once."""
+    generation = job.generation(number)
+    if not generation.is_begun:
+        # It has never run, but may have by then.
+        generation = generation.model_copy(update={"status": GenerationStatus.RUNNING})
+    others = tuple(each if each.number != number else generation for each in job.generations)
+    jobs.cut_over(job.model_copy(update={"generations": others}), number, LOOKS_TO_CATCH_UP, force=True)
+    planned = PlannedCut(generation=number, before=job.live, not_before_ms=request.not_before_ms, actor=actor)
+    said = {"generation": number, "before": job.live, "not_before_ms": request.not_before_ms}
+    _note(context, job, planned, context.operation("plan cut over", job.name, actor, **said))
+    return CutOverAnswer(job=job.name, live=job.live or 0, before=None, planned=planned)
+
+
+def _note(context: Context, job: Job, planned: PlannedCut | None, operation: Operation) -> Job:
+    """Note what is planned, unless another generation serves by now."""
+
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        if planned is not None and present.live != planned.before:
+            raise _moved(job, present)
+        return present.model_copy(update={"planned_cut": planned}), ()
+
+    return change_job(context, job.uid, operation, change)
+
+
+def _moved(job: Job, present: Job) -> Refused:
+    return Refused(
+        "plan_outdated",
+        f"another generation of {job.name} went live meanwhile",
+        found=f"live {present.live}",
+        expected=f"live {job.live}",
+        hint=f"anew job show {job.name}",
+    )
+
+
+def _waiting(job: Job) -> int:
+    waiting = job.in_work
+    if waiting is None:
+        raise Refused(
+            "nothing_to_cut_over",
+            f"no generation of {job.name} is to take the live one's place",
+            found=f"live {job.live}",
+            expected="a rewind that has caught up",
+            hint=f"anew job rewind {job.name}",
+        )
+    return waiting.number
