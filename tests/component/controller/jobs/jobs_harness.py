@@ -108,7 +108,8 @@ class Jobs:
         self, batch: int, epoch: int, attempt: int, *keys: str, number: int = 1, written_ms: int | None = None
     ) -> None:
         """A task attempt of a generation appends records of these keys, to the first partition of its topic."""
-        topic = self.cluster.client.topic(f"{CLASSES}_g{number}", facts=False)
+        into = self.job().generation(number).writes_to.partition("#")[0]
+        topic = self.cluster.client.topic(into, facts=False)
         origins = identified_origins(self.job().origin_of(number), batch, sequences(epoch, attempt, 0, len(keys)))
         columns: list[Any] = [
             pa.array([self.cluster.clock() if written_ms is None else written_ms] * len(keys), pa.int64()),

@@ -76,6 +76,25 @@ def test_what_arrives_meanwhile_waits_behind_the_history(jobs: Jobs) -> None:
     assert (view.lag_records, view.records_per_s, view.seconds_left) == (20, 10.0, 2.0)
 
 
+@pytest.mark.case("streams:D5")
+def test_batches_that_have_the_numbers_of_those_before_are_not_taken_for_them(jobs: Jobs) -> None:
+    """The generation in the place of another begins with batch 0 again, in the same topic: readers get both."""
+    jobs.write(2)
+    jobs.running()
+    epoch = jobs.take()
+    jobs.append(0, epoch, 0, "a", "b")
+    jobs.record(epoch, {0: 2, 1: 0}, attempts=(0,), rows=2)
+    jobs.cluster.client.stop_job(JOB, OfGeneration())
+    jobs.end(epoch)
+    jobs.running(jobs.plan(mode="simple", code=_NEW, start="oldest"))
+    again = jobs.take(2)
+    assert again == epoch
+    jobs.append(0, again, 0, "a", "b", number=2)
+    assert jobs.read() == (["a", "b"], [(2, 0)])
+    jobs.record(again, {0: 2, 1: 0}, number=2, attempts=(0,), rows=2)
+    assert jobs.read() == (["a", "b", "a", "b"], [])
+
+
 def test_what_runs_is_not_rewound_in_its_place(jobs: Jobs) -> None:
     """It can be planned; to begin it needs a live generation that is stopped, and whose driver has ended."""
     jobs.write(5)
