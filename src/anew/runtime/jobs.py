@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from anew.api.http import ControllerClient
 from anew.api.jobs.requests import (
@@ -17,24 +16,25 @@ from anew.api.jobs.requests import (
     PlanGeneration,
     ReplayDeadLetters,
     RunGeneration,
+    UndoRewind,
 )
-from anew.api.jobs.views import CheckpointsView, CutOverAnswer, DeadLetterView, JobView, OwnedParts
+from anew.api.jobs.views import CheckpointsView, CutOverAnswer, JobView, OwnedParts, UndoAnswer
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
-from anew.client.topicreads import TopicRecord
 from anew.client.topics import Topic
-from anew.core.errors import AnewError, Failed, InvalidRequest, NotFound, Refused, Unreachable
+from anew.core.errors import AnewError, InvalidRequest, NotFound, Refused, Unreachable
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
-from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.places import CODE_FOLDER, PLAN_SECONDS
 from anew.core.jobs.plan import DEPLOY, MOST_RECORDS, PARALLEL, REWIND, JobPlan, Mode
+from anew.core.jobs.starts import AnyStart, StartAt, start_of
 from anew.core.stores.store import newest_schema_id
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.asking import asked_for, begun_before
 from anew.rebuild.jobs.archive import Packed, environment_here, pack
 from anew.runtime.clock import new_id
+from anew.runtime.deadrecords import DeadRecord, Replayed, dead_record
 from anew.runtime.trying import Tried, try_out
 
 TOPIC = "topic"
@@ -64,25 +64,31 @@ class Start:
     """From where, and how, a generation runs.
 
     Attributes:
-        at: ``oldest``, ``newest``, or input → partition → offset; None: the inputs' defaults.
+        at: As ``--from`` takes it (``oldest``, ``36h``), input → partition → offset, or a value of
+            `anew.core.jobs.starts`; None: the inputs' defaults.
         on_bad_record: What a record does that cannot be read, or on which the function fails: ``stop`` ends the
             generation, ``skip`` leaves it out as a dead letter.
         dead_letter_limit: How many records may be left out, 1 to 1,000.
+        clamp: Whether offsets that a log does not hold are moved to the nearest ones that it does.
+        from_oldest_available: Whether a start at a time that retention has passed begins at the oldest record.
     """
 
-    at: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
+    at: AnyStart | None = None
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     max_records: int = 100_000
     on_bad_record: OnBadRecord = STOP
     dead_letter_limit: int = DEFAULT_LIMIT
+    clamp: bool = False
+    from_oldest_available: bool = False
 
     def __post_init__(self) -> None:
-        """Raise where a number is none that a generation can have.
+        """Raise where a number is none that a generation can have, or the start is none.
 
         Raises:
-            InvalidRequest: ``bad_option``.
+            InvalidRequest: ``bad_option``, ``bad_start``.
         """
+        _ = self.begins
         limits = {"max_records": MOST_RECORDS, "dead_letter_limit": MOST_LETTERS}
         for name, most in limits.items():
             if not 1 <= getattr(self, name) <= most:
@@ -90,36 +96,14 @@ class Start:
                     "bad_option", f"{name} is out of its range", found=getattr(self, name), expected=f"1 to {most}"
                 )
 
+    @property
+    def begins(self) -> StartAt | None:
+        """Where it begins, as the controller is asked for it.
 
-@dataclass(frozen=True, slots=True)
-class DeadRecord:
-    """A record that a generation has left out.
-
-    Attributes:
-        letter: Where it lies, and why.
-        record: What the log holds there; None: it holds it no more, or the topic was made again or deleted.
-        topic: Its topic as it is now; None: as of ``record``.
-    """
-
-    letter: DeadLetterView
-    record: TopicRecord | None
-    topic: Topic | None
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """What became of the dead letters of a generation that were not replayed before.
-
-    Attributes:
-        replayed: How many records were given to their topics again.
-        gone: How many the logs do not hold any more.
-        unreadable: How many are not of their topic's format.
-    """
-
-    generation: int
-    replayed: int
-    gone: int
-    unreadable: int
+        Raises:
+            InvalidRequest: ``bad_start``.
+        """
+        return None if self.at is None else start_of(self.at)
 
 
 class JobHandle:
@@ -159,7 +143,7 @@ class JobHandle:
         """
         found = self._controller.job_dead_letters(self.name, generation, limit)
         topics = {of: self._topic_of(*of) for of in {(letter.topic, letter.topic_uid) for letter in found}}
-        return [_dead_record(letter, topics[letter.topic, letter.topic_uid]) for letter in found]
+        return [dead_record(letter, topics[letter.topic, letter.topic_uid]) for letter in found]
 
     def replay(self, generation: int | None = None, *, as_new: bool = False) -> Replayed:
         """Give the records of a generation's dead letters to their topics again, those that were not yet.
@@ -328,6 +312,14 @@ class JobHandle:
         """
         return self._controller.cut_over(self.name, CutOver(generation=generation, force=force))
 
+    def undo(self, *, force: bool = False) -> UndoAnswer:
+        """Take the last rewind back: drop its generation, or go back to the one before where it was cut over to.
+
+        Raises:
+            Refused: ``nothing_to_undo``; ``not_caught_up``, unless ``force``.
+        """
+        return self._controller.undo_rewind(self.name, UndoRewind(force=force))
+
     def owned(self, generation: int) -> OwnedParts:
         """What goes with a generation when it is dropped, with sizes, and why it stays, if it does.
 
@@ -377,7 +369,9 @@ class JobHandle:
             mode=mode,
             code=code,
             environment=environment_here(),
-            start=start.at,
+            start=start.begins,
+            clamp=start.clamp,
+            from_oldest_available=start.from_oldest_available,
             master=start.master,
             conf=dict(start.conf),
             max_records=start.max_records,
@@ -421,8 +415,11 @@ class JobHandle:
     def _asked(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode) -> str:
         """The hash of all that a request for a generation says."""
         code = None if packed is None else packed[1].code.hash
+        begins = start.begins
         said = {
-            "at": start.at,
+            "at": None if begins is None else begins.model_dump(mode="json"),
+            "clamp": start.clamp,
+            "from_oldest_available": start.from_oldest_available,
             "master": start.master,
             "conf": dict(start.conf),
             "max_records": start.max_records,
@@ -455,17 +452,6 @@ class JobHandle:
             expected=f"an output within {_READY_SECONDS:g} s",
             hint=f"is the log there? anew status; then: anew job show {self.name}",
         )
-
-
-def _dead_record(letter: DeadLetterView, topic: Topic | None) -> DeadRecord:
-    if topic is None:
-        return DeadRecord(letter, None, None)
-    try:
-        found = topic.read(letter.offset, partition=letter.partition, limit=1)
-    except Failed:
-        found = []
-    record = found[0] if found and found[0].offset == letter.offset else None
-    return DeadRecord(letter, record, topic)
 
 
 def submit(controller: ControllerClient, driver: str, request: CreateJob, code: Code, start: Start) -> JobView:

@@ -17,6 +17,7 @@ from anew.api.jobs.requests import (
     ReplayDeadLetters,
     RunGeneration,
     RunOrder,
+    UndoRewind,
 )
 from anew.api.jobs.views import (
     BatchTaken,
@@ -28,8 +29,10 @@ from anew.api.jobs.views import (
     JobView,
     OwnedParts,
     ReplayAnswer,
+    UndoAnswer,
 )
 from anew.api.pages import Page
+from anew.api.wire import Request
 from anew.core.jobs.plan import JobPlan
 
 
@@ -82,6 +85,10 @@ class JobCalls(Calls):
         """Let another generation serve."""
         return self._as(CutOverAnswer, self._of_job(name, "cutover", request))
 
+    def undo_rewind(self, name: str, request: UndoRewind) -> UndoAnswer:
+        """Take the last rewind back."""
+        return self._as(UndoAnswer, self._of_job(name, "undo", request))
+
     def drop_generation(self, name: str, request: DropGeneration) -> JobView:
         """Retire a generation that is not live; the job's view."""
         return self._as(JobView, self._of_job(name, "drop", request))
@@ -113,5 +120,5 @@ class JobCalls(Calls):
         """Say that a driver ends; repeating it is harmless."""
         self._send(Call("POST", path_of("rebuilds", rebuild_id, "ended"), request, look_up="anew job list"))
 
-    def _of_job(self, name: str, what: str, request: OfGeneration | DropGeneration | CutOver) -> Call:
+    def _of_job(self, name: str, what: str, request: Request) -> Call:
         return Call("POST", path_of("jobs", name, what), request, look_up=f"anew job show {name}")

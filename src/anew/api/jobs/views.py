@@ -6,6 +6,7 @@ from anew.api.wire import Wire
 from anew.core.jobs.committed import CountedBatch
 from anew.core.jobs.generation import unknown_generation
 from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.undoing import Undoing
 
 
 class GenerationView(Wire):
@@ -127,6 +128,21 @@ class CutOverAnswer(Wire):
     job: str
     live: int
     before: int | None
+
+
+class UndoAnswer(Wire):
+    """How the last rewind was taken back.
+
+    Attributes:
+        how: ``dropped``: its generation will not run again. ``cut_back``: it goes on beside the one before.
+        undone: The generation that the rewind had made.
+        live: The one that serves.
+    """
+
+    job: str
+    how: Undoing
+    undone: int
+    live: int
 
 
 class CountedBatches(Wire):

@@ -13,13 +13,15 @@ from anew.api.jobs.requests import CreateJob
 from anew.api.jobs.views import GenerationView, JobView, OwnedParts
 from anew.cli.jobs.checkpoints import checkpoints_app
 from anew.cli.jobs.deadletters import dead_letters
-from anew.cli.jobs.naming import From, FromFile, Which, named, on_bad, start_of
+from anew.cli.jobs.naming import Clamp, From, FromFile, OldestAvailable, Which, named, on_bad, start_from
+from anew.cli.jobs.plans import print_plan
+from anew.cli.jobs.undoing import undo
 from anew.cli.options import Conf, Master, RequestId
 from anew.cli.output import Json, JsonLines, out, print_json, print_line, print_table
 from anew.cli.session import asked_until_answered, cluster, pairs
 from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP
-from anew.core.jobs.plan import MOST_RECORDS, JobPlan
+from anew.core.jobs.plan import MOST_RECORDS
 from anew.core.moment import duration_text
 from anew.runtime.jobs import Code, Start, submit
 from anew.runtime.settings import resolve
@@ -28,6 +30,7 @@ jobs_app = typer.Typer(help="Stream jobs: functions that follow topics.", no_arg
 
 jobs_app.add_typer(checkpoints_app, name="checkpoint")
 jobs_app.command("dead-letters")(dead_letters)
+jobs_app.command()(undo)
 
 _WATCH_SECONDS = 1.0
 
@@ -69,7 +72,7 @@ def submit_job(
     """Make a job and its first generation; it runs when told so."""
     request = CreateJob(name=name, output=output, inputs=pairs(inputs, "--input", "NAME=TOPIC"), request_id=request_id)
     bad = on_bad(on_bad_record)
-    chosen = Start(start_of(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
+    chosen = Start(start_from(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
     with cluster() as connected:
         handle = connected.job(name)
         view = submit(connected.controller, handle.driver, request, _code(code, param, file, no_trial=no_trial), chosen)
@@ -132,18 +135,25 @@ def plan(
     file: Files = None,
     start: From = None,
     from_file: FromFile = None,
+    clamp: Clamp = False,
+    from_oldest_available: OldestAvailable = False,
     on_bad_record: OnBad = STOP,
     dead_letter_limit: DeadLetterLimit = DEFAULT_LIMIT,
     no_trial: NoTrial = False,
     json_output: Json = False,
 ) -> None:
     """What a rewind would begin now, what of its history is gone, and why; nothing is made."""
-    said, bad = start_of(start, from_file), on_bad(on_bad_record)
-    chosen = Start(said, on_bad_record=bad, dead_letter_limit=dead_letter_limit)
+    chosen = Start(
+        start_from(start, from_file),
+        on_bad_record=on_bad(on_bad_record),
+        dead_letter_limit=dead_letter_limit,
+        clamp=clamp,
+        from_oldest_available=from_oldest_available,
+    )
     with cluster() as connected:
         function = _maybe(code, param, file, no_trial=no_trial)
         found = connected.job(name).plan_rewind(chosen, function)
-    _print_plan(found, as_json=json_output)
+    print_plan(found, as_json=json_output)
 
 
 @jobs_app.command()
@@ -155,6 +165,8 @@ def rewind(
     file: Files = None,
     start: From = None,
     from_file: FromFile = None,
+    clamp: Clamp = False,
+    from_oldest_available: OldestAvailable = False,
     master: Master = None,
     conf: Conf = None,
     max_records: MaxRecords = 100_000,
@@ -166,15 +178,15 @@ def rewind(
     json_output: Json = False,
 ) -> None:
     """Begin a generation beside the live one, with an output of its own, and let it run."""
-    bad = on_bad(on_bad_record)
-    chosen = Start(start_of(start, from_file), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
+    bad, at = on_bad(on_bad_record), start_from(start, from_file)
+    chosen = Start(at, master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit, clamp, from_oldest_available)
     with cluster() as connected:
         handle, function = connected.job(name), _maybe(code, param, file, no_trial=no_trial)
         number = None if dry_run else handle.begun_before(chosen, function, request_id)
         if number is None:
             found = handle.plan_rewind(chosen, function)
             if dry_run:
-                _print_plan(found, as_json=json_output)
+                print_plan(found, as_json=json_output)
                 return
             number = handle.rewind(found, request_id)
         view = handle.run(number)
@@ -205,7 +217,7 @@ def deploy(
     with cluster() as connected:
         handle, function = connected.job(name), _maybe(code, param, file, no_trial=no_trial)
         if dry_run:
-            _print_plan(handle.plan_deploy(chosen, function), as_json=json_output)
+            print_plan(handle.plan_deploy(chosen, function), as_json=json_output)
             return
         view = handle.deploy(chosen, function, stop=stop, request_id=request_id)
     _print(view, as_json=json_output)
@@ -407,17 +419,6 @@ def _print_owned(parts: OwnedParts, *, as_json: bool) -> None:
     print_table(["what", "name", "bytes", "records"], [(p.what, p.name, p.bytes, p.records) for p in parts.owned])
     if parts.stays is not None:
         out().print(f"it stays: {parts.stays}", markup=False)
-
-
-def _print_plan(plan: JobPlan, *, as_json: bool) -> None:
-    if as_json:
-        print_json(plan)
-        return
-    for line in plan.summary():
-        out().print(line)
-    rows = [(name, p, offset) for name, of in sorted(plan.start.items()) for p, offset in sorted(of.items())]
-    print_table(["input", "partition", "from offset"], rows)
-    out().print(f"{plan.estimate.records:,} records to read; plan {plan.id}")
 
 
 def _line(name: str, each: GenerationView) -> str:

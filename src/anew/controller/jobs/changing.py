@@ -144,15 +144,23 @@ def cut_over(context: Context, name: str, request: CutOver, actor: str) -> CutOv
                 expected=f"live {job.live}",
                 hint=f"anew job show {name}",
             )
-        looks = looks_of(context, present, number)
-        after = jobs.cut_over(present, number, looks, force=request.force)
-        before = None if present.live is None else present.generation(present.live).writes_to
-        output = context.outputs.of_kind(present.output.kind)
-        puts = output.cut_over(context, present.output.name, before, present.generation(number).writes_to)
-        return after, puts
+        return serving(context, present, number, force=request.force)
 
     change_job(context, job.uid, operation, change)
     return CutOverAnswer(job=name, live=number, before=job.live)
+
+
+def serving(context: Context, job: Job, number: int, *, force: bool) -> tuple[Job, tuple[Put, ...]]:
+    """The job with another generation live, and what that changes of its output.
+
+    Raises:
+        NotFound: ``unknown_generation``.
+        Refused: As `cut_over`.
+    """
+    after = jobs.cut_over(job, number, looks_of(context, job, number), force=force)
+    before = None if job.live is None else job.generation(job.live).writes_to
+    output = context.outputs.of_kind(job.output.kind)
+    return after, output.cut_over(context, job.output.name, before, job.generation(number).writes_to)
 
 
 def drop(context: Context, name: str, request: DropGeneration, actor: str) -> Job:
@@ -164,7 +172,7 @@ def drop(context: Context, name: str, request: DropGeneration, actor: str) -> Jo
     """
     job = job_named(context, name)
     operation = context.operation("drop generation", name, actor, generation=request.generation, forced=request.force)
-    return change_job(context, job.uid, operation, lambda present: _dropped(context, present, request))
+    return change_job(context, job.uid, operation, lambda present: dropped(context, present, request))
 
 
 def delete(context: Context, name: str, actor: str, *, only_empty: bool = False) -> None:
@@ -207,7 +215,13 @@ def delete(context: Context, name: str, actor: str, *, only_empty: bool = False)
     change_job(context, job.uid, operation, change)
 
 
-def _dropped(context: Context, job: Job, request: DropGeneration) -> tuple[Job, tuple[Put, ...]]:
+def dropped(context: Context, job: Job, request: DropGeneration) -> tuple[Job, tuple[Put, ...]]:
+    """The job without a generation that is not live, and what that changes beside it.
+
+    Raises:
+        NotFound: ``unknown_generation``.
+        Refused: As `drop`.
+    """
     generation = job.generation(request.generation)
     after = jobs.retired(job, generation.number, context.clock(), force=request.force)
     if generation.over:
