@@ -181,6 +181,7 @@ class ControllerPart:
             subjects=SUBJECTS,
             outputs=OUTPUTS,
             launch=lambda kind, name, request_id: machines.launch(kind, name, request_id),
+            pause=lambda seconds: world.sleep(seconds * 1000),
         )
         self._reconciler = Reconciler(self.context, machines.seconds)
         self._machines, self._world = machines, world

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from anew.core.errors import InvalidRequest
-from anew.core.moment import UNITS_MS, duration_text
+from anew.core.moment import duration_ms, duration_text
 from anew.core.suggest import did_you_mean
 
 Number = int | float
@@ -94,8 +94,7 @@ _TOKEN = re.compile(
 )
 _LITERALS = {
     _Kind.SHARE: re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>%?)", re.ASCII),
-    _Kind.AGE: re.compile(r"(?P<number>[0-9]+)(?P<unit>[smhdw])", re.ASCII),
-    _Kind.COUNT: re.compile(r"(?P<number>[0-9]+(?:_[0-9]+)*)(?P<unit>)", re.ASCII),
+    _Kind.COUNT: re.compile(r"[0-9]+(?:_[0-9]+)*", re.ASCII),
 }
 _OPERAND = f"not, ( or one of {', '.join(_NAMES)}"
 
@@ -274,10 +273,12 @@ def _token(found: re.Match[str]) -> _Token:
 
 def _literal(kind: _Kind, text: str) -> Number | None:
     """The value of a literal of that kind; None when the text is not one."""
+    if kind is _Kind.AGE:
+        return duration_ms(text)
     matched = _LITERALS[kind].fullmatch(text)
     if matched is None:
         return None
     if kind is _Kind.SHARE:
         share = float(matched["number"]) / (100 if matched["unit"] else 1)
         return share if share <= 1 else None
-    return int(matched["number"]) * UNITS_MS.get(matched["unit"], 1)
+    return int(text)

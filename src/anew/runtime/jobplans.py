@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from anew.api.http import ControllerClient
 from anew.api.jobs.requests import PlanGeneration
@@ -13,9 +12,9 @@ from anew.api.jobs.views import JobDiff
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
-from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.places import CODE_FOLDER, PLAN_SECONDS
 from anew.core.jobs.plan import MOST_RECORDS, PARALLEL, REWIND, SIMPLE, JobPlan, Mode
+from anew.core.jobs.starts import AnyStart, StartAt, start_of
 from anew.core.stores.store import newest_schema_id
 from anew.deepstore.open import open_deep_store
 from anew.rebuild.asking import asked_for
@@ -47,31 +46,46 @@ class Start:
     """From where, and how, a generation runs.
 
     Attributes:
-        at: ``oldest``, ``newest``, or input → partition → offset; None: the inputs' defaults.
+        at: As ``--from`` takes it (``oldest``, ``36h``), input → partition → offset, or a value of
+            `anew.core.jobs.starts`; None: the inputs' defaults.
         on_bad_record: What a record does that cannot be read, or on which the function fails: ``stop`` ends the
             generation, ``skip`` leaves it out as a dead letter.
         dead_letter_limit: How many records may be left out, 1 to 1,000.
+        clamp: Whether offsets that a log does not hold are moved to the nearest ones that it does.
+        from_oldest_available: Whether a start at a time that retention has passed begins at the oldest record.
     """
 
-    at: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
+    at: AnyStart | None = None
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     max_records: int = 100_000
     on_bad_record: OnBadRecord = STOP
     dead_letter_limit: int = DEFAULT_LIMIT
+    clamp: bool = False
+    from_oldest_available: bool = False
 
     def __post_init__(self) -> None:
-        """Raise where a number is none that a generation can have.
+        """Raise where a number is none that a generation can have, or the start is none.
 
         Raises:
-            InvalidRequest: ``bad_option``.
+            InvalidRequest: ``bad_option``, ``bad_start``.
         """
+        _ = self.begins
         limits = {"max_records": MOST_RECORDS, "dead_letter_limit": MOST_LETTERS}
         for name, most in limits.items():
             if not 1 <= getattr(self, name) <= most:
                 raise InvalidRequest(
                     "bad_option", f"{name} is out of its range", found=getattr(self, name), expected=f"1 to {most}"
                 )
+
+    @property
+    def begins(self) -> StartAt | None:
+        """Where it begins, as the controller is asked for it.
+
+        Raises:
+            InvalidRequest: ``bad_start``.
+        """
+        return None if self.at is None else start_of(self.at)
 
 
 class JobPlanner:
@@ -136,7 +150,9 @@ class JobPlanner:
             draft=draft,
             code=code,
             environment=environment_here(),
-            start=start.at,
+            start=start.begins,
+            clamp=start.clamp,
+            from_oldest_available=start.from_oldest_available,
             master=start.master,
             conf=dict(start.conf),
             max_records=start.max_records,
@@ -192,8 +208,11 @@ class JobPlanner:
     def asked(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode) -> str:
         """The hash of all that a request for a generation says."""
         code = None if packed is None else packed[1].code.hash
+        begins = start.begins
         said = {
-            "at": start.at,
+            "at": None if begins is None else begins.model_dump(mode="json"),
+            "clamp": start.clamp,
+            "from_oldest_available": start.from_oldest_available,
             "master": start.master,
             "conf": dict(start.conf),
             "max_records": start.max_records,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from anew.api.http import ControllerClient
 from anew.api.jobs.requests import (
@@ -14,55 +13,25 @@ from anew.api.jobs.requests import (
     OfGeneration,
     ReplayDeadLetters,
     RunGeneration,
+    UndoRewind,
 )
-from anew.api.jobs.views import CheckpointsView, CutOverAnswer, DeadLetterView, JobDiff, JobView, OwnedParts
+from anew.api.jobs.views import CheckpointsView, CutOverAnswer, JobDiff, JobView, OwnedParts, UndoAnswer
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
-from anew.client.topicreads import TopicRecord
 from anew.client.topics import Topic
-from anew.core.errors import AnewError, Failed, NotFound, Unreachable
+from anew.core.errors import AnewError, NotFound, Unreachable
 from anew.core.jobs.places import CODE_FOLDER
 from anew.core.jobs.plan import DEPLOY, PARALLEL, JobPlan, Mode
 from anew.rebuild.asking import begun_before
 from anew.rebuild.jobs.archive import Packed, environment_here, pack
 from anew.runtime.clock import new_id
+from anew.runtime.deadrecords import DeadRecord, Replayed, dead_record
 from anew.runtime.jobplans import Code, JobPlanner, Start
 
 TOPIC = "topic"
 _READY_SECONDS, _REST_SECONDS = 30.0, 300.0
 _LOOK_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class DeadRecord:
-    """A record that a generation has left out.
-
-    Attributes:
-        letter: Where it lies, and why.
-        record: What the log holds there; None: it holds it no more, or the topic was made again or deleted.
-        topic: Its topic as it is now; None: as of ``record``.
-    """
-
-    letter: DeadLetterView
-    record: TopicRecord | None
-    topic: Topic | None
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """What became of the dead letters of a generation that were not replayed before.
-
-    Attributes:
-        replayed: How many records were given to their topics again.
-        gone: How many the logs do not hold any more.
-        unreadable: How many are not of their topic's format.
-    """
-
-    generation: int
-    replayed: int
-    gone: int
-    unreadable: int
 
 
 class JobHandle:
@@ -102,7 +71,7 @@ class JobHandle:
         """
         found = self._controller.job_dead_letters(self.name, generation, limit)
         topics = {of: self._topic_of(*of) for of in {(letter.topic, letter.topic_uid) for letter in found}}
-        return [_dead_record(letter, topics[letter.topic, letter.topic_uid]) for letter in found]
+        return [dead_record(letter, topics[letter.topic, letter.topic_uid]) for letter in found]
 
     def replay(self, generation: int | None = None, *, as_new: bool = False) -> Replayed:
         """Give the records of a generation's dead letters to their topics again, those that were not yet.
@@ -316,6 +285,14 @@ class JobHandle:
         """Take back what `cut_over` planned; where nothing is planned nothing changes."""
         return self._controller.call_off_cut_over(self.name)
 
+    def undo(self, *, force: bool = False) -> UndoAnswer:
+        """Take the last rewind back: drop its generation, or go back to the one before where it was cut over to.
+
+        Raises:
+            Refused: ``nothing_to_undo``; ``not_caught_up``, unless ``force``.
+        """
+        return self._controller.undo_rewind(self.name, UndoRewind(force=force))
+
     def owned(self, generation: int) -> OwnedParts:
         """What goes with a generation when it is dropped, with sizes, and why it stays, if it does.
 
@@ -368,17 +345,6 @@ class JobHandle:
             expected=f"an output within {_READY_SECONDS:g} s",
             hint=f"is the log there? anew status; then: anew job show {self.name}",
         )
-
-
-def _dead_record(letter: DeadLetterView, topic: Topic | None) -> DeadRecord:
-    if topic is None:
-        return DeadRecord(letter, None, None)
-    try:
-        found = topic.read(letter.offset, partition=letter.partition, limit=1)
-    except Failed:
-        found = []
-    record = found[0] if found and found[0].offset == letter.offset else None
-    return DeadRecord(letter, record, topic)
 
 
 def submit(controller: ControllerClient, driver: str, request: CreateJob, code: Code, start: Start) -> JobView:

@@ -419,6 +419,7 @@ def opened_cluster(
         SUBJECTS,
         OUTPUTS,
         registry=registry,
+        pause=lambda seconds: _pass(clock, seconds),
     )
     with served(context, security) as app:
         own = NOBODY if security.tokens is None else Credentials(security.tokens.cluster)
@@ -434,6 +435,10 @@ def opened_cluster(
     for fabric in fabrics.values():
         fabric.log.close()
     catalog.close()
+
+
+def _pass(clock: ManualClock, seconds: float) -> None:
+    clock.advance(int(seconds * 1000))
 
 
 def _fabric(directory: Path, name: str, clock: ManualClock) -> Fabric:

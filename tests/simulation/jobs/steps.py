@@ -16,6 +16,7 @@ from anew.core.errors import AnewError, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.job import Job
+from anew.core.jobs.starts import start_of
 from anew.log.interface import APPEND_RECORDS, TopicPartition
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
 from tests.simulation.history import KEYS
@@ -136,7 +137,7 @@ class JobSteps(Steps):
         """A new generation, which runs as soon as it can."""
         asked = PlanGeneration(
             code=_code(function, f"g{next(self._numbers)}"),
-            start=self._start(begin),
+            start=start_of(self._start(begin)),
             max_records=self.history.settings["max_records"] if self._job(name).live is None else _MANY,
         )
         plan = self._again(lambda: self.client.plan_generation(name, asked))

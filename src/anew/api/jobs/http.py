@@ -17,6 +17,7 @@ from anew.api.jobs.requests import (
     ReplayDeadLetters,
     RunGeneration,
     RunOrder,
+    UndoRewind,
 )
 from anew.api.jobs.views import (
     BatchTaken,
@@ -29,8 +30,10 @@ from anew.api.jobs.views import (
     JobView,
     OwnedParts,
     ReplayAnswer,
+    UndoAnswer,
 )
 from anew.api.pages import Page
+from anew.api.wire import Request
 from anew.core.jobs.plan import JobPlan
 
 
@@ -87,6 +90,10 @@ class JobCalls(Calls):
         """Let another generation serve."""
         return self._as(CutOverAnswer, self._of_job(name, "cutover", request))
 
+    def undo_rewind(self, name: str, request: UndoRewind) -> UndoAnswer:
+        """Take the last rewind back."""
+        return self._as(UndoAnswer, self._of_job(name, "undo", request))
+
     def drop_generation(self, name: str, request: DropGeneration) -> JobView:
         """Retire a generation that is not live; the job's view."""
         return self._as(JobView, self._of_job(name, "drop", request))
@@ -122,5 +129,5 @@ class JobCalls(Calls):
         """Take a planned cut-over back."""
         return self._as(JobView, Call("DELETE", path_of("jobs", name, "cutover")))
 
-    def _of_job(self, name: str, what: str, request: OfGeneration | DropGeneration | CutOver) -> Call:
+    def _of_job(self, name: str, what: str, request: Request) -> Call:
         return Call("POST", path_of("jobs", name, what), request, look_up=f"anew job show {name}")

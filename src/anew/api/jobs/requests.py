@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -11,9 +11,9 @@ from anew.api.wire import Request, Wire, example
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.code import Environment, JobCode
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
-from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.job import Job
 from anew.core.jobs.plan import MOST_RECORDS, PARALLEL, Mode
+from anew.core.jobs.starts import StartAt
 
 MOST_BATCHES = 200
 
@@ -39,19 +39,23 @@ class PlanGeneration(Request):
             not asked, and it cannot be run.
         code: None: that of the live generation.
         environment: Of whoever plans: with the live generation's code this is what it is frozen with.
-        start: ``oldest`` or ``newest`` for all inputs, or offsets: input → partition → offset. Of a deployment None.
+        start: Where all inputs begin; None: at their defaults. Of a deployment None.
+        clamp: Whether offsets that a log does not hold are moved to the nearest ones that it does.
+        from_oldest_available: Whether a start at a time that retention has passed begins at the oldest record.
         on_bad_record: What a record does that cannot be read, or on which the function fails: ``stop`` ends the
             generation, ``skip`` leaves it out as a dead letter.
         dead_letter_limit: How many records may be left out.
     """
 
-    model_config = example(start="oldest", max_records=50_000)
+    model_config = example(start={"kind": "time", "at_ms": 1_386_072_000_000}, max_records=50_000)
 
     mode: Mode = PARALLEL
     draft: bool = False
     code: JobCode | None = None
     environment: Environment | None = None
-    start: Literal["oldest", "newest"] | dict[str, Offsets] | None = None
+    start: Annotated[StartAt, Field(discriminator="kind")] | None = None
+    clamp: bool = False
+    from_oldest_available: bool = False
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)
     max_records: int = Field(default=100_000, ge=1, le=MOST_RECORDS)
@@ -132,6 +136,18 @@ class CutOver(Request):
         if self.force and (self.when_caught_up or self.not_before_ms is not None):
             raise ValueError("force is for a cut-over at once: a planned one waits until the generation has caught up")
         return self
+
+
+class UndoRewind(Request):
+    """Take the last rewind back.
+
+    Attributes:
+        force: Go back also to a generation that is behind, or does not run.
+    """
+
+    model_config = example(force=False)
+
+    force: bool = False
 
 
 class OfBatches(Wire):

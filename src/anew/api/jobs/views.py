@@ -9,6 +9,7 @@ from anew.core.jobs.diff import JobChange
 from anew.core.jobs.generation import unknown_generation
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.plan import Mode
+from anew.core.jobs.undoing import Undoing
 
 
 class GenerationView(Wire):
@@ -169,6 +170,21 @@ class CutOverAnswer(Wire):
     live: int
     before: int | None
     planned: PlannedCut | None = None
+
+
+class UndoAnswer(Wire):
+    """How the last rewind was taken back.
+
+    Attributes:
+        how: ``dropped``: its generation will not run again. ``cut_back``: it goes on beside the one before.
+        undone: The generation that the rewind had made.
+        live: The one that serves.
+    """
+
+    job: str
+    how: Undoing
+    undone: int
+    live: int
 
 
 class CountedBatches(Wire):

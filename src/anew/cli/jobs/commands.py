@@ -13,9 +13,10 @@ from anew.api.jobs.views import GenerationView, JobView, OwnedParts
 from anew.cli.jobs import rewinding
 from anew.cli.jobs.checkpoints import checkpoints_app
 from anew.cli.jobs.deadletters import dead_letters
-from anew.cli.jobs.naming import From, Which, named, on_bad, start_of
+from anew.cli.jobs.naming import From, Which, named, on_bad, start_from, time_of
 from anew.cli.jobs.options import DeadLetterLimit, Files, Function, MaxRecords, NoTrial, OnBad, Params, code_of
-from anew.cli.jobs.showing import left_of, pace_of, print_job, status_of
+from anew.cli.jobs.showing import left_of, pace_of, planned_text, print_job, status_of
+from anew.cli.jobs.undoing import undo
 from anew.cli.options import Conf, Master, RequestId
 from anew.cli.output import Json, JsonLines, out, print_json, print_line, print_table
 from anew.cli.session import asked_until_answered, cluster, pairs
@@ -30,6 +31,7 @@ jobs_app = typer.Typer(help="Stream jobs: functions that follow topics.", no_arg
 jobs_app.add_typer(checkpoints_app, name="checkpoint")
 jobs_app.command("dead-letters")(dead_letters)
 rewinding.add_to(jobs_app)
+jobs_app.command()(undo)
 
 _WATCH_SECONDS = 1.0
 
@@ -61,7 +63,7 @@ def submit_job(
     """Make a job and its first generation; it runs when told so."""
     request = CreateJob(name=name, output=output, inputs=pairs(inputs, "--input", "NAME=TOPIC"), request_id=request_id)
     bad = on_bad(on_bad_record)
-    chosen = Start(start_of(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
+    chosen = Start(start_from(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
     with cluster() as connected:
         handle = connected.job(name)
         code = code_of(function, param, file, no_trial=no_trial)
@@ -158,11 +160,41 @@ def watch(
 def cutover(
     which: Which,
     *,
+    when_caught_up: Annotated[
+        bool, typer.Option("--when-caught-up", help="Not now, but by itself once it has caught up.")
+    ] = False,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="Likewise, and not before 2013-12-03T12:00Z.")
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Take back what is to happen by itself.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also while it has not caught up.")] = False,
     json_output: Json = False,
 ) -> None:
-    """Let the generation serve that is to take the live one's place."""
-    _cut_over(which, force=force, as_json=json_output)
+    """Let the generation serve that is to take the live one's place: now, once it has caught up, or at a time."""
+    later = when_caught_up or at is not None
+    if sum((later, cancel, force)) > 1:
+        raise InvalidRequest(
+            "contradiction",
+            "a cut-over is at once, planned, or called off",
+            found="several of --force, --when-caught-up or --at, and --cancel",
+            expected="one of them",
+        )
+    name, number = named(which)
+    if cancel:
+        with cluster() as connected:
+            view = connected.job(name).call_off_cut_over()
+        print_job(view, as_json=json_output)
+        return
+    if not later:
+        _cut_over(which, force=force, as_json=json_output)
+        return
+    not_before_ms = None if at is None else time_of("--at", at)
+    with cluster() as connected:
+        answer = connected.job(name).cut_over(number, when_caught_up=when_caught_up, not_before_ms=not_before_ms)
+    if json_output:
+        print_json(answer)
+    elif answer.planned is not None:
+        out().print(f"{name}: {planned_text(answer.planned)}; take it back: anew job cutover {name} --cancel")
 
 
 @jobs_app.command()

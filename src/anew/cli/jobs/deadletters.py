@@ -12,7 +12,7 @@ from anew.cli.output import Json, out, print_json, print_rows
 from anew.cli.session import cluster
 from anew.cli.topics import shown_record
 from anew.core.errors import InvalidRequest
-from anew.runtime.jobs import DeadRecord, Replayed
+from anew.runtime.deadrecords import DeadRecord, Replayed
 
 _SHOWN_LETTERS, _MOST_SHOWN = 100, 1_000_000
 

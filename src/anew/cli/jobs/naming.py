@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,18 +11,27 @@ from anew.cli.session import json_value
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.jobs.deadletters import SKIP, STOP, OnBadRecord
 from anew.core.jobs.positions import positions_of
+from anew.core.jobs.properties import is_properties, positions_in
+from anew.core.jobs.starts import AtOffsets, AtTopicOffsets, StartAt, is_number, start_of
+from anew.core.moment import instant_ms
 
-_MOST_DIGITS = 18
-"""No offset has more."""
 Which = Annotated[str, typer.Argument(metavar="JOB[@GENERATION]")]
-From = Annotated[str | None, typer.Option("--from", help="oldest, newest, or INPUT:PARTITION=OFFSET,…")]
-FromFile = Annotated[
-    str | None, typer.Option("--from-file", help="Positions, as `anew job checkpoint show JOB@N --json` prints them.")
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="oldest, newest, a time (2013-12-03T12:00Z), a duration back from now (36h), of=JOB@GENERATION, or "
+        "INPUT:PARTITION=OFFSET,…",
+    ),
 ]
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+FromFile = Annotated[
+    str | None,
+    typer.Option("--from-file", help="Positions, as `anew job checkpoint show JOB@N` prints them (JSON, properties)."),
+]
+Clamp = Annotated[bool, typer.Option("--clamp", help="Move offsets that a log does not hold to the nearest.")]
+OldestAvailable = Annotated[
+    bool, typer.Option("--from-oldest-available", help="Of a time that retention has passed: the oldest record.")
+]
 
 
 def named(text: str) -> tuple[str, int | None]:
@@ -34,9 +43,23 @@ def named(text: str) -> tuple[str, int | None]:
     name, separator, number = text.partition("@")
     if not separator:
         return name, None
-    if not _is_number(number):
+    if not is_number(number):
         raise InvalidRequest("which_generation", "this names no generation", found=text, expected="JOB, or JOB@NUMBER")
     return name, int(number)
+
+
+def time_of(option: str, text: str) -> int:
+    """A time in ms since the epoch.
+
+    Raises:
+        InvalidRequest: ``bad_option``: it is none, or its zone is not named.
+    """
+    found = instant_ms(text)
+    if found is None or found < 0:
+        raise InvalidRequest(
+            "bad_option", f"{option} takes a time with its zone", found=text, expected="2013-12-03T12:00Z, or later"
+        )
+    return found
 
 
 def on_bad(text: str) -> OnBadRecord:
@@ -52,40 +75,26 @@ def on_bad(text: str) -> OnBadRecord:
     raise InvalidRequest("bad_option", "--on-bad-record takes one of two words", found=text, expected="stop or skip")
 
 
-def start_of(text: str | None, file: str | None = None) -> Any:
-    """``oldest``, ``newest``, or offsets: ``INPUT:PARTITION=OFFSET,…``, or those in a file.
+def start_from(text: str | None, file: str | None = None) -> StartAt | None:
+    """What ``--from`` names, or the positions in a file.
 
     Raises:
         InvalidRequest: ``bad_start``, ``bad_option``, ``bad_json``, ``bad_positions``, ``which_generation``.
         NotFound: ``no_input``.
     """
-    if file is not None:
-        if text is not None:
-            raise InvalidRequest("bad_option", "there are two starts", found="--from and --from-file", expected="one")
-        return _positions_in(Path(file))
-    if text in (None, "oldest", "newest"):
-        return text
-    found: dict[str, dict[int, int]] = {}
-    for part in str(text).split(","):
-        place, _, offset = part.partition("=")
-        name, _, partition = place.rpartition(":")
-        if not (name and _is_number(partition) and _is_number(offset)) or int(partition) in found.get(name, {}):
-            raise InvalidRequest(
-                "bad_start",
-                "this is no start",
-                found=part,
-                expected="oldest, newest, or INPUT:PARTITION=OFFSET,…, each partition once",
-                hint="for example --from flights:0=120,flights:1=98",
-            )
-        found.setdefault(name, {})[int(partition)] = int(offset)
-    return found
+    if file is None:
+        return None if text is None else start_of(text)
+    if text is not None:
+        raise InvalidRequest("bad_option", "there are two starts", found="--from and --from-file", expected="one")
+    return _positions_in(Path(file))
 
 
-def _positions_in(path: Path) -> dict[str, dict[int, int]]:
+def _positions_in(path: Path) -> StartAt:
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise NotFound(
-            "no_input", "the file cannot be read", found=f"{path}: {error.strerror}", expected="a file of positions"
-        ) from error
-    return positions_of(json_value(content))
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        found = f"{path}: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}"
+        raise NotFound("no_input", "the file cannot be read", found=found, expected="a file of positions") from error
+    if is_properties(content):
+        return AtTopicOffsets(topics=positions_in(content))
+    return AtOffsets(offsets=positions_of(json_value(content)))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from anew.cli.jobs.naming import From, FromFile, on_bad, start_of
+from anew.cli.jobs.naming import Clamp, From, FromFile, OldestAvailable, on_bad, start_from
 from anew.cli.jobs.options import (
     DeadLetterLimit,
     Files,
@@ -64,7 +64,7 @@ def diff(
 ) -> None:
     """What other code or settings would change, and which ways to them are open; nothing is made."""
     bad = on_bad(on_bad_record)
-    chosen = Start(start_of(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
+    chosen = Start(start_from(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
     with cluster() as connected:
         found = connected.job(name).diff(chosen, other_code_of(function, param, file, no_trial=no_trial))
     print_diff(found, as_json=json_output)
@@ -80,6 +80,8 @@ def plan(
     file: Files = None,
     start: From = None,
     from_file: FromFile = None,
+    clamp: Clamp = False,
+    from_oldest_available: OldestAvailable = False,
     state: State = _EMPTY,
     master: Master = None,
     conf: Conf = None,
@@ -92,7 +94,8 @@ def plan(
     """What a rewind would begin now, what of its history is gone, and why; nothing is made."""
     _check_state(state)
     bad, mode = on_bad(on_bad_record), _mode(parallel=parallel, simple=simple)
-    chosen = Start(start_of(start, from_file), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
+    at, set_ = start_from(start, from_file), pairs(conf, "--conf")
+    chosen = Start(at, master, set_, max_records, bad, dead_letter_limit, clamp, from_oldest_available)
     with cluster() as connected:
         found = connected.job(name).plan_rewind(chosen, other_code_of(function, param, file, no_trial=no_trial), mode)
     print_plan(found, as_json=json_output)
@@ -108,6 +111,8 @@ def rewind(
     file: Files = None,
     start: From = None,
     from_file: FromFile = None,
+    clamp: Clamp = False,
+    from_oldest_available: OldestAvailable = False,
     state: State = _EMPTY,
     stop: Stop = False,
     master: Master = None,
@@ -125,7 +130,8 @@ def rewind(
     """Begin a generation that reads the history again, and let it run: beside the live one, or in its place."""
     _check_state(state)
     bad, mode = on_bad(on_bad_record), _mode(parallel=parallel, simple=simple)
-    chosen = Start(start_of(start, from_file), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
+    at, set_ = start_from(start, from_file), pairs(conf, "--conf")
+    chosen = Start(at, master, set_, max_records, bad, dead_letter_limit, clamp, from_oldest_available)
     if plan_file is not None and (function or dry_run or simple or parallel or chosen != Start()):
         raise InvalidRequest("contradiction", "a plan says it all", found="--plan with other options")
     if stop and not simple and plan_file is None:

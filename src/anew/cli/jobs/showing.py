@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from anew.api.jobs.views import GenerationView, JobDiff, JobView
+from anew.cli.jobs.checkpoints import time_text
 from anew.cli.output import out, print_json, print_table
+from anew.core.jobs.cutover import PlannedCut
 from anew.core.jobs.plan import JobPlan
-from anew.core.moment import duration_text
+from anew.core.moment import duration_text, instant_text
 
 
 def print_job(view: JobView, *, as_json: bool) -> None:
@@ -21,6 +23,8 @@ def print_job(view: JobView, *, as_json: bool) -> None:
         for g in view.generations
     ]
     print_table(["generation", "status", "code", "batch", "lag", "records/s", "left", "", "error"], rows)
+    if view.planned_cut is not None:
+        out().print(planned_text(view.planned_cut))
     for g in view.generations:
         if g.dead_letters:
             which = f"{view.name}@{g.number}"
@@ -29,15 +33,26 @@ def print_job(view: JobView, *, as_json: bool) -> None:
             )
 
 
+def planned_text(planned: PlannedCut) -> str:
+    """A cut-over that is to happen by itself."""
+    since = "" if planned.not_before_ms is None else f", not before {instant_text(planned.not_before_ms)}"
+    refused = "" if planned.error is None else f"; refused so far: {planned.error}"
+    return f"generation {planned.generation} will serve once it has caught up{since}{refused}"
+
+
 def print_plan(plan: JobPlan, *, as_json: bool) -> None:
-    """Say what a plan would begin."""
+    """What a plan begins, why, and where each partition starts."""
     if as_json:
-        print_json(plan)
+        print_json(plan.shown())
         return
     for line in plan.summary():
-        out().print(line)
-    rows = [(name, p, offset) for name, of in sorted(plan.start.items()) for p, offset in sorted(of.items())]
-    print_table(["input", "partition", "from offset"], rows)
+        out().print(line, markup=False)
+    rows = [
+        (name, partition, offset, time_text(plan.start_times.get(name, {}).get(partition)))
+        for name, of in sorted(plan.start.items())
+        for partition, offset in sorted(of.items())
+    ]
+    print_table(["input", "partition", "from offset", "time there"], rows)
     out().print(f"{plan.estimate.records:,} records to read; plan {plan.id}")
 
 

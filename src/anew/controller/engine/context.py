@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from anew.api.location import LogLocation
+from anew.api.waiting import wait_seconds
 from anew.catalog.change import Operation
 from anew.catalog.interface import Catalog
 from anew.controller.engine.apart import Failing
@@ -117,6 +118,7 @@ class Context:
         failing: The steps of its rounds that fail, and since when.
         catching_up: Uid of a job and number of a generation → what the looks at it have found.
         driver_logs: What drivers logged on this machine.
+        pause: Waits for so many seconds, between two looks at what may be otherwise in a moment.
         watch: Those who wait for the catalog to move.
     """
 
@@ -136,6 +138,7 @@ class Context:
     failing: dict[str, Failing] = field(default_factory=dict)
     catching_up: dict[tuple[str, int], CatchUp] = field(default_factory=dict)
     driver_logs: DriverLogs = field(default_factory=_NoLogs)
+    pause: Callable[[float], None] = wait_seconds
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:

@@ -129,7 +129,7 @@ def drop(context: Context, name: str, request: DropGeneration, actor: str) -> Jo
     """
     job = job_named(context, name)
     operation = context.operation("drop generation", name, actor, generation=request.generation, forced=request.force)
-    return change_job(context, job.uid, operation, lambda present: _dropped(context, present, request))
+    return change_job(context, job.uid, operation, lambda present: dropped(context, present, request))
 
 
 def delete(context: Context, name: str, actor: str, *, only_empty: bool = False) -> None:
@@ -172,7 +172,13 @@ def delete(context: Context, name: str, actor: str, *, only_empty: bool = False)
     change_job(context, job.uid, operation, change)
 
 
-def _dropped(context: Context, job: Job, request: DropGeneration) -> tuple[Job, tuple[Put, ...]]:
+def dropped(context: Context, job: Job, request: DropGeneration) -> tuple[Job, tuple[Put, ...]]:
+    """The job without a generation that is not live, and what that changes beside it.
+
+    Raises:
+        NotFound: ``unknown_generation``.
+        Refused: As `drop`.
+    """
     generation = job.generation(request.generation)
     after = jobs.retired(job, generation.number, context.clock(), force=request.force)
     if generation.over:

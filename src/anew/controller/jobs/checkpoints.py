@@ -5,6 +5,7 @@ from __future__ import annotations
 from anew.api.jobs.views import CheckpointsView, CheckpointView, PositionView
 from anew.controller.engine.context import Context
 from anew.controller.jobs.planning import held_of
+from anew.controller.jobs.starting import time_at
 from anew.core.errors import AnewError
 from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput
@@ -53,15 +54,13 @@ def _positions(context: Context, of: JobInput, position: dict[int, int]) -> dict
 def _position(log: Log, at: TopicPartition, offset: int, held: Offsets | None) -> PositionView:
     if held is None:
         return PositionView(offset=offset, time_ms=None, lag=None, begin=None, end=None)
-    time_ms = _time(log, at, offset) if held.begin <= offset < held.end else None
+    time_ms = _known_time(log, at, offset) if held.begin <= offset < held.end else None
     lag = max(0, held.end - offset)
     return PositionView(offset=offset, time_ms=time_ms, lag=lag, begin=held.begin, end=held.end)
 
 
-def _time(log: Log, at: TopicPartition, offset: int) -> int | None:
-    """When the record at an offset was appended, or the next one that can be read."""
+def _known_time(log: Log, at: TopicPartition, offset: int) -> int | None:
     try:
-        rows = log.read_raw(at, offset, 1).records.to_pylist()
+        return time_at(log, at, offset)
     except AnewError:
         return None
-    return int(rows[0]["timestamp_ms"]) if rows else None

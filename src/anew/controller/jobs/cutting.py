@@ -39,15 +39,23 @@ def cut_over(context: Context, name: str, request: CutOver, actor: str) -> CutOv
         # The condition is the live generation: whatever else was rebuilt meanwhile does not matter.
         if present.live != job.live:
             raise _moved(job, present)
-        looks = looks_of(context, present, number)
-        after = jobs.cut_over(present, number, looks, force=request.force)
-        before = None if present.live is None else present.generation(present.live).writes_to
-        output = context.outputs.of_kind(present.output.kind)
-        puts = output.cut_over(context, present.output.name, before, present.generation(number).writes_to)
-        return after, puts
+        return serving(context, present, number, force=request.force)
 
     change_job(context, job.uid, operation, change)
     return CutOverAnswer(job=name, live=number, before=job.live)
+
+
+def serving(context: Context, job: Job, number: int, *, force: bool) -> tuple[Job, tuple[Put, ...]]:
+    """The job with another generation live, and what that changes of its output.
+
+    Raises:
+        NotFound: ``unknown_generation``.
+        Refused: As `cut_over`.
+    """
+    after = jobs.cut_over(job, number, looks_of(context, job, number), force=force)
+    before = None if job.live is None else job.generation(job.live).writes_to
+    output = context.outputs.of_kind(job.output.kind)
+    return after, output.cut_over(context, job.output.name, before, job.generation(number).writes_to)
 
 
 def cut_planned(context: Context, job: Job) -> None:

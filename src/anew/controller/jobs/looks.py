@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from anew.controller.engine.context import Context
 from anew.controller.jobs.planning import held_of
+from anew.controller.jobs.records import position_of
 from anew.core.jobs.catchup import looked_at
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.inputs import Offsets
@@ -44,12 +43,6 @@ def look(context: Context, job: Job) -> None:
                 context.catching_up.pop(at, None)
             else:
                 context.catching_up[at] = found
-
-
-def position_of(context: Context, job: Job, generation: Generation) -> Mapping[str, Offsets]:
-    """Input → partition → next offset behind the last batch, its start before the first."""
-    last = context.catalog.batches(job.uid, generation.number, 1)
-    return last[-1].end if last else generation.start
 
 
 def ends_of(context: Context, generation: Generation) -> dict[str, Offsets]:

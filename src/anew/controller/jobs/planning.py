@@ -9,34 +9,31 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.outputs import Opened, Writer
 from anew.controller.jobs.inplace import SimpleRewind, check_simple
 from anew.controller.jobs.records import check_no_driver
+from anew.controller.jobs.starting import Asked, Begins, Held, begins_at, settled, times_at
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP
-from anew.core.jobs.inputs import JobInput, Offsets, Start, check_start, input_of
+from anew.core.jobs.inputs import JobInput, Offsets, check_start, input_of
 from anew.core.jobs.job import Job, at_rest, check_begins
 from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, JobFence, JobPlan, Mode
 from anew.core.jobs.uses import downstream_of
 from anew.core.plan import Estimate
 from anew.core.suggest import did_you_mean
 from anew.core.topics.topic import TopicFormat
-from anew.log.interface import Offsets as LogOffsets
 from anew.log.interface import TopicPartition
 
 _NO_REBUILD = "planned"
 """The rebuild of a plan that nobody has begun."""
-
-Held = dict[int, LogOffsets]
-"""Partition → what the log holds of it."""
 
 
 def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobPlan:
     """The plan of the next generation of a job; nothing is made.
 
     Raises:
-        NotFound: ``unknown_topic``.
-        Refused: ``topic_not_ready``, ``start_out_of_range``, ``start_incomplete``, ``output_made_again``,
-            ``rewind_running``; what the output refuses.
-        InvalidRequest: ``no_code``, ``unknown_input``.
+        NotFound: ``unknown_topic``; ``unknown_job``, ``unknown_generation`` of a start.
+        Refused: ``topic_not_ready``, ``start_out_of_range``, ``start_incomplete``, ``start_unreachable``,
+            ``compacted_topic``, ``input_changed``, ``output_made_again``, ``rewind_running``; what the output refuses.
+        InvalidRequest: ``no_code``, ``unknown_input``, ``start_given``.
         Unreachable: A log does not answer: what it holds is never guessed.
     """
     _check_conf(request.conf)
@@ -44,14 +41,14 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     inputs, code = inputs_of(context, job), _code(job, request)
     held = {of.name: held_of(context, of) for of in inputs}
     batch = None
+    asked = Asked(request.start, request.clamp, request.from_oldest_available)
     if request.mode == DEPLOY:
-        start, batch = _end_of_live(context, job, inputs, held, request.start)
+        start, batch = _end_of_live(context, job, inputs, held, asked)
+        begins = Begins(settled(context, inputs, held, start), start)
     else:
-        start = _start(inputs, held, request.start)
-    for name, offsets in start.items():
-        begins = {partition: found.begin for partition, found in held[name].items()}
-        check_start(name, offsets, begins, {partition: found.end for partition, found in held[name].items()})
-    gone = () if request.mode == DEPLOY else tuple(_gone(inputs, start, held))
+        begins = begins_at(context, inputs, held, asked)
+    held, start = begins.held, begins.start
+    _check_held(held, start)
     is_whole = _whole(job, request.mode, start)
     before = None if job.live is None else job.generation(job.live).writes_to
     notes = context.outputs.of_kind(job.output.kind).notes(context, job.output.name, before)
@@ -65,6 +62,8 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         code=code,
         inputs=inputs,
         start=start,
+        start_times=times_at(context, inputs, held, start),
+        begins=begins.said,
         base="empty" if request.mode == PARALLEL else "present",
         output=str(job.output),
         is_whole=is_whole,
@@ -74,9 +73,9 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         max_records=request.max_records,
         on_bad_record=request.on_bad_record,
         dead_letter_limit=request.dead_letter_limit,
-        unreachable=gone,
+        unreachable=begins.unreachable,
         downstream=downstream_of(job, request.mode, context.catalog.jobs()),
-        why=(*_why(job, request.mode, is_whole=is_whole), _why_bad_records(request), *notes),
+        why=(*begins.why, *_why(job, request.mode, is_whole=is_whole), _why_bad_records(request), *notes),
         estimate=Estimate(records=records, bytes=0, seconds=None),
         fence=JobFence(job_uid=job.uid, live=job.live, batch=batch),
     ).sealed()
@@ -124,15 +123,24 @@ def check_plan(context: Context, job: Job, plan: JobPlan) -> None:
         )
     held = {of.name: held_of(context, of) for of in inputs}
     if plan.mode == DEPLOY:
-        start, batch = _end_of_live(context, job, inputs, held, None)
+        start, batch = _end_of_live(context, job, inputs, held, Asked(None))
         if (plan.start, plan.fence.batch) != (start, batch):
             raise _outdated(f"a start behind batch {plan.fence.batch}", f"behind batch {batch}")
     if plan.mode == SIMPLE:
         check_no_driver(context, job, at_rest(job))
         check_simple(context, job, plan.code, SimpleRewind(inputs, plan.start, plan.on_bad_record))
+    _check_held(settled(context, inputs, held, plan.start), plan.start)
+
+
+def _check_held(held: Mapping[str, Held], start: Mapping[str, Offsets]) -> None:
+    """Raise unless the logs hold a start.
+
+    Raises:
+        Refused: ``start_out_of_range``, ``start_incomplete``.
+    """
     for name, of_input in held.items():
         begins, ends = {p: each.begin for p, each in of_input.items()}, {p: each.end for p, each in of_input.items()}
-        check_start(name, plan.start.get(name, {}), begins, ends)
+        check_start(name, start.get(name, {}), begins, ends)
 
 
 def _outdated(found: str, expected: str) -> Refused:
@@ -152,7 +160,7 @@ def _whole(job: Job, mode: Mode, start: Mapping[str, Offsets]) -> bool:
 
 
 def _end_of_live(
-    context: Context, job: Job, inputs: tuple[JobInput, ...], held: Mapping[str, Held], asked: object
+    context: Context, job: Job, inputs: tuple[JobInput, ...], held: Mapping[str, Held], asked: Asked
 ) -> tuple[dict[str, Offsets], int | None]:
     """Where the live generation ended, in all inputs, and its last batch; a partition that it did not know yet begins.
 
@@ -161,11 +169,11 @@ def _end_of_live(
         Refused: ``generation_runs``, ``nothing_live``, ``driver_alive``; ``input_changed``: it read another topic
             (case B8).
     """
-    if asked is not None:
+    if asked != Asked(None):
         raise InvalidRequest(
             "start_given",
             "a deployment goes on where the live generation ended",
-            found=f"a start: {asked}",
+            found=f"a start: {asked.at}",
             expected="no start",
             hint=f"to begin elsewhere: anew job rewind {job.name}",
         )
@@ -277,41 +285,6 @@ def _code(job: Job, request: PlanGeneration) -> JobCode:
             hint=f"anew job rewind {job.name} FUNCTION",
         )
     return live.code if request.environment is None else live.code.frozen_in(request.environment)
-
-
-def _start(
-    inputs: tuple[JobInput, ...], held: Mapping[str, Held], asked: str | dict[str, Offsets] | None
-) -> dict[str, Offsets]:
-    if isinstance(asked, dict):
-        unknown = sorted(asked.keys() - held.keys())
-        if unknown:
-            raise InvalidRequest(
-                "unknown_input",
-                "the start names an input that the job does not have",
-                found=", ".join(unknown),
-                expected=", ".join(sorted(held)),
-            )
-    start = {}
-    for of in inputs:
-        wanted = of.default_start.value if asked is None else asked
-        if isinstance(wanted, dict):
-            # A start that names some partitions moves these: the others begin where their history does (case A4).
-            named = wanted.get(of.name, {})
-            start[of.name] = {**{p: found.begin for p, found in held[of.name].items()}, **named}
-        else:
-            newest = wanted == Start.NEWEST
-            start[of.name] = {p: found.end if newest else found.begin for p, found in held[of.name].items()}
-    return start
-
-
-def _gone(inputs: tuple[JobInput, ...], start: Mapping[str, Offsets], held: Mapping[str, Held]) -> list[str]:
-    """What retention took of the history that a start at the oldest record asks for."""
-    return [
-        f"{of.topic}, partition {partition}: the first {found.begin} records are gone"
-        for of in inputs
-        for partition, found in held[of.name].items()
-        if found.begin > 0 and start[of.name][partition] == found.begin
-    ]
 
 
 def _why_bad_records(request: PlanGeneration) -> str:

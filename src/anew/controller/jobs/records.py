@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from anew.catalog.change import Operation, Put, PutJob, PutRebuild
 from anew.controller.engine.commit import change_document, found_by_name
@@ -10,6 +10,7 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.records import find_of
 from anew.core.errors import NotFound, Refused
 from anew.core.jobs.generation import Generation
+from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.job import Job
 from anew.core.jobs.rebuild import JOB, JobRebuild
 from anew.core.rebuild import RebuildStatus, end
@@ -78,6 +79,12 @@ def ended_record(context: Context, generation: Generation) -> PutRebuild:
     record = find_of(context, generation.rebuild, JobRebuild)
     ended = end(record, RebuildStatus.SUCCEEDED, None, context.clock())
     return PutRebuild(ended.model_copy(update={"wanted": False}), record.revision)
+
+
+def position_of(context: Context, job: Job, generation: Generation) -> Mapping[str, Offsets]:
+    """Input → partition → next offset behind the last batch, its start before the first."""
+    last = context.catalog.batches(job.uid, generation.number, 1)
+    return last[-1].end if last else generation.start
 
 
 def check_no_driver(context: Context, job: Job, generation: Generation) -> None:

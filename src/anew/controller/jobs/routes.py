@@ -18,6 +18,7 @@ from anew.api.jobs.requests import (
     ReplayDeadLetters,
     RunGeneration,
     RunOrder,
+    UndoRewind,
 )
 from anew.api.jobs.views import (
     BatchTaken,
@@ -30,6 +31,7 @@ from anew.api.jobs.views import (
     JobView,
     OwnedParts,
     ReplayAnswer,
+    UndoAnswer,
 )
 from anew.api.pages import DEFAULT_ITEMS, Page
 from anew.api.rights import OPERATE, READ, READ_ALL, REBUILD, SUBMIT, SUBMIT_ALL_NAMED, takes
@@ -43,6 +45,7 @@ from anew.controller.jobs.differing import diff_of
 from anew.controller.jobs.owning import owned_by
 from anew.controller.jobs.planning import plan_generation
 from anew.controller.jobs.records import job_named
+from anew.controller.jobs.undoing import undo as undo_rewind
 from anew.core.jobs.batch import EVERY_BATCH
 from anew.core.jobs.plan import JobPlan
 
@@ -131,6 +134,12 @@ def _add_generations(app: FastAPI, context: Context) -> None:
     def call_off(name: str, actor: Actor = "anonymous") -> JobView:
         """Take a planned cut-over back."""
         return views.job_view(context, cutting.call_off(context, name, actor))
+
+    @app.post("/v1/jobs/{name}/undo", tags=["jobs"])
+    @takes(OPERATE)
+    def undo(name: str, request: UndoRewind, actor: Actor = "anonymous") -> UndoAnswer:
+        """Take the last rewind back."""
+        return undo_rewind(context, name, request, actor)
 
     @app.post("/v1/jobs/{name}/drop", tags=["jobs"])
     @takes(OPERATE)

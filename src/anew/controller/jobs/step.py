@@ -10,8 +10,8 @@ from anew.controller.engine.records import find_of
 from anew.controller.jobs.batches import NO_LEASE
 from anew.controller.jobs.changing import drop
 from anew.controller.jobs.cutting import cut_planned
-from anew.controller.jobs.looks import ends_of, look, position_of
-from anew.controller.jobs.records import change_deleted_job, change_job, job_named, with_record
+from anew.controller.jobs.looks import ends_of, look
+from anew.controller.jobs.records import change_deleted_job, change_job, job_named, position_of, with_record
 from anew.core.errors import AnewError
 from anew.core.jobs import job as jobs
 from anew.core.jobs.batch import EVERY_BATCH, behind

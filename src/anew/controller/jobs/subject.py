@@ -71,7 +71,7 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
             retired_with = (ended_record(context, job.generation(plan.replaces or 0)),)
         else:
             after = with_generation(job, generation)
-        detail = {"generation": generation.number, "mode": plan.mode}
+        detail = {"generation": generation.number, "mode": plan.mode, "from": plan.begins}
         return Begun(record, (PutJob(after, job.revision), *retired_with, *opened.puts), detail)
 
     def document(self, context: Context, rebuild: JobRebuild) -> Job:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, STOP, OnBadRecord
 from anew.core.jobs.inputs import JobInput, Offsets
+from anew.core.moment import instant_ms, instant_text
 from anew.core.plan import Estimate, PlanValue, Value
 
 REWIND: Literal["rewind"] = "rewind"
@@ -38,6 +40,8 @@ class JobPlan(PlanValue):
             the same output, from an earlier start (case D1). ``deploy``: likewise, from where it ended (case F1).
         generation: The number that it gets.
         start: Input → partition → the first offset that it reads, of every partition.
+        start_times: Input → partition → when the record there was appended; None: none is there, or nobody can say.
+        begins: How the start was asked for, in words; None: it was not.
         state: What the function remembers to begin with.
         base: What the output holds to begin with: ``empty`` is right from the first record ever alone; ``present``:
             what the live generation wrote.
@@ -59,6 +63,8 @@ class JobPlan(PlanValue):
     code: JobCode
     inputs: tuple[JobInput, ...]
     start: dict[str, Offsets]
+    start_times: dict[str, dict[int, int | None]] = Field(default_factory=dict)
+    begins: str | None = None
     state: Literal["empty"] = "empty"
     base: Literal["empty", "present"] = "empty"
     output: str
@@ -90,9 +96,43 @@ class JobPlan(PlanValue):
         """A generation serves when somebody cuts over to it, but for the first, and one that is deployed."""
         return self.replaces is not None and not self.in_place
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_shown(cls, given: Any) -> Any:
+        """A plan that was printed is read again: there each partition has its offset and its time together."""
+        start = given.get("start") if isinstance(given, Mapping) else None
+        if not isinstance(start, Mapping) or not any(_is_shown(of) for of in start.values()):
+            return given
+        offsets = {name: {p: place["offset"] for p, place in of.items()} for name, of in start.items()}
+        times = {name: {p: _time_ms(place["time"]) for p, place in of.items()} for name, of in start.items()}
+        return {**given, "start": offsets, "start_times": times}
+
+    def shown(self) -> dict[str, Any]:
+        """See `PlanValue.shown`; of each partition of the start the offset, and the time of the record there."""
+        plain = super().shown()
+        times = plain.pop("start_times")
+        plain["start"] = {
+            name: {p: {"offset": at, "time": _time_text(times.get(name, {}).get(p))} for p, at in of.items()}
+            for name, of in plain["start"].items()
+        }
+        return plain
+
     def summary(self) -> tuple[str, ...]:
         """What is begun from where, then why."""
         given = [*(f"{k}={v}" for k, v in self.code.params.items()), *(f"file {name}" for name in self.code.files)]
         code = f"{self.code.entry} ({self.code.hash[:12]})" + (f" with {', '.join(given)}" if given else "")
-        into = f"generation {self.generation} of {self.job}, into {self.output}"
+        begins = "" if self.begins is None else f", from {self.begins}"
+        into = f"generation {self.generation} of {self.job}, into {self.output}{begins}"
         return (into, f"code {code}", *self.why, *self.unreachable, *self.downstream)
+
+
+def _is_shown(of: Any) -> bool:
+    return isinstance(of, Mapping) and bool(of) and all(isinstance(place, Mapping) for place in of.values())
+
+
+def _time_text(at_ms: int | None) -> str | None:
+    return None if at_ms is None else instant_text(at_ms)
+
+
+def _time_ms(text: Any) -> int | None:
+    return instant_ms(text) if isinstance(text, str) else None

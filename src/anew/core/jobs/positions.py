@@ -23,19 +23,24 @@ def positions_of(document: Any) -> dict[str, Offsets]:
     if isinstance(document, Mapping) and isinstance(document.get("checkpoints"), list):
         checkpoints = document["checkpoints"]
         if len(checkpoints) != 1:
-            raise InvalidRequest(
-                "which_generation",
-                "the positions are not those of one generation",
-                found=f"{len(checkpoints)} checkpoints",
-                expected="one",
-                hint="anew job checkpoint show JOB@GENERATION --json",
-            )
+            raise which_generation(len(checkpoints))
         found = checkpoints[0]
     if isinstance(found, Mapping) and isinstance(found.get("positions"), Mapping):
         found = found["positions"]
     if not isinstance(found, Mapping) or not found:
         raise _bad("no positions", found)
     return {str(name): _offsets(str(name), of) for name, of in found.items()}
+
+
+def which_generation(checkpoints: int) -> InvalidRequest:
+    """What is said where positions are those of several generations, or of none."""
+    return InvalidRequest(
+        "which_generation",
+        "the positions are not those of one generation",
+        found=f"{checkpoints} checkpoints",
+        expected="one",
+        hint="anew job checkpoint show JOB@GENERATION --json",
+    )
 
 
 def _offsets(name: str, of: Any) -> Offsets:

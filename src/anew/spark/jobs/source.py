@@ -31,11 +31,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from anew.api.location import LogLocation
+from anew.api.waiting import wait_seconds
 from anew.core.errors import Failed
 from anew.core.jobs.inputs import JobInput, Offsets, Span
 from anew.core.topics.topic import TopicFormat
 from anew.log.interface import Log, TopicPartition
 from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
+from anew.log.settling import settled_offsets
 from anew.log.through import read_through
 from anew.spark.failures import told_to_driver
 from anew.spark.jobs.decoding import InputTask, decoder, frame_schema
@@ -222,7 +224,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {INPUT: self._reading.task.of.name, **offsets}
 
     def _ends(self, start: Mapping[str, Any]) -> dict[str, int]:
-        """The end of each partition.
+        """The end of each partition; one that moved back for a moment is asked again (case N7).
 
         Raises:
             Failed: ``input_expired``, ``input_lost``: the log does not hold what comes next.
@@ -231,8 +233,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with told_to_driver():
             log = _log_of(task.location)
             for partition in range(task.of.partitions):
-                found = log.offsets(_place(task.of, partition))
-                at = start.get(str(partition), found.begin)
+                asked = start.get(str(partition))
+                found = settled_offsets(log, _place(task.of, partition), asked or 0, wait_seconds)
+                at = found.begin if asked is None else asked
                 if not found.begin <= at <= found.end:
                     raise _not_held(task.of, partition, at, found.begin, found.end)
                 ends[str(partition)] = found.end

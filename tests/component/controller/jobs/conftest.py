@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from anew.cli.jobs import checkpoints, commands, undoing
+from anew.cli.main import run_command
+from anew.runtime.jobs import JobHandle
 from tests.component.controller.harness import Cluster
-from tests.component.controller.jobs.jobs_harness import Jobs
+from tests.component.controller.jobs.jobs_harness import Jobs, Ran
 
 
 @pytest.fixture
@@ -15,3 +24,23 @@ def jobs(cluster: Cluster) -> Jobs:
     made.topics()
     made.create()
     return made
+
+
+@pytest.fixture
+def ran(jobs: Jobs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
+    """Runs ``anew job … --json`` against this cluster; its document, after the exit code was checked."""
+
+    @contextmanager
+    def connected() -> Iterator[Any]:
+        client = jobs.cluster.client
+        yield SimpleNamespace(controller=client, job=lambda name: JobHandle(client, name, "test"))
+
+    for module in (commands, checkpoints, undoing):
+        monkeypatch.setattr(module, "cluster", connected)
+
+    def run(*arguments: str, code: int = 0) -> Any:
+        capsys.readouterr()
+        assert run_command(["job", *arguments, "--json"]) == code
+        return json.loads(capsys.readouterr().out)
+
+    return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -22,6 +23,7 @@ from anew.core.jobs.batch import NO_DIGEST, BatchRecord, TaskOutput, chained
 from anew.core.jobs.deadletters import DeadLetter
 from anew.core.jobs.job import Job
 from anew.core.jobs.plan import JobPlan
+from anew.core.jobs.starts import start_of
 from anew.core.rebuild import Stage
 from anew.log.embedded import EmbeddedLog
 from anew.log.interface import APPEND_RECORDS, Log, TopicPartition
@@ -31,6 +33,14 @@ from tests.component.controller.harness import Cluster
 
 JOB, EVENTS, CLASSES = "delay_class", "events", "classes"
 PARTITIONS = 2
+
+Ran = Callable[..., Any]
+"""Runs ``anew job … --json``; its document."""
+
+
+def offsets(plan: dict[str, Any]) -> dict[str, int]:
+    """Partition → where a plan that was printed begins."""
+    return {partition: place["offset"] for partition, place in plan["start"]["events"].items()}
 
 
 @dataclass
@@ -67,6 +77,8 @@ class Jobs:
 
     def plan(self, **asked: Any) -> JobPlan:
         """The next generation."""
+        if asked.get("start") is not None:
+            asked["start"] = start_of(asked["start"])
         return self.cluster.client.plan_generation(JOB, PlanGeneration(**{"code": a_code(), **asked}))
 
     def begin(self, plan: JobPlan | None = None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,33 +12,11 @@ from typing import Any
 import pytest
 
 from anew.api.models import Heartbeat
-from anew.cli.jobs import checkpoints, commands
+from anew.cli.jobs import commands
 from anew.cli.main import run_command
 from anew.core.rebuild import Progress, Stage
 from anew.runtime.jobs import JobHandle
-from tests.component.controller.jobs.jobs_harness import JOB, Jobs
-
-Ran = Callable[..., Any]
-
-
-@pytest.fixture
-def ran(jobs: Jobs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
-    """Runs ``anew job … --json`` against this cluster; its document, after the exit code was checked."""
-
-    @contextmanager
-    def connected() -> Iterator[Any]:
-        client = jobs.cluster.client
-        yield SimpleNamespace(controller=client, job=lambda name: JobHandle(client, name, "test"))
-
-    for module in (commands, checkpoints):
-        monkeypatch.setattr(module, "cluster", connected)
-
-    def run(*arguments: str, code: int = 0) -> Any:
-        capsys.readouterr()
-        assert run_command(["job", *arguments, "--json"]) == code
-        return json.loads(capsys.readouterr().out)
-
-    return run
+from tests.component.controller.jobs.jobs_harness import JOB, Jobs, Ran, offsets
 
 
 @pytest.mark.case("streams:A1")
@@ -71,10 +49,10 @@ def test_what_was_shown_is_the_start_of_a_rewind(jobs: Jobs, ran: Ran, tmp_path:
     file = tmp_path / "positions.json"
     shown = ran("checkpoint", "show", f"{JOB}@1")
     file.write_text(json.dumps(shown))
-    assert ran("plan", JOB, "--from-file", str(file))["start"] == {"events": {"0": 3, "1": 0}}
+    assert offsets(ran("plan", JOB, "--from-file", str(file))) == {"0": 3, "1": 0}
     shown["checkpoints"][0]["positions"]["events"]["0"]["offset"] = 1
     file.write_text(json.dumps(shown))
-    assert ran("plan", JOB, "--from-file", str(file))["start"] == {"events": {"0": 1, "1": 0}}
+    assert offsets(ran("plan", JOB, "--from-file", str(file))) == {"0": 1, "1": 0}
     refused = ran("rewind", JOB, "--from-file", str(file), "--from", "oldest", code=2)
     assert refused["error"]["code"] == "bad_option"
     assert ran("plan", JOB, "--from-file", str(tmp_path / "none"), code=2)["error"]["code"] == "no_input"
