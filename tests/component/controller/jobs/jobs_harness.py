@@ -35,6 +35,7 @@ JOB, EVENTS, CLASSES = "delay_class", "events", "classes"
 PARTITIONS = 2
 
 Ran = Callable[..., Any]
+Said = Callable[..., str]
 """Runs ``anew job … --json``; its document."""
 
 

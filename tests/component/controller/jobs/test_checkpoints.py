@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from anew.api.models import Heartbeat
-from anew.cli.jobs import commands
-from anew.cli.main import run_command
 from anew.core.rebuild import Progress, Stage
-from anew.runtime.jobs import JobHandle
-from tests.component.controller.jobs.jobs_harness import JOB, Jobs, Ran, offsets
+from tests.component.controller.jobs.jobs_harness import JOB, Jobs, Ran, Said, offsets
 
 
 @pytest.mark.case("streams:A1")
@@ -73,36 +66,20 @@ def test_options_that_would_be_passed_over_are_refused(jobs: Jobs, ran: Ran) -> 
     assert ran("cutback", JOB, code=3)["error"]["code"] == "nothing_to_cut_over"
 
 
-def test_a_job_is_shown_in_words(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_is_shown_in_words(jobs: Jobs, said: Said) -> None:
     """Who serves, and what a person waits for who sees it."""
-
-    @contextmanager
-    def connected() -> Iterator[Any]:
-        yield SimpleNamespace(
-            controller=jobs.cluster.client, job=lambda name: JobHandle(jobs.cluster.client, name, "t")
-        )
-
-    monkeypatch.setattr(commands, "cluster", connected)
-
-    def shown(*arguments: str) -> str:
-        capsys.readouterr()
-        assert run_command(["job", *arguments]) == 0
-        return capsys.readouterr().out
-
     jobs.write(5)
-    assert "none serves yet" in shown("show", JOB)
+    assert "none serves yet" in said("show", JOB)
     jobs.running()
-    assert "running, no driver now" in shown("show", JOB)
+    assert "running, no driver now" in said("show", JOB)
     epoch = jobs.take()
-    assert "running, Spark starts" in shown("show", JOB)
+    assert "running, Spark starts" in said("show", JOB)
     jobs.record(epoch, {0: 5, 1: 0})
     beat = Heartbeat(epoch=epoch, stage=Stage.BUILD, progress=Progress())
     jobs.cluster.client.heartbeat(jobs.view().rebuild, beat)
     jobs.cluster.settle(3)
-    said = shown("show", JOB)
-    assert ("generation 1 serves" in said, "Spark starts" in said) == (True, False)
-    assert "None" not in said
-    plan = shown("plan", JOB, "--from", "oldest")
+    words = said("show", JOB)
+    assert ("generation 1 serves" in words, "Spark starts" in words) == (True, False)
+    assert "None" not in words
+    plan = said("plan", JOB, "--from", "oldest")
     assert jobs.job().generation(1).code.entry in plan

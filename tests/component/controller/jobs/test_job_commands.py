@@ -1,0 +1,61 @@
+"""What people see of differences, of rewinds in place, and of cut-overs that are planned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anew.api.jobs.requests import OfGeneration
+from anew.core.jobs.code import Shape
+from anew.testing.job_builders import a_code
+from tests.component.controller.jobs.jobs_harness import JOB, Jobs, Ran, Said
+
+
+def test_differences_and_their_ways_are_shown(jobs: Jobs, said: Said) -> None:
+    """A line for each change, and one for each way."""
+    jobs.running(jobs.plan(code=a_code(shape=Shape(rows=True, key=True, time=True))))
+    words = said("diff", JOB, "--max-records", "50")
+    assert [word in words for word in ("generation 1 serves", "max_records", "100000", "50")] == [True] * 4
+    assert "deploy: once the live generation is stopped: --stop" in words
+    assert "parallel: it runs beside generation 1" in words
+
+
+def test_a_cut_over_is_planned_and_taken_back(jobs: Jobs, said: Said, ran: Ran) -> None:
+    """What is to happen is shown with the job; a time needs its zone, and one thing is done at once."""
+    jobs.write(5)
+    jobs.running()
+    jobs.record(jobs.take(), {0: 5, 1: 0})
+    jobs.running(jobs.plan(code=None))
+    assert ran("cutover", JOB, "--at", "2100-01-01T00:00", code=2)["error"]["code"] == "bad_option"
+    assert ran("cutover", JOB, "--when-caught-up", "--force", code=2)["error"]["code"] == "contradiction"
+    assert "will serve once it has caught up, not before 2100-01-01T00:00:00.000Z" in said(
+        "cutover", JOB, "--at", "2100-01-01T00:00Z"
+    )
+    assert "will serve once it has caught up" in said("show", JOB)
+    assert ran("cutover", JOB, "--cancel")["planned_cut"] is None
+    assert ran("cutover", JOB, "--when-caught-up")["planned"]["generation"] == 2
+
+
+def test_a_rewind_in_place_needs_what_is_stopped_and_runs_the_plan_of_a_dry_run(
+    jobs: Jobs, said: Said, ran: Ran, tmp_path: Path
+) -> None:
+    """The plan that was printed is the one that is run; why is in the history."""
+    jobs.write(5)
+    jobs.running()
+    epoch = jobs.take()
+    jobs.record(epoch, {0: 5, 1: 0})
+    jobs.cluster.deep.put(jobs.job().generation(1).code.path, b"code")
+    assert ran("rewind", JOB, "--simple", "--parallel", code=2)["error"]["code"] == "contradiction"
+    assert ran("rewind", JOB, "--stop", code=2)["error"]["code"] == "contradiction"
+    assert ran("plan", JOB, "--state", "at-batch=1", code=2)["error"]["code"] == "bad_state"
+    assert ran("rewind", JOB, "--simple", code=3)["error"]["code"] == "generation_runs"
+    plan = ran("plan", JOB, "--simple", "--from", "oldest")
+    assert (plan["mode"], plan["replaces"], plan["start"]["events"]["0"]["offset"]) == ("simple", 1, 0)
+    jobs.cluster.client.stop_job(JOB, OfGeneration())
+    jobs.end(epoch)
+    path = tmp_path / "plan.json"
+    path.write_text(said("rewind", JOB, "--simple", "--dry-run", "--json"))
+    assert ran("rewind", JOB, "--plan", str(path), "--simple", code=2)["error"]["code"] == "contradiction"
+    assert ran("rewind", JOB, "--plan", str(path), "--why", "fifteen is not severe", code=0)["live"] == 2
+    assert [line.detail["why"] for line in jobs.cluster.client.history() if "why" in line.detail] == [
+        "fifteen is not severe"
+    ]
