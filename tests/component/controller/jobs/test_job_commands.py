@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from anew.api.jobs.requests import OfGeneration
 from anew.core.jobs.code import Shape
+from anew.runtime import jobs as of_jobs
 from anew.testing.job_builders import a_code
 from tests.component.controller.jobs.jobs_harness import JOB, Jobs, Ran, Said
 
@@ -36,7 +39,7 @@ def test_a_cut_over_is_planned_and_taken_back(jobs: Jobs, said: Said, ran: Ran) 
 
 
 def test_a_rewind_in_place_needs_what_is_stopped_and_runs_the_plan_of_a_dry_run(
-    jobs: Jobs, said: Said, ran: Ran, tmp_path: Path
+    jobs: Jobs, said: Said, ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plan that was printed is the one that is run; why is in the history."""
     jobs.write(5)
@@ -55,6 +58,7 @@ def test_a_rewind_in_place_needs_what_is_stopped_and_runs_the_plan_of_a_dry_run(
     path = tmp_path / "plan.json"
     path.write_text(said("rewind", JOB, "--simple", "--dry-run", "--json"))
     assert ran("rewind", JOB, "--plan", str(path), "--simple", code=2)["error"]["code"] == "contradiction"
+    monkeypatch.setattr(of_jobs, "wait_seconds", lambda _seconds: jobs.cluster.round())
     assert ran("rewind", JOB, "--plan", str(path), "--why", "fifteen is not severe", code=0)["live"] == 2
     assert [line.detail["why"] for line in jobs.cluster.client.history() if "why" in line.detail] == [
         "fifteen is not severe"
