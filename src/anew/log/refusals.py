@@ -73,17 +73,6 @@ def exists(wanted: TopicSpec, uid: str, partitions: int) -> Refused:
     )
 
 
-def fewer_partitions(topic: str, found: int, wanted: int) -> Refused:
-    """Partitions are never taken away: their records would go with them."""
-    return Refused(
-        "fewer_partitions",
-        f"the topic {topic} cannot lose partitions",
-        found=f"{wanted} partitions",
-        expected=f"at least {found}, as many as it has",
-        hint="make another topic with fewer partitions",
-    )
-
-
 def lost(topic: str, uid: str | None, found: str) -> Failed:
     """The topic is not the one that was asked for (rule R3); ``uid`` None: any would have done."""
     return Failed(

@@ -32,8 +32,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from anew.core.errors import Failed, InvalidRequest, Unreachable
+from anew.core.topics.topic import fewer_partitions
 from anew.log.interface import Retention, TopicPartition, TopicSpec
-from anew.log.refusals import check_name, check_spec, exists, fewer_partitions, lost, unknown_partition
+from anew.log.refusals import check_name, check_spec, exists, lost, unknown_partition
 from anew.log.sqlite_errors import translated
 
 _POLL_SECONDS = 0.01

@@ -30,10 +30,11 @@ from confluent_kafka.admin import (
 )
 
 from anew.core.errors import Failed, Refused
+from anew.core.topics.topic import fewer_partitions
 from anew.log.interface import KEEP_FOR_EVER, Retention, TopicPartition, TopicSpec
 from anew.log.kafka.connection import Connection
 from anew.log.kafka.failures import LOST
-from anew.log.refusals import check_name, check_spec, exists, fewer_partitions, lost, unknown_partition
+from anew.log.refusals import check_name, check_spec, exists, lost, unknown_partition
 
 _SETTLE_SECONDS = 0.02
 _HEARD_SECONDS = 1.0

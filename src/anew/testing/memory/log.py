@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from anew.core.errors import Failed, InvalidRequest, Refused
+from anew.core.topics.topic import fewer_partitions
 from anew.log.aside import copy_aside
 from anew.log.interface import (
     APPEND_RECORDS,
@@ -29,7 +30,7 @@ from anew.log.interface import (
     append_id_of,
 )
 from anew.log.packing import NO_RECORDS, Times, no_times_of, times_of
-from anew.log.refusals import check_retention, check_spec, fewer_partitions, out_of_range
+from anew.log.refusals import check_retention, check_spec, out_of_range
 from anew.log.wire import judged, kept_raw, raw_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
