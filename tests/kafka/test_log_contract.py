@@ -18,11 +18,12 @@ from anew.testing.builders import a_feed, append_records
 from anew.testing.facts_contract import FactsContract
 from anew.testing.log_contract import SKEW_LIMIT_MS, TOPIC, LogContract
 from anew.testing.log_reading import keys_below
+from anew.testing.partitions_contract import PartitionsContract
 from anew.testing.raw_contract import RawContract
 from anew.testing.telling_contract import check_appends_are_told_of
 
 
-class TestKafkaLog(RawContract, FactsContract, LogContract):
+class TestKafkaLog(RawContract, FactsContract, PartitionsContract, LogContract):
     """`LogContract` over a broker that all tests share."""
 
     @pytest.fixture(autouse=True)

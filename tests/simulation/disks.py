@@ -64,6 +64,14 @@ class FarLog:
         """See `Log.delete_topic`."""
         self._act(lambda: self._log.delete_topic(name, uid))
 
+    def add_partitions(self, name: str, uid: str, partitions: int) -> int:
+        """See `Log.add_partitions`."""
+        return self._act(lambda: self._log.add_partitions(name, uid, partitions))
+
+    def partition_count(self, name: str, uid: str) -> int:
+        """See `Log.partition_count`."""
+        return self._network.outside(_LOG_READ, lambda: self._log.partition_count(name, uid))
+
     def topic(self, name: str) -> TopicSpec | None:
         """See `Log.topic`."""
         return self._network.outside(_LOG_READ, lambda: self._log.topic(name))

@@ -44,7 +44,7 @@ from anew.api.tables.requests import (
     UpdateTable,
 )
 from anew.api.tables.views import SegmentView, TableView
-from anew.api.topics import CreateTopic, TopicView
+from anew.api.topics import AlterTopic, CreateTopic, TopicView
 from anew.api.upkeep import (
     Alive,
     Collected,
@@ -213,6 +213,10 @@ class ControllerClient(JobCalls):
     def topic(self, name: str, *, facts: bool = True) -> TopicView:
         """The view of one topic; without ``facts`` its log is not asked."""
         return self._as(TopicView, Call("GET", path_of("topics", name), query={"facts": facts}))
+
+    def alter_topic(self, name: str, request: AlterTopic) -> TopicView:
+        """Give a topic more partitions; its view."""
+        return self._as(TopicView, Call("PATCH", path_of("topics", name), request, look_up=f"anew topic show {name}"))
 
     def delete_topic(self, name: str) -> Deleted:
         """Delete a topic."""

@@ -42,6 +42,18 @@ class CreateTopic(Request):
     request_id: str | None = None
 
 
+class AlterTopic(Request):
+    """Give a topic more partitions; the same number again changes nothing.
+
+    Attributes:
+        partitions: How many it is to have, not fewer than now.
+    """
+
+    model_config = example(partitions=8)
+
+    partitions: int
+
+
 class PartitionFactsView(Wire):
     """One partition: [begin, end) is readable.
 
@@ -73,6 +85,8 @@ class TopicView(Wire):
     """The ``topic`` shape.
 
     Attributes:
+        partitions: Over how many writers spread records. Another program may have added more: see ``facts``.
+        growing_to: How many it is to get, until the log has added them.
         retention_seconds, retention_bytes: What it was made with; null: without a limit.
         topic_uid: The identity that the log gave it, once it is ``ready``.
         incarnation: How many topics have had this name in this fabric.
@@ -85,6 +99,7 @@ class TopicView(Wire):
     uid: str
     fabric: str
     partitions: int
+    growing_to: int | None
     format: TopicFormat
     key_schema: str | None
     key_schema_id: int | None

@@ -97,7 +97,7 @@ def show(name: str, *, json_output: Json = False) -> None:
     told = {
         "fabric": view.fabric,
         "format": view.format.value,
-        "partitions": view.partitions,
+        "partitions": _partitions(view),
         "kept": _kept(view),
         "columns": view.columns,
         "key schema": None if view.key_schema is None else f"{view.key_schema_id}: {view.key_schema}",
@@ -194,6 +194,28 @@ def read(
 
 
 @topics_app.command()
+def alter(
+    name: str,
+    *,
+    partitions: Annotated[int, typer.Option(help="How many it is to have; never fewer than now.")],
+    json_output: Json = False,
+) -> None:
+    """Give a topic more partitions: keys move to other ones, writers that run go on with those of before.
+
+    Jobs that read it read the new ones from their beginnings. The topic of a job's generation is not altered while
+    that writes: alter the topic that the job names, and its next generation has as many.
+    """
+    with cluster() as connected:
+        view = connected.topic(name).alter(partitions=partitions)
+    if json_output:
+        print_json(view)
+    elif view.growing_to is None:
+        out().print(f"{name} has {view.partitions} partitions; writers that run use those that they began with")
+    else:
+        out().print(f"{name} gets {view.growing_to} partitions once the log answers: anew topic show {name}")
+
+
+@topics_app.command()
 def delete(
     name: str,
     *,
@@ -284,6 +306,19 @@ def _kept(view: TopicView) -> str:
         *([] if view.retention_bytes is None else [f"{view.retention_bytes} bytes per partition"]),
     ]
     return ", ".join(limits) or "for ever"
+
+
+def _partitions(view: TopicView) -> str:
+    """How many there are; and how many others, where another program added some or the log is to add some."""
+    told = str(view.partitions)
+    if view.growing_to is not None:
+        return f"{told}, to be {view.growing_to}"
+    there = view.partitions if view.facts is None else len(view.facts.partitions)
+    if there == view.partitions:
+        return told
+    return (
+        f"{told}, and {there} in the log: anew writes into all after anew topic alter {view.name} --partitions {there}"
+    )
 
 
 def _time(at_ms: int) -> str:

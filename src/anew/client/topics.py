@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from anew.api.http import ControllerClient
-from anew.api.topics import TopicView
+from anew.api.topics import AlterTopic, TopicView
 from anew.client.committed import Deciding
 from anew.client.topicreads import CommittedRead, Edge, ReadStart, Scan, TopicRecord, read_start
 from anew.client.topicwriter import TopicWriter, partition_of
@@ -32,6 +32,22 @@ class Topic:
         """
         self.view: TopicView = controller.topic(name, facts=False)
         self._controller, self._open_log = controller, open_log
+
+    def alter(self, *, partitions: int) -> TopicView:
+        """Give the topic more partitions; as many as it has: nothing.
+
+        Keys move to other partitions: what is written of a key later may lie in another one than what was written
+        before. Writers that are open go on with the partitions of when they were made.
+
+        Args:
+            partitions: How many it is to have.
+
+        Raises:
+            Refused: ``fewer_partitions``, ``topic_not_ready``; ``topic_in_use``: a generation of a job writes into it.
+            InvalidRequest: ``bad_partitions``.
+        """
+        self.view = self._controller.alter_topic(self.view.name, AlterTopic(partitions=partitions))
+        return self.view
 
     def writer(self) -> TopicWriter:
         """Buffers records and appends them; a context manager.
@@ -99,19 +115,21 @@ class Topic:
     def _read(self, start: Edge | int, partition: int | None, limit: int, deciding: Deciding | None) -> CommittedRead:
         if limit < 1:
             raise InvalidRequest("bad_limit", "a read takes at least one record", found=limit, expected="at least 1")
-        if isinstance(start, int) and partition is None and self.view.partitions > 1:
-            raise InvalidRequest(
-                "bad_offset",
-                "an offset is of one partition",
-                found=f"offset {start} of {self.view.partitions} partitions",
-                expected="a partition with the offset",
-                hint="name it: --partition",
-            )
         if not self.view.ready:
             raise Refused("topic_not_ready", f"{self.view.name} is not made yet", found="not ready", expected="ready")
-        wanted = range(self.view.partitions) if partition is None else (partition,)
         with closing(self._open_log(self.view.fabric)) as log:
             scan = Scan(self.view, log, limit, deciding)
+            # Also those that were added since the view was made.
+            count = log.partition_count(self.view.name, self.view.topic_uid) if partition is None else 1
+            if isinstance(start, int) and count > 1:
+                raise InvalidRequest(
+                    "bad_offset",
+                    "an offset is of one partition",
+                    found=f"offset {start} of {count} partitions",
+                    expected="a partition with the offset",
+                    hint="name it: --partition",
+                )
+            wanted = range(count) if partition is None else (partition,)
             parts = [scan.partition(partition_of(self.view, number), start) for number in wanted]
         found = sorted(
             (record for part in parts for record in part.records),

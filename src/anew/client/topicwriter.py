@@ -33,7 +33,9 @@ class TopicWriter:
     """Buffers records and appends them in batches; a context manager. Errors are as those of a store's writer.
 
     A record with a key goes to the partition of its key's bytes (of an Avro key, its body), one without a key to the
-    next partition in turn. Not safe to use from several threads: make one writer for each.
+    next partition in turn. A writer goes on with the partitions that the topic had when it was made: where the topic
+    gets more, make the writer again, from a `Topic` that was asked for since. Not safe to use from several threads:
+    make one writer for each.
 
     Attributes:
         accepted: How many records were taken and not refused since.

@@ -25,7 +25,7 @@ from anew.controller.stores.lowwater import move_low_water
 from anew.controller.stores.replicas import indexed
 from anew.controller.stores.step import StoreSteps
 from anew.controller.tables.step import step_table
-from anew.controller.topics.making import make_announced
+from anew.controller.topics.making import add_announced_partitions, make_announced
 from anew.controller.topics.upkeep import TopicRetention
 from anew.controller.upkeep.forgetting import Forgetting
 from anew.controller.upkeep.reclaim import reclaim_due
@@ -138,9 +138,10 @@ class Reconciler:
                 step_table(self.context, table, seen.usable[table.fabric], seen.reports[table.fabric])
         for topic in self.context.catalog.topics():
             needs = {("topics", topic.fabric)}
-            if not topic.ready and apart.away.isdisjoint(needs):
+            if (not topic.ready or topic.growing_to is not None) and apart.away.isdisjoint(needs):
                 with apart.step(f"topic {topic.name}", needs=needs):
                     make_announced(self.context, topic.uid)
+                    add_announced_partitions(self.context, topic.uid)
 
     def _keep(self, apart: Apart) -> None:
         set_aside(self.context, apart)

@@ -35,7 +35,7 @@ from anew.log.interface import (
 )
 from anew.log.packing import NO_RECORDS, Appending, appending, raw_appending
 from anew.log.partition_file import APPENDS_KEPT, Meta, Opening, PartitionFile, make_partition_file
-from anew.log.refusals import beyond_the_end, closed, lost, out_of_range
+from anew.log.refusals import beyond_the_end, closed, out_of_range
 from anew.log.stillness import Stillness
 from anew.log.topics import TopicDirectories
 from anew.log.wire import judged, raw_of
@@ -109,11 +109,18 @@ class EmbeddedLog:
         """See `Log.topic`."""
         return self._topics.spec(name)
 
+    def add_partitions(self, name: str, uid: str, partitions: int) -> int:
+        """See `Log.add_partitions`."""
+        self._topics.grow(name, uid, partitions, make_partition_file)
+        return partitions
+
+    def partition_count(self, name: str, uid: str) -> int:
+        """See `Log.partition_count`. The topic's description says it."""
+        return self._topics.present(name, uid).partitions
+
     def facts(self, name: str, uid: str) -> TopicFacts:
         """See `Log.facts`."""
-        spec = self._topics.spec(name)
-        if spec is None or spec.uid != uid:
-            raise lost(name, uid, "no such topic" if spec is None else f"uid {spec.uid}")
+        spec = self._topics.present(name, uid)
         partitions = tuple(self._partition_facts(at) for at in partitions_of(spec))
         return TopicFacts(uid, spec.retention, compacted=False, partitions=partitions)
 

@@ -1,8 +1,11 @@
 """The log that everything else is written against.
 
-A topic is a name, an identity that survives nothing but itself (``uid``), and a fixed number of partitions. Each
-partition is a sequence of records addressed by offsets that only grow. Reads never jump: a position outside of
+A topic is a name, an identity that survives nothing but itself (``uid``), and a number of partitions that only grows.
+Each partition is a sequence of records addressed by offsets that only grow. Reads never jump: a position outside of
 [begin, end] is an error (rule R3), and an empty read before the end is one too.
+
+Topics of stores never grow (rule R8). Partitions are added to topics of our own alone, by anew or by an operator of
+Kafka: whoever reads all of such a topic asks for its partitions again and again (`present_partitions`).
 """
 
 from __future__ import annotations
@@ -273,6 +276,27 @@ class Log(Protocol):
     def topic(self, name: str) -> TopicSpec | None:
         """The topic that exists under this name now, or None."""
 
+    def add_partitions(self, name: str, uid: str, partitions: int) -> int:
+        """Give the topic so many partitions: new ones, empty, behind those that it has. As many as it has: nothing.
+
+        Only for topics of our own: of a store's topic nobody would read the new partitions (rule R8). Handles that are
+        open find the new partitions at once, `partition_count` of other handles tells of them within seconds.
+
+        Returns:
+            How many partitions the topic has now.
+
+        Raises:
+            Refused: Code ``fewer_partitions``: it has more; nothing changes.
+            InvalidRequest: Code ``bad_topic``: no topic can have so many.
+        """
+
+    def partition_count(self, name: str, uid: str) -> int:
+        """How many partitions the topic has now; cheap enough to be asked before each batch of a reader.
+
+        A log of several brokers may tell the count of a moment ago, so that it goes back once in a while: whoever knows
+        of a partition keeps it.
+        """
+
     def facts(self, name: str, uid: str) -> TopicFacts:
         """Retention, compaction, and what each partition holds; it asks for all partitions, so not in a hot path."""
 
@@ -376,3 +400,14 @@ class Log(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections; the object must not be used afterwards."""
+
+
+def present_partitions(log: Log, name: str, uid: str, key_schema_id: int = 1) -> tuple[TopicPartition, ...]:
+    """The partitions that a topic has now, in their order; see `Log.partition_count`.
+
+    Raises:
+        Failed: ``topic_lost``.
+        Unreachable: The log does not answer.
+    """
+    count = log.partition_count(name, uid)
+    return tuple(TopicPartition(name, uid, partition, key_schema_id) for partition in range(count))

@@ -7,7 +7,14 @@ connection to the old one can never meet files of the new one (SQLite finds its 
 Making a topic: (1) a directory under a temporary name gets all files, (2) everything is fsynced, (3) it is renamed into
 place, (4) the root is fsynced. Removing: (1) renamed aside, (2) the root is fsynced, (3) the files go. A crash after
 any step leaves the topic whole or gone, and at worst a directory with a leading dot, which the next change sweeps
-away. Both happen under a lock on the root, so that no two processes do them at once.
+away.
+
+Adding partitions: (1) a directory under a temporary name gets their files and the new ``topic.json``, (2) everything is
+fsynced, (3) the files are renamed into the topic's directory, (4) that is fsynced, (5) ``topic.json`` is renamed over
+the old one, (6) the topic's directory is fsynced. A crash before (5) leaves the topic with the partitions that it had,
+and at worst whole empty files, of which nobody knows and which the next attempt finds.
+
+All of it happens under a lock on the root, so that no two processes do it at once.
 """
 
 from __future__ import annotations
@@ -21,14 +28,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from anew.core.errors import Failed, InvalidRequest, Unreachable
+from anew.core.topics.topic import fewer_partitions
 from anew.log.interface import Retention, TopicPartition, TopicSpec
 from anew.log.refusals import check_name, check_spec, exists, lost, unknown_partition
 from anew.log.sqlite_errors import translated
 
 _POLL_SECONDS = 0.01
+_DESCRIPTION = "topic.json"
 
 MakePartition = Callable[[Path, str, int], None]
 """Makes the empty file of a partition: path, topic's uid, partition."""
@@ -67,7 +77,7 @@ class TopicDirectories:
             Failed: ``log_corrupt``: its description cannot be read.
         """
         check_name(name)
-        path = self._root / name / "topic.json"
+        path = self._root / name / _DESCRIPTION
         with translated(path):
             try:
                 text = path.read_text(encoding="utf-8")
@@ -97,6 +107,34 @@ class TopicDirectories:
             elif present != spec:
                 raise exists(spec, present.uid, present.partitions)
 
+    def present(self, name: str, uid: str) -> TopicSpec:
+        """The topic of that name and uid.
+
+        Raises:
+            Failed: ``topic_lost``, ``log_corrupt``.
+        """
+        spec = self.spec(name)
+        if spec is None or spec.uid != uid:
+            raise lost(name, uid, "no such topic" if spec is None else f"uid {spec.uid}")
+        return spec
+
+    def grow(self, name: str, uid: str, partitions: int, make_partition: MakePartition) -> None:
+        """Give the topic more partitions; nothing when it has as many.
+
+        Raises:
+            Failed: ``topic_lost``.
+            Refused: ``fewer_partitions``.
+            InvalidRequest: ``bad_topic``.
+        """
+        with self._changing():
+            present = self.present(name, uid)
+            if partitions < present.partitions:
+                raise fewer_partitions(name, present.partitions, partitions)
+            grown = replace(present, partitions=partitions)
+            check_spec(grown)
+            if grown != present:
+                self._grow(grown, range(present.partitions, partitions), make_partition)
+
     def delete(self, name: str, uid: str) -> None:
         """Remove the topic of that name and uid; nothing when there is none."""
         with self._changing():
@@ -116,20 +154,36 @@ class TopicDirectories:
         return lost(at.topic, at.uid, "no such topic" if present is None else f"uid {present.uid}")
 
     def _make(self, spec: TopicSpec, make_partition: MakePartition) -> None:
+        making = self._prepared(spec, range(spec.partitions), make_partition)
+        making.rename(self._root / spec.name)
+        _sync(self._root)
+
+    def _grow(self, spec: TopicSpec, added: range, make_partition: MakePartition) -> None:
+        making, home = self._prepared(spec, added, make_partition), self._root / spec.name
+        for name in (_file_name(spec.uid, partition) for partition in added):
+            # One that an attempt before this left there is whole, and stays.
+            if not (home / name).exists():
+                (making / name).rename(home / name)
+        _sync(home)
+        (making / _DESCRIPTION).rename(home / _DESCRIPTION)
+        _sync(home)
+        shutil.rmtree(making)
+
+    def _prepared(self, spec: TopicSpec, partitions: range, make_partition: MakePartition) -> Path:
+        """A directory under a temporary name with the files of partitions and the topic's description, all on disk."""
         making = self._root / f".new-{spec.name}-{os.getpid()}"
         making.mkdir()
-        for partition in range(spec.partitions):
+        for partition in partitions:
             make_partition(making / _file_name(spec.uid, partition), spec.uid, partition)
         told: dict[str, str | int] = {"name": spec.name, "uid": spec.uid, "partitions": spec.partitions}
         kept = {"retention_ms": spec.retention.time_ms, "retention_bytes": spec.retention.partition_bytes}
         # A topic that is kept for ever is described as it was before there was retention.
         told |= {name: value for name, value in kept.items() if value is not None}
-        (making / "topic.json").write_text(json.dumps(told), encoding="utf-8")
+        (making / _DESCRIPTION).write_text(json.dumps(told), encoding="utf-8")
         for path in making.iterdir():
             _sync(path)
         _sync(making)
-        making.rename(self._root / spec.name)
-        _sync(self._root)
+        return making
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from anew.log.embedded import EmbeddedLog
-from anew.log.interface import Offsets, TopicPartition, TopicSpec
+from anew.log.interface import Offsets, TopicPartition, TopicSpec, present_partitions
 from anew.testing.builders import some_records
 from anew.testing.clock import ManualClock
 from anew.testing.log_reading import keys
@@ -47,6 +47,22 @@ Path.rename = lambda *_: os.kill(os.getpid(), 9)
 log.create_topic(TopicSpec("flights_rt", "uid-1", 3))
 """
 
+_DIE_AT_A_RENAME = """
+import itertools, os, shutil, sys
+from pathlib import Path
+from anew.log.embedded import EmbeddedLog
+from anew.testing.clock import ManualClock
+log = EmbeddedLog(Path(sys.argv[1]), clock=ManualClock())
+rename, numbers = Path.rename, itertools.count()
+
+def die(*_):
+    os.kill(os.getpid(), 9)
+
+Path.rename = lambda *paths: die() if next(numbers) == int(sys.argv[2]) else rename(*paths)
+shutil.rmtree = die
+log.add_partitions("flights_rt", "uid-1", 3)
+"""
+
 
 def _start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(_PROGRAM), arguments[0], str(directory), *arguments[1:]]
@@ -59,8 +75,8 @@ def _log(directory: Path) -> EmbeddedLog:
     return log
 
 
-def _die(program: str, directory: Path) -> None:
-    run = subprocess.run([sys.executable, "-c", program, str(directory)], check=False)
+def _die(program: str, directory: Path, *arguments: str) -> None:
+    run = subprocess.run([sys.executable, "-c", program, str(directory), *arguments], check=False)
     assert run.returncode == -9
 
 
@@ -142,4 +158,19 @@ def test_a_killed_creator_leaves_nothing(tmp_path: Path) -> None:
     log.create_topic(TopicSpec("flights_rt", "uid-1", 3))
     assert log.append(AT, some_records(1)).first_offset == 0
     assert list(tmp_path.glob(".new-*")) == []
+    log.close()
+
+
+@pytest.mark.parametrize(("renames", "partitions"), [(0, 1), (1, 1), (2, 1), (3, 3)])
+def test_partitions_that_are_added_are_there_all_or_none(tmp_path: Path, renames: int, partitions: int) -> None:
+    """Killed behind each rename the topic has its first partitions or all; a repeat makes the rest, once."""
+    log = _log(tmp_path)
+    log.append(AT, some_records(2))
+    _die(_DIE_AT_A_RENAME, tmp_path, str(renames))
+    assert log.partition_count("flights_rt", "uid-1") == partitions
+    assert log.add_partitions("flights_rt", "uid-1", 3) == 3
+    places = present_partitions(log, "flights_rt", "uid-1")
+    assert [log.offsets(at) for at in places] == [Offsets(0, 2), Offsets(0, 0), Offsets(0, 0)]
+    assert log.append(places[2], some_records(1)).first_offset == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "flights_rt"]
     log.close()

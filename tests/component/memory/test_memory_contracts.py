@@ -19,6 +19,7 @@ from anew.testing.memory.catalog import Database, MemoryCatalog
 from anew.testing.memory.log import MemoryLog, Topics
 from anew.testing.opened_catalog import OpenedCatalog
 from anew.testing.pages_contract import PagesContract
+from anew.testing.partitions_contract import PartitionsContract
 from anew.testing.range_contract import RangeContract
 from anew.testing.raw_contract import RawRepeatContract
 from anew.testing.repeat_contract import RepeatedAppendContract
@@ -27,7 +28,9 @@ from anew.testing.telling_contract import check_appends_are_told_of
 from anew.testing.topics_catalog_contract import TopicsCatalogContract
 
 
-class TestMemoryLog(RepeatedAppendContract, RawRepeatContract, RetentionContract, ClockedLogContract):
+class TestMemoryLog(
+    RepeatedAppendContract, RawRepeatContract, RetentionContract, PartitionsContract, ClockedLogContract
+):
     """The log in memory."""
 
     @pytest.fixture(autouse=True)

@@ -89,6 +89,7 @@ class JobsWorld:
     def __init__(self, spark: SparkSession, folder: Path, partitions: int = 3) -> None:
         """Make both topics."""
         self.spark, self.folder, self.partitions = spark, folder, partitions
+        self.events_partitions = partitions
         self.log = EmbeddedLog(folder / "log", clock=now_ms, durable=False)
         self.location = LogLocation(kind="embedded", address=str(folder / "log"))
         self.specs = {
@@ -101,7 +102,7 @@ class JobsWorld:
         key_schema, value_schema = parse_schema(KEY), parse_schema(EVENT)
         keys = pa.array([encode_datum(key_schema, key) for key, _ in rows], pa.binary())
         bodies = [None if delay is None else encode_datum(value_schema, {"delay": delay}) for _, delay in rows]
-        to = XxHash64Partitioner(self.partitions).of_hashes(key_hashes(keys))
+        to = XxHash64Partitioner(self.events_partitions).of_hashes(key_hashes(keys))
         columns: list[Any] = [
             pa.array([at_ms] * len(rows), pa.int64()),
             pa.array([b""] * len(rows), pa.binary()),
@@ -112,6 +113,10 @@ class JobsWorld:
         records = pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS)
         for partition in np.unique(to).tolist():
             self.log.append(self.at("events", partition), records.filter(pa.array(to == partition)))
+
+    def grow(self, partitions: int) -> None:
+        """The input gets more partitions, over which `write` spreads from now on."""
+        self.events_partitions = self.log.add_partitions("events", self.specs["events"].uid, partitions)
 
     def at(self, topic: str, partition: int) -> TopicPartition:
         """A partition of one of the topics."""

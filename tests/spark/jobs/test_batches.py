@@ -363,3 +363,43 @@ def classify(events):
         check_types(frame, KEY, CLASS)
     assert caught.value.code == "column_type"
     assert ("list" in str(caught.value.found), "string" in str(caught.value.expected)) == (True, True)
+
+
+@pytest.mark.case("streams:B7", "streams:C7")
+def test_a_partition_that_is_added_while_a_generation_runs_is_read_once(world: JobsWorld) -> None:
+    """A driver notices it within a batch, dies behind an append of its records, and the next one goes on: each once.
+
+    Also what was added while no driver ran, with a checkpoint that was written before.
+    """
+    died: list[int] = []
+
+    def die(record: BatchRecord) -> None:
+        if record.end["events"].get(3):
+            died.append(record.batch)
+            raise AnewError("died", "the driver dies")
+
+    first = world.batches(max_records=200)
+    world.begin(first, until_now=False)
+    while sum(record.rows for record in world.ledger.records) < len(_EVENTS):
+        assert not first.wait(0.05)
+    world.ledger.after = die
+    world.grow(4)
+    world.write(added := [(f"added-{number}", 20) for number in range(100)])
+    with pytest.raises(AnewError, match="the driver dies"):
+        first.wait(60)
+    # As if the catalog had never heard of the batch with the new partition.
+    assert world.ledger.records.pop().batch == died[0]
+    world.ledger.after = lambda _: None
+    world.grow(5)
+    world.write(later := [(f"later-{number}", 20) for number in range(100)])
+    again = world.batches(epoch=2, max_records=200)
+    world.begin(again)
+    assert again.wait(60)
+    written = {key for key, _ in (*_EVENTS, *added, *later)}
+    assert _classes(world).keys() == written
+    assert sum(record.rows for record in world.ledger.records) == len(written)
+    ends = {partition: world.log.offsets(world.at("events", partition)).end for partition in range(5)}
+    assert min(ends.values()) > 0
+    assert world.ledger.records[-1].end["events"] == ends
+    output = world.output()
+    assert len({(seen.batch, seen.sequence) for seen in output}) == len(output) > len(written)

@@ -8,7 +8,7 @@ from anew.controller.jobs.planning import held_of
 from anew.controller.jobs.starting import time_at
 from anew.core.errors import AnewError
 from anew.core.jobs.generation import Generation
-from anew.core.jobs.inputs import JobInput
+from anew.core.jobs.inputs import JobInput, with_added
 from anew.core.jobs.job import Job
 from anew.log.interface import Log, Offsets, TopicPartition
 
@@ -47,7 +47,7 @@ def _positions(context: Context, of: JobInput, position: dict[int, int]) -> dict
         held = {}
     return {
         partition: _position(log, TopicPartition(of.topic, of.topic_uid, partition), offset, held.get(partition))
-        for partition, offset in sorted(position.items())
+        for partition, offset in with_added({of.name: position}, {of.name: held})[of.name].items()
     }
 
 

@@ -13,14 +13,14 @@ from anew.controller.jobs.starting import Asked, Begins, Held, begins_at, settle
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP
-from anew.core.jobs.inputs import JobInput, Offsets, check_start, input_of
+from anew.core.jobs.inputs import JobInput, Offsets, check_start, input_of, with_added
 from anew.core.jobs.job import Job, at_rest, check_begins
 from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, JobFence, JobPlan, Mode
 from anew.core.jobs.uses import downstream_of
 from anew.core.plan import Estimate
 from anew.core.suggest import did_you_mean
 from anew.core.topics.topic import TopicFormat
-from anew.log.interface import TopicPartition
+from anew.log.interface import present_partitions
 
 _NO_REBUILD = "planned"
 """The rebuild of a plan that nobody has begun."""
@@ -190,10 +190,7 @@ def _end_of_live(
         )
     last = context.catalog.batches(job.uid, live.number, 1)
     ended = last[-1].end if last else live.start
-    start = {
-        of.name: {p: ended.get(of.name, {}).get(p, found.begin) for p, found in held[of.name].items()} for of in inputs
-    }
-    return start, last[-1].batch if last else None
+    return with_added(ended, held), last[-1].batch if last else None
 
 
 def inputs_of(context: Context, job: Job) -> tuple[JobInput, ...]:
@@ -207,15 +204,14 @@ def inputs_of(context: Context, job: Job) -> tuple[JobInput, ...]:
 
 
 def held_of(context: Context, of: JobInput) -> Held:
-    """What the log holds of each partition of an input.
+    """What the log holds of each partition of an input, of all that there are now (case B7).
 
     Raises:
         Failed: ``topic_lost``: the topic was made again (case B8).
         Unreachable: The log does not answer.
     """
     log = context.fabrics[of.fabric].log
-    places = (TopicPartition(of.topic, of.topic_uid, partition) for partition in range(of.partitions))
-    return {place.partition: log.offsets(place) for place in places}
+    return {at.partition: log.offsets(at) for at in present_partitions(log, of.topic, of.topic_uid)}
 
 
 def _input(context: Context, name: str, topic_name: str) -> JobInput:

@@ -13,7 +13,7 @@ from anew.core.errors import AnewError
 from anew.core.jobs.batch import BatchRecord, behind
 from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
 from anew.core.jobs.generation import Generation, GenerationStatus
-from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.inputs import Offsets, with_added
 from anew.core.jobs.job import Job
 from anew.core.jobs.pace import Rates, TimeLeft, read_rates, time_left, total_rate
 from anew.core.jobs.rebuild import JobRebuild
@@ -78,7 +78,10 @@ def _generation_view(context: Context, job: Job, generation: Generation, dead: i
     record = context.catalog.rebuild(generation.rebuild)
     driven = isinstance(record, JobRebuild) and bool(record.driver) and context.clock() <= record.lease_until_ms
     positions = batches[-1].end if batches else generation.start
-    lags = None if generation.over else _lags(context, generation, positions)
+    ends = None if generation.over else _ends(context, generation)
+    if ends is not None:
+        positions = with_added(positions, ends)
+    lags = None if ends is None else _lags(ends, positions)
     appends = _append_rates(context, generation, lags)
     left = _time_left(lags, appends, batches)
     return GenerationView(
@@ -112,16 +115,18 @@ def _generation_view(context: Context, job: Job, generation: Generation, dead: i
     )
 
 
-def _lags(
-    context: Context, generation: Generation, positions: Mapping[str, Offsets]
-) -> dict[tuple[str, int], int] | None:
-    """Input and partition → how many records are left; None: a log does not answer."""
+def _ends(context: Context, generation: Generation) -> dict[str, Offsets] | None:
+    """The ends of the inputs; None: a log does not answer."""
     try:
-        ends = ends_of(context, generation)
+        return ends_of(context, generation)
     except AnewError:
         return None
+
+
+def _lags(ends: Mapping[str, Offsets], positions: Mapping[str, Offsets]) -> dict[tuple[str, int], int]:
+    """Input and partition → how many records are left."""
     return {
-        (name, partition): max(0, end - positions.get(name, {}).get(partition, 0))
+        (name, partition): max(0, end - positions[name][partition])
         for name, of in ends.items()
         for partition, end in of.items()
     }

@@ -1,4 +1,4 @@
-"""Making and deleting topics of our own."""
+"""Making, growing and deleting topics of our own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from anew.api.topics import CreateTopic
+from anew.api.topics import AlterTopic, CreateTopic
 from anew.catalog.change import DropBatches, Put, PutReclaim, PutRequest, PutTopic, Reclaim
 from anew.codec.avro import check_key_schema, parse_schema
 from anew.controller.engine.commit import commit
@@ -15,14 +15,22 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import check_no_topic, fabric_named
 from anew.controller.engine.requests import made_before
 from anew.controller.engine.schemaids import schema_number
-from anew.controller.topics.making import make_announced, topics_of_deleted
+from anew.controller.topics.making import add_announced_partitions, make_announced, topics_of_deleted
 from anew.controller.topics.records import change_topic, topic_named, topic_with
 from anew.core.confighash import value_hash
 from anew.core.errors import InvalidRequest, Refused, Unreachable
 from anew.core.jobs.batch import EVERY_BATCH
-from anew.core.jobs.uses import check_topic_unused
+from anew.core.jobs.uses import check_topic_grows, check_topic_unused
 from anew.core.topics.ddl import parse_columns_ddl
-from anew.core.topics.topic import Kept, Topic, TopicFormat, check_partitions, check_topic_name
+from anew.core.topics.topic import (
+    Kept,
+    Topic,
+    TopicFormat,
+    check_partitions,
+    check_topic_name,
+    fewer_partitions,
+    growing,
+)
 
 _DESCRIBES: dict[TopicFormat, set[str]] = {
     TopicFormat.AVRO: {"key_schema", "value_schema"},
@@ -61,6 +69,37 @@ def create_topic(context: Context, request: CreateTopic, actor: str) -> Topic:
     except Unreachable as error:
         _LOG.warning("topic_waits", topic=request.name, **error.to_json())
         return topic_with(context, uid)
+
+
+def alter_topic(context: Context, name: str, request: AlterTopic, actor: str) -> Topic:
+    """Give a topic more partitions; as many as it has: nothing. Where the log does not answer then, later rounds do it.
+
+    Raises:
+        NotFound: ``unknown_topic``.
+        InvalidRequest: ``bad_partitions``.
+        Refused: ``fewer_partitions``, ``topic_not_ready``; ``topic_in_use``: a generation of a job writes into it.
+        Failed: ``topic_lost``.
+        Unreachable: The log does not answer before anything is begun.
+    """
+    topic = topic_named(context, name)
+    wanted = growing(topic, request.partitions)
+    # Also what somebody else has added: the log refuses to take it away.
+    found = context.fabrics[topic.fabric].log.partition_count(topic.name, topic.topic_uid)
+    if request.partitions < found:
+        raise fewer_partitions(name, found, request.partitions)
+    if wanted is not topic:
+
+        def change(present: Topic) -> tuple[Topic, tuple[Put, ...]]:
+            check_topic_grows(present, context.catalog.jobs())
+            return growing(present, request.partitions), ()
+
+        operation = context.operation("alter topic", name, actor, partitions=request.partitions)
+        change_topic(context, topic.uid, operation, change)
+    try:
+        return add_announced_partitions(context, topic.uid)
+    except Unreachable as error:
+        _LOG.warning("topic_waits", topic=name, **error.to_json())
+        return topic_with(context, topic.uid)
 
 
 def delete_topic(context: Context, name: str, actor: str) -> Topic:

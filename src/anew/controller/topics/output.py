@@ -67,6 +67,7 @@ class TopicOutput(Output):
             "topic_uid": context.new_id(),
             "incarnation": context.catalog.next_number(f"incarnation/{like.fabric}/{name}"),
             "ready": False,
+            "growing_to": None,
             "created_at_ms": context.clock(),
             "revision": 0,
         }

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from anew.api.pages import DEFAULT_ITEMS, Page, page_of
 from anew.api.rights import OPERATE, OPERATE_NAME, READ, READ_ALL, takes
 from anew.api.stores.views import Deleted
-from anew.api.topics import CreateTopic, TopicView
+from anew.api.topics import AlterTopic, CreateTopic, TopicView
 from anew.controller.engine.context import Context
 from anew.controller.engine.parameters import Actor, After, Limit
 from anew.controller.topics import changing, views
@@ -36,6 +36,12 @@ def add_topics(app: FastAPI, context: Context) -> None:
         """One topic, with what its log says of it now; without ``facts`` the log is not asked."""
         topic = topic_named(context, name)
         return views.topic_with_facts(context, topic) if facts else views.topic_view(topic)
+
+    @app.patch("/v1/topics/{name}", tags=["topics"])
+    @takes(OPERATE)
+    def alter(name: str, request: AlterTopic, actor: Actor = "anonymous") -> TopicView:
+        """Give a topic more partitions."""
+        return views.topic_view(changing.alter_topic(context, name, request, actor))
 
     @app.delete("/v1/topics/{name}", tags=["topics"])
     @takes(OPERATE)

@@ -8,7 +8,7 @@ from anew.controller.engine.apart import Apart
 from anew.controller.engine.context import Context
 from anew.controller.topics.making import spec_of
 from anew.core.topics.topic import Kept, Topic
-from anew.log.interface import partitions_of
+from anew.log.interface import present_partitions
 
 MOST_PARTITIONS = 1_000
 """Of so many partitions a round applies retention, or of one topic with more; the next round goes on behind them."""
@@ -62,11 +62,11 @@ class TopicRetention:
         ]
 
     def _apply(self, topic: Topic) -> None:
-        spec, log = spec_of(topic), self.context.fabrics[topic.fabric].log
-        for at in partitions_of(spec):
+        retention, log = spec_of(topic).retention, self.context.fabrics[topic.fabric].log
+        for at in present_partitions(log, topic.name, topic.topic_uid):
             begin = -1
             for _ in range(MOST_STEPS):
-                before, begin = begin, log.apply_retention(at, spec.retention)
+                before, begin = begin, log.apply_retention(at, retention)
                 if begin == before:
                     break
             else:

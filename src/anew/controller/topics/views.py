@@ -16,6 +16,7 @@ def topic_view(topic: Topic, facts: TopicFacts | None = None, log_error: str | N
         uid=topic.uid,
         fabric=topic.fabric,
         partitions=topic.partitions,
+        growing_to=topic.growing_to,
         format=topic.format,
         key_schema=topic.key_schema,
         key_schema_id=topic.key_schema_id,

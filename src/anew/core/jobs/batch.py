@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from anew.core.errors import Refused
 from anew.core.jobs.deadletters import DeadLetter
-from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.inputs import Offsets, next_offset
 from anew.core.plan import Value
 
 NO_DIGEST = ""
@@ -119,7 +119,7 @@ def _refused(code: str, record: BatchRecord, found: str, expected: str) -> Refus
 def behind(position: Mapping[str, Offsets], ends: Mapping[str, Offsets]) -> int:
     """How many offsets lie between a position and the ends, over all inputs."""
     return sum(
-        max(0, end - position.get(name, {}).get(partition, 0))
+        max(0, end - next_offset(position.get(name, {}), partition))
         for name, of in ends.items()
         for partition, end in of.items()
     )

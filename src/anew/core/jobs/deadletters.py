@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from anew.core.errors import Failed
-from anew.core.jobs.inputs import Offsets, Span
+from anew.core.jobs.inputs import Offsets, Span, next_offset
 from anew.core.plan import Value
 
 OnBadRecord = Literal["stop", "skip"]
@@ -74,7 +74,7 @@ parts, and appends nothing.
 def spans_between(start: Mapping[str, Offsets], end: Mapping[str, Offsets]) -> list[Span]:
     """What lies between two positions, by input and partition; partitions without records are left out."""
     found = (
-        Span(input=name, partition=partition, begin=start.get(name, {}).get(partition, 0), end=offset)
+        Span(input=name, partition=partition, begin=next_offset(start.get(name, {}), partition), end=offset)
         for name, of in sorted(end.items())
         for partition, offset in sorted(of.items())
     )

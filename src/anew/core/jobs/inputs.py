@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from pydantic import Field
@@ -27,6 +27,8 @@ class JobInput(Value):
         name: The parameter of the function that takes its frame.
         topic: The topic's name.
         topic_uid: The identity of the topic: one of that name that was made again is another input (case B8).
+        partitions: How many it had when this was planned. How many it has now its log says
+            (`anew.log.interface.present_partitions`): more may have been added since (case B7).
         key_schema: Avro text; of format ``avro`` alone.
         key_schema_id: What the wire headers of keys say.
         schemas: Id → Avro text of the values, in the order in which the topic got them.
@@ -80,6 +82,28 @@ def input_of(name: str, topic: Topic) -> JobInput:
 
 Offsets = dict[int, int]
 """Partition → next offset to read."""
+
+
+def next_offset(of: Mapping[int, int], partition: int) -> int:
+    """Where to read on in a partition: at its beginning where it was added after a position was written (case B7).
+
+    Its beginning is offset 0, whatever the log still holds: what retention took is never skipped (case B9).
+    """
+    return of.get(partition, 0)
+
+
+def with_added(position: Mapping[str, Offsets], partitions: Mapping[str, Iterable[int]]) -> dict[str, Offsets]:
+    """A position that names all partitions: those too that were added after it was written (case B7).
+
+    Args:
+        position: Input → partition → next offset.
+        partitions: Input → the partitions that its topic has now.
+    """
+    known = {name: position.get(name, {}) for name in partitions}
+    return {
+        name: {partition: next_offset(of, partition) for partition in sorted({*of, *partitions[name]})}
+        for name, of in known.items()
+    }
 
 
 def check_start(name: str, start: Offsets, begins: Mapping[int, int], ends: Mapping[int, int]) -> None:

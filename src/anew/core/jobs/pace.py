@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean, median
 
-from anew.core.jobs.batch import BatchRecord
+from anew.core.jobs.batch import BatchRecord, behind
+from anew.core.jobs.inputs import next_offset
 
 Rates = dict[tuple[str, int], float]
 """Input and partition → records in a second."""
@@ -38,7 +39,7 @@ def read_rates(batches: Sequence[BatchRecord]) -> Rates:
             continue
         for name, of in after.end.items():
             for partition, end in of.items():
-                begin = before.end.get(name, {}).get(partition, 0)
+                begin = next_offset(before.end.get(name, {}), partition)
                 samples.setdefault((name, partition), []).append((end - begin) / seconds)
     return {at: median(found) or mean(found) for at, found in samples.items()}
 
@@ -49,12 +50,7 @@ def total_rate(batches: Sequence[BatchRecord]) -> float | None:
     for before, after in pairwise(batches):
         seconds = (after.at_ms - before.at_ms) / 1000
         if seconds > 0:
-            read = sum(
-                end - before.end.get(name, {}).get(partition, 0)
-                for name, of in after.end.items()
-                for partition, end in of.items()
-            )
-            found.append(read / seconds)
+            found.append(behind(before.end, after.end) / seconds)
     return median(found) if found else None
 
 

@@ -53,6 +53,32 @@ def check_topic_unused(topic: Topic, jobs: Iterable[Job]) -> None:
             raise _topic_in_use(topic, f"{job.name}@{writes.number} writes into it", gone)
 
 
+def check_topic_grows(topic: Topic, jobs: Iterable[Job]) -> None:
+    """Raise where a generation writes into a topic that is to get partitions.
+
+    Its readers have the records of a key in the order of one partition; from then on its drivers would put them into
+    another one. The topic that a job names as its output may grow: the next generation's topic has as many partitions.
+
+    Args:
+        topic: It.
+        jobs: All jobs that were not deleted.
+
+    Raises:
+        Refused: ``topic_in_use``, with the generation.
+    """
+    for job in jobs:
+        for generation in job.generations:
+            if not generation.over and generation.writes_to == topic.identity:
+                raise Refused(
+                    "topic_in_use",
+                    f"a generation writes into the topic {topic.name}: the records of a key stay in one partition",
+                    found=f"{job.name}@{generation.number} writes into it",
+                    expected="a topic that no generation writes into",
+                    hint=f"anew topic alter {job.output.name} --partitions N, then anew job rewind {job.name}: "
+                    "the next generation's topic has as many",
+                )
+
+
 def check_topic_unread(topic: Topic, jobs: Iterable[Job]) -> None:
     """Raise where a job reads a topic that is to go with the generation that wrote it.
 

@@ -46,6 +46,7 @@ class Topic(BaseModel):
         value_schema: Likewise of values.
         columns: Of format `TopicFormat.JSON`: what values hold, as Spark writes it: ``carrier STRING, delay INT``.
         kept: Its retention.
+        growing_to: How many partitions it is to get; None: it has as many as it is to have.
         topic_uid: The identity of the log's topic (rule R3): chosen by us until it is `ready`, then what the log gave.
         incarnation: Greater than that of each topic that had this name in this fabric before.
         ready: Whether the log's topic was made.
@@ -67,6 +68,7 @@ class Topic(BaseModel):
     topic_uid: str
     incarnation: int
     ready: bool = False
+    growing_to: int | None = None
     created_at_ms: int
     deleted_at_ms: int | None = None
     revision: int = 0
@@ -116,3 +118,44 @@ def check_not_deleted(topic: Topic) -> None:
     """
     if topic.deleted_at_ms is not None:
         raise Refused("topic_deleted", f"the topic {topic.name} was deleted", found=topic.uid, expected="a live topic")
+
+
+def growing(topic: Topic, partitions: int) -> Topic:
+    """The topic as it is to get so many partitions; itself where it has, or is to get, as many.
+
+    Raises:
+        InvalidRequest: ``bad_partitions``.
+        Refused: ``fewer_partitions``, ``topic_not_ready``, ``topic_deleted``.
+    """
+    check_partitions(partitions)
+    check_not_deleted(topic)
+    if not topic.ready:
+        raise Refused(
+            "topic_not_ready",
+            f"the log has not made the topic {topic.name} yet",
+            found="not ready",
+            expected="ready",
+            hint="anew status",
+        )
+    least = topic.partitions if topic.growing_to is None else topic.growing_to
+    if partitions < least:
+        raise fewer_partitions(topic.name, least, partitions)
+    return topic if partitions == topic.partitions else topic.model_copy(update={"growing_to": partitions})
+
+
+def grown(topic: Topic, made: int) -> Topic:
+    """The topic once its log's topic has so many partitions; it may be that it is to get still more."""
+    partitions = max(topic.partitions, made)
+    is_done = topic.growing_to is None or topic.growing_to <= partitions
+    return topic.model_copy(update={"partitions": partitions, "growing_to": None if is_done else topic.growing_to})
+
+
+def fewer_partitions(name: str, found: int, wanted: int) -> Refused:
+    """Partitions are never taken away: their records would go with them."""
+    return Refused(
+        "fewer_partitions",
+        f"the topic {name} cannot lose partitions",
+        found=f"{wanted} partitions",
+        expected=f"at least {found}, as many as it has or is to get",
+        hint="make another topic with fewer partitions",
+    )

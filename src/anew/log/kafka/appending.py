@@ -53,6 +53,8 @@ _WORN_OUT = frozenset(
         KafkaError.UNKNOWN_PRODUCER_ID,
         # Of a producer that may write nowhere: it never asks again, even when it may.
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        # The partition is there, as brokers said a moment ago: it was added since the producer asked about its topic.
+        KafkaError._UNKNOWN_PARTITION,
     }
 )
 """After these a producer is of no more use, or may not be."""

@@ -16,7 +16,7 @@ from anew.log.interface import (
     TopicFacts,
     TopicPartition,
     TopicSpec,
-    partitions_of,
+    present_partitions,
 )
 from anew.log.kafka.appending import Appender
 from anew.log.kafka.aside import Aside
@@ -90,12 +90,21 @@ class KafkaLog:
         with self._connection.operation():
             return self._topics.spec(name)
 
+    def add_partitions(self, name: str, uid: str, partitions: int) -> int:
+        """See `Log.add_partitions`."""
+        with self._connection.operation():
+            return self._topics.grow(name, uid, partitions)
+
+    def partition_count(self, name: str, uid: str) -> int:
+        """See `Log.partition_count`. A broker is asked, by one request."""
+        with self._connection.operation():
+            return self._topics.check(TopicPartition(name, uid, 0)).partitions
+
     def facts(self, name: str, uid: str) -> TopicFacts:
         """See `Log.facts`. Read from the brokers, as they have it now."""
         with self._connection.operation():
             kept = self._topics.kept(name)
-            spec = TopicSpec(name, uid, self._topics.check(TopicPartition(name, uid, 0)).partitions)
-            partitions = self._ranges.facts(partitions_of(spec))
+            partitions = self._ranges.facts(present_partitions(self, name, uid))
             self._topics.check(TopicPartition(name, uid, 0))
         return TopicFacts(uid, kept.retention, kept.compacted, partitions)
 

@@ -23,12 +23,14 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     ConfigSource,
+    NewPartitions,
     NewTopic,
     ResourceType,
     TopicDescription,
 )
 
 from anew.core.errors import Failed, Refused
+from anew.core.topics.topic import fewer_partitions
 from anew.log.interface import KEEP_FOR_EVER, Retention, TopicPartition, TopicSpec
 from anew.log.kafka.connection import Connection
 from anew.log.kafka.failures import LOST
@@ -99,6 +101,40 @@ class Topics:
             raise exists(spec, found.uid, found.partitions)
         self._check_settings(spec)
         return replace(spec, uid=found.uid)
+
+    def grow(self, name: str, uid: str, partitions: int) -> int:
+        """See `Log.add_partitions`.
+
+        Brokers are asked by the topic's name: a topic that takes the place of the one that was meant just then may get
+        partitions. It is told of as lost, and only its own maker reads it.
+        """
+        if self._grown(name, uid, partitions):
+            return partitions
+        check_spec(TopicSpec(name, uid, partitions))
+        new = NewPartitions(name, partitions)
+
+        def grow(seconds: float) -> None:
+            admin = self._connection.admin
+            admin.create_partitions([new], operation_timeout=seconds, request_timeout=seconds)[name].result(seconds + 1)
+
+        try:
+            self._connection.ask(f"add partitions to the topic {name}", grow)
+        except KafkaException as error:
+            # An attempt whose answer was lost may have made them, or another caller: what is there is looked at.
+            if error.args[0].code() not in (*LOST, KafkaError.INVALID_PARTITIONS):
+                raise _failed(f"the topic {name} cannot get {partitions} partitions", error) from error
+        # Brokers hear of them one after the other.
+        deadline = self._connection.deadline()
+        while not self._grown(name, uid, partitions):
+            if time.monotonic() > deadline:
+                raise Failed(
+                    "log_failed",
+                    f"brokers do not tell of the partitions that the topic {name} was given",
+                    expected=f"{partitions} partitions",
+                    hint="repeat it, and look at the brokers' logs",
+                )
+            threading.Event().wait(_SETTLE_SECONDS)
+        return partitions
 
     def delete(self, name: str, uid: str) -> None:
         """See `Log.delete_topic`."""
@@ -186,13 +222,16 @@ class Topics:
             NotFound: ``unknown_partition``.
         """
         deadline = time.monotonic() + _HEARD_SECONDS
-        while (found := self.described(at.topic)) is None or found.uid != at.uid:
+        while True:
+            found = self.described(at.topic)
+            is_it = found is not None and found.uid == at.uid
+            if found is not None and is_it and 0 <= at.partition < found.partitions:
+                return found
             if time.monotonic() > deadline:
+                if found is not None and is_it:
+                    raise unknown_partition(at, found.partitions)
                 raise lost(at.topic, at.uid, "no such topic" if found is None else f"uid {found.uid}")
             threading.Event().wait(_SETTLE_SECONDS)
-        if not 0 <= at.partition < found.partitions:
-            raise unknown_partition(at, found.partitions)
-        return found
 
     def largest_bytes(self, name: str) -> int | None:
         """How large a message set the topic takes; None when it is closed."""
@@ -223,6 +262,18 @@ class Topics:
         except KafkaException as error:
             raise _failed(f"the settings of the topic {spec.name} cannot be changed", error) from error
         return True
+
+    def _grown(self, name: str, uid: str, partitions: int) -> bool:
+        """Whether the topic has so many partitions.
+
+        Raises:
+            Failed: ``topic_lost``.
+            Refused: ``fewer_partitions``: it has more.
+        """
+        found = self.check(TopicPartition(name, uid, 0)).partitions
+        if found > partitions:
+            raise fewer_partitions(name, found, partitions)
+        return found == partitions
 
     def _is_of(self, name: str, found: Described, uid: str) -> bool:
         return uid == found.uid or self._configured(name)[_TAG] == str(_tag(uid))

@@ -7,6 +7,9 @@ Offsets are ``{"input": name, partition: next offset, …}``: Spark keeps them b
 partition of the topic is read by one task, so that its order is the frame's order within a task; a small batch is read
 by few tasks, because each costs more than it has to read. A range that the log does not
 hold is an error, never skipped (cases B8, B9).
+
+The partitions are those that the topic has at each batch. One that offsets do not name was added after these were
+written, by whoever wrote them, and is read from offset 0 (case B7).
 """
 
 from __future__ import annotations
@@ -33,9 +36,10 @@ from pyspark.sql.types import StructType
 from anew.api.location import LogLocation
 from anew.api.waiting import wait_seconds
 from anew.core.errors import Failed
-from anew.core.jobs.inputs import JobInput, Offsets, Span
+from anew.core.jobs.deadletters import spans_between
+from anew.core.jobs.inputs import JobInput, Offsets, Span, next_offset
 from anew.core.topics.topic import TopicFormat
-from anew.log.interface import Log, TopicPartition
+from anew.log.interface import Log, TopicPartition, present_partitions
 from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
 from anew.log.settling import settled_offsets
 from anew.log.through import read_through
@@ -64,7 +68,8 @@ class Reading:
 
     Attributes:
         task: The input, and where it is.
-        start: Partition → offset, of every partition; where a query without a checkpoint begins.
+        start: Partition → offset, of every partition that there was when it was planned; where a query without a
+            checkpoint begins.
         max_records: At most so many records in one batch, over all partitions.
     """
 
@@ -176,13 +181,13 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, reading: Reading, build: str | None) -> None:
         self._reading, self._build = reading, build
-        self._last: dict[str, int] | None = None
+        self._last: Offsets | None = None
 
     # Spark's names.
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The start that the plan resolved."""
-        return self._named({str(partition): offset for partition, offset in sorted(self._reading.start.items())})
+        return self._named(self._reading.start)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """At most so many records a batch."""
@@ -190,55 +195,59 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Everything that is there now, and then no more."""
-        self._last = self._ends({})
+        self._last = self._ends(None)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The ends, for the progress of the query."""
-        return self._named(self._ends({}))
+        return self._named(self._ends(None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next batch ends: shared out by what each partition has, so that all come to their ends together."""
-        ends = self._ends(start) if self._last is None else self._last
+        begun = _offsets_in(start)
+        # A broker that has not heard yet of the last partitions takes none of them away.
+        ends = {**begun, **(self._ends(begun) if self._last is None else self._last)}
         if isinstance(limit, ReadAllAvailable) or not isinstance(limit, ReadMaxRows):
             return self._named(ends)
-        left = {at: max(0, end - start[at]) for at, end in ends.items()}
+        left = {at: max(0, end - next_offset(begun, at)) for at, end in ends.items()}
         total = sum(left.values())
         if total <= limit.max_rows:
             return self._named(ends)
-        return self._named({at: start[at] + -(-count * limit.max_rows // total) for at, count in left.items()})
+        shares = {at: -(-count * limit.max_rows // total) for at, count in left.items()}
+        return self._named({at: next_offset(begun, at) + share for at, share in shares.items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What each task reads: no more tasks than partitions of the topic that have something."""
         name = self._reading.task.of.name
-        ranges = (
-            Span(input=name, partition=int(at), begin=start[at], end=end[at])
-            for at in sorted(end.keys() - {INPUT}, key=int)
-        )
-        return _shared_out([each for each in ranges if each.count > 0])
+        return _shared_out(spans_between({name: _offsets_in(start)}, {name: _offsets_in(end)}))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of ranges. Runs on an executor."""
         return _read(self._reading.task, partition, self._build)
 
-    def _named(self, offsets: dict[str, int]) -> dict[str, Any]:
-        return {INPUT: self._reading.task.of.name, **offsets}
+    def _named(self, offsets: Offsets) -> dict[str, Any]:
+        named = {str(partition): offset for partition, offset in sorted(offsets.items())}
+        return {INPUT: self._reading.task.of.name, **named}
 
-    def _ends(self, start: Mapping[str, Any]) -> dict[str, int]:
-        """The end of each partition; one that moved back for a moment is asked again (case N7).
+    def _ends(self, start: Offsets | None) -> Offsets:
+        """The end of each partition that there is now; one that moved back for a moment is asked again (case N7).
+
+        Args:
+            start: From where they will be read; None: nobody will.
 
         Raises:
             Failed: ``input_expired``, ``input_lost``: the log does not hold what comes next.
         """
-        task, ends = self._reading.task, dict[str, int]()
+        of, ends = self._reading.task.of, Offsets()
         with told_to_driver():
-            log = _log_of(task.location)
-            for partition in range(task.of.partitions):
-                asked = start.get(str(partition))
-                found = settled_offsets(log, _place(task.of, partition), asked or 0, wait_seconds)
-                at = found.begin if asked is None else asked
+            log = _log_of(self._reading.task.location)
+            for place in present_partitions(log, of.topic, of.topic_uid, of.key_schema_id):
+                partition = place.partition
+                asked = None if start is None else next_offset(start, partition)
+                found = settled_offsets(log, place, 0 if asked is None else asked, wait_seconds)
+                at = found.end if asked is None else asked
                 if not found.begin <= at <= found.end:
-                    raise _not_held(task.of, partition, at, found.begin, found.end)
-                ends[str(partition)] = found.end
+                    raise _not_held(of, partition, at, found.begin, found.end)
+                ends[partition] = found.end
         return ends
 
 
@@ -255,6 +264,11 @@ class _RangesReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of ranges. Runs on an executor."""
         return _read(self._task, partition, self._build)
+
+
+def _offsets_in(stated: Mapping[str, Any]) -> Offsets:
+    """Partition → offset, of what Spark keeps."""
+    return {int(partition): int(offset) for partition, offset in stated.items() if partition != INPUT}
 
 
 def _read(task: InputTask, partition: InputPartition, build: str | None) -> Iterator[pa.RecordBatch]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
 
 from anew.core.errors import Failed, InvalidRequest, Refused
+from anew.core.topics.topic import fewer_partitions
 from anew.log.aside import copy_aside
 from anew.log.interface import (
     APPEND_RECORDS,
@@ -29,7 +30,7 @@ from anew.log.interface import (
     append_id_of,
 )
 from anew.log.packing import NO_RECORDS, Times, no_times_of, times_of
-from anew.log.refusals import check_retention, out_of_range
+from anew.log.refusals import check_retention, check_spec, out_of_range
 from anew.log.wire import judged, kept_raw, raw_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}")
@@ -136,6 +137,22 @@ class MemoryLog:
         """See `Log.topic`."""
         present = self._topics.present.get(name)
         return None if present is None else present.spec
+
+    def add_partitions(self, name: str, uid: str, partitions: int) -> int:
+        """See `Log.add_partitions`."""
+        with self._topics.lock:
+            topic = self._topic(name, uid)
+            if partitions < len(topic.partitions):
+                raise fewer_partitions(name, len(topic.partitions), partitions)
+            grown = replace(topic.spec, partitions=partitions)
+            check_spec(grown)
+            topic.spec = grown
+            topic.partitions += [Partition() for _ in range(partitions - len(topic.partitions))]
+            return partitions
+
+    def partition_count(self, name: str, uid: str) -> int:
+        """See `Log.partition_count`."""
+        return len(self._topic(name, uid).partitions)
 
     def facts(self, name: str, uid: str) -> TopicFacts:
         """See `Log.facts`."""

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.topics.ddl import MOST_COLUMNS, parse_columns_ddl
-from anew.core.topics.topic import MOST_PARTITIONS, check_not_deleted, check_partitions, check_topic_name
+from anew.core.topics.topic import (
+    MOST_PARTITIONS,
+    check_not_deleted,
+    check_partitions,
+    check_topic_name,
+    growing,
+    grown,
+)
 from anew.testing.builders import a_topic
 from anew.testing.clock import NOON_MS
 
@@ -43,6 +52,33 @@ def test_a_deleted_topic_is_refused() -> None:
     with pytest.raises(Refused) as caught:
         check_not_deleted(a_topic(deleted_at_ms=NOON_MS))
     assert caught.value.code == "topic_deleted"
+
+
+def test_a_topic_grows_by_what_is_wanted_last() -> None:
+    """It is to get as many as was said last, never fewer, and keeps that in mind until the log has them."""
+    topic = a_topic(partitions=2, ready=True)
+    assert growing(topic, 2) is topic
+    wanted = growing(topic, 4)
+    assert (wanted.partitions, wanted.growing_to, growing(wanted, 4)) == (2, 4, wanted)
+    more = growing(wanted, 6)
+    for of, partitions in ((topic, 1), (wanted, 3), (more, 5)):
+        with pytest.raises(Refused) as caught:
+            growing(of, partitions)
+        assert caught.value.code == "fewer_partitions"
+    half = grown(more, 4)
+    assert (half.partitions, half.growing_to) == (4, 6)
+    assert [(each.partitions, each.growing_to) for each in (grown(half, 6), grown(half, 7))] == [(6, None), (7, None)]
+    assert grown(grown(half, 7), 6).partitions == 7
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"), [({"ready": False}, "topic_not_ready"), ({"deleted_at_ms": NOON_MS}, "topic_deleted")]
+)
+def test_a_topic_that_is_not_there_does_not_grow(fields: dict[str, Any], code: str) -> None:
+    """Neither before it is made nor after it was deleted."""
+    with pytest.raises(Refused) as caught:
+        growing(a_topic(**{"ready": True, **fields}), 9)
+    assert caught.value.code == code
 
 
 @pytest.mark.parametrize(
