@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from anew.api.http import ControllerClient
 from anew.api.jobs.requests import (
@@ -231,9 +231,33 @@ class JobHandle:
             packed = None if code is None else self._planner.packed(code)
             if stop:
                 packed = self._planner.tried(start, packed)
-                self.rest()
-            number = self.rewind(self._planner.planned(start, packed, DEPLOY), request_id, why)
+            with self.at_rest(stop=stop):
+                number = self.rewind(self._planner.planned(start, packed, DEPLOY), request_id, why)
         return self.run(number)
+
+    @contextmanager
+    def at_rest(self, *, stop: bool) -> Iterator[None]:
+        """The live generation at rest, while another one is put into its place; it runs again where that is refused.
+
+        Args:
+            stop: Whether to stop it; otherwise nothing is done.
+
+        Raises:
+            Unreachable: ``driver_alive``: it goes on.
+        """
+        if not stop:
+            yield
+            return
+        before = self.show()
+        self.rest()
+        try:
+            yield
+        except AnewError:
+            live = next((each for each in before.generations if each.number == before.live), None)
+            if live is not None and live.status == "running":
+                with suppress(AnewError):
+                    self.run(live.number)
+            raise
 
     def rest(self) -> JobView:
         """Stop the live generation, and wait until its driver has ended.

@@ -191,9 +191,8 @@ def deploy(
 
 
 def _begin(handle: JobHandle, plan: JobPlan, *, stop: bool, why: str | None, request_id: str | None) -> int:
-    if stop and plan.in_place:
-        handle.rest()
-    return handle.rewind(plan, request_id, why)
+    with handle.at_rest(stop=stop and plan.in_place):
+        return handle.rewind(plan, request_id, why)
 
 
 def _mode(*, parallel: bool, simple: bool) -> Mode:

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anew.controller.engine.context import Context
+from anew.controller.jobs.records import position_of
 from anew.core.errors import Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP, OnBadRecord
-from anew.core.jobs.inputs import JobInput, Offsets
+from anew.core.jobs.inputs import JobInput, Offsets, next_offset
 from anew.core.jobs.job import Job
 from anew.core.jobs.leftovers import why_left_over
 from anew.core.moment import utc_text
@@ -31,16 +32,17 @@ class SimpleRewind:
 
 
 def check_simple(context: Context, job: Job, code: JobCode, rewind: SimpleRewind) -> tuple[str, ...]:
-    """Raise where a rewind must be parallel.
+    """Raise where a rewind must be parallel, or would pass records over.
 
     Returns:
         What its plan says of what it cannot take back, a line each.
 
     Raises:
-        Refused: ``nothing_live``; ``must_be_parallel``, with the reason.
+        Refused: ``nothing_live``; ``must_be_parallel``, with the reason; ``start_behind_live``.
         Unreachable: A log does not answer.
     """
     live = job.live_generation()
+    _check_nothing_passed(context, job, rewind)
     output = context.outputs.of_kind(job.output.kind)
     if not output.by_key:
         return (f"who follows {live.writes_to.partition('#')[0]} gets the results again, behind those of before",)
@@ -53,6 +55,30 @@ def check_simple(context: Context, job: Job, code: JobCode, rewind: SimpleRewind
     if rewind.on_bad_record == SKIP:
         return ("a record that is left out keeps what was written of it before",)
     return ()
+
+
+def _check_nothing_passed(context: Context, job: Job, rewind: SimpleRewind) -> None:
+    """Raise where a start lies behind what the live generation has read: nobody would read what is between (case D1).
+
+    A live generation that runs reads on until it is stopped, so that what it has read now is enough.
+
+    Raises:
+        Refused: ``start_behind_live``.
+    """
+    live = job.live_generation()
+    reached, topics = position_of(context, job, live), {of.name: of.topic_uid for of in live.inputs}
+    for of in rewind.inputs:
+        # Of a topic that was made again nothing was read.
+        read = reached.get(of.name, {}) if topics.get(of.name) == of.topic_uid else {}
+        for partition, offset in sorted(rewind.start[of.name].items()):
+            if offset > next_offset(read, partition):
+                raise Refused(
+                    "start_behind_live",
+                    f"{job.name}@{live.number} has not come as far as that in partition {partition} of {of.name}",
+                    found=f"offset {offset}",
+                    expected=f"at most {next_offset(read, partition)}: what lies between would be read by nobody",
+                    hint=f"an earlier start; or go on where it ended: anew job deploy {job.name}",
+                )
 
 
 def _below(context: Context, rewind: SimpleRewind, floor_ms: int) -> str | None:

@@ -38,6 +38,25 @@ def test_a_cut_over_is_planned_and_taken_back(jobs: Jobs, said: Said, ran: Ran) 
     assert ran("cutover", JOB, "--when-caught-up")["planned"]["generation"] == 2
 
 
+def test_what_was_stopped_for_nothing_runs_again(jobs: Jobs, ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deployment that is refused once the live generation has stopped leaves the job as it was."""
+    jobs.write(5)
+    jobs.running()
+    epoch = jobs.take()
+    jobs.record(epoch, {0: 3, 1: 0})
+    jobs.running(jobs.plan(code=None))
+    jobs.cluster.deep.put(jobs.job().generation(1).code.path, b"code")
+
+    def wait(_seconds: float) -> None:
+        if jobs.view().driver:
+            jobs.end(epoch)
+        jobs.cluster.round()
+
+    monkeypatch.setattr(of_jobs, "wait_seconds", wait)
+    assert ran("deploy", JOB, "--stop", code=3)["error"]["code"] == "rewind_running"
+    assert (jobs.view().status, jobs.job().live) == ("running", 1)
+
+
 def test_a_rewind_in_place_needs_what_is_stopped_and_runs_the_plan_of_a_dry_run(
     jobs: Jobs, said: Said, ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,6 +57,19 @@ def test_it_reads_the_history_again_and_writes_into_the_same_output(jobs: Jobs) 
     assert jobs.running(plan) == 2
     first, second = (jobs.job().generation(number) for number in (1, 2))
     assert (jobs.job().live, first.status.value, second.writes_to) == (2, "retired", first.writes_to)
+
+
+def test_no_record_is_passed_over(jobs: Jobs) -> None:
+    """A start behind what the live generation has read is refused: nobody would read what lies between."""
+    jobs.write(5)
+    _at_rest(jobs, 3)
+    for start in ("newest", {"events": {0: 4, 1: 0}}):
+        error = refused(Refused, partial(jobs.plan, mode="simple", code=_NEW, start=start))
+        assert (error.code, "at most 3" in str(error.expected)) == ("start_behind_live", True)
+    plan = jobs.plan(mode="simple", code=_NEW, start={"events": {0: 3, 1: 0}})
+    altered = plan.model_copy(update={"start": {"events": {0: 5, 1: 0}}}).sealed()
+    assert refused(Refused, lambda: jobs.begin(altered)).code == "start_behind_live"
+    assert jobs.begin(plan) == 2
 
 
 @pytest.mark.case("streams:D4")
