@@ -18,13 +18,16 @@ from anew.core import admission, identity, rebuild
 from anew.core.feed import FeedKind
 from anew.core.jobs import uses
 from anew.core.jobs.batch import TaskOutput
+from anew.core.jobs.deadletters import spans_between
 from anew.core.stores import displacing, floors, following, jobfeeds, lifecycle, retention
 from anew.core.stores.store import IN_THE_MAKING, VersionStatus
 from anew.core.stores.transitions import VersionEvent
+from anew.log.interface import present_partitions
 from anew.rebuild.jobs import driving, running
 from anew.spark.jobs import sink, source
 from anew.testing.memory.catalogjobs import MemoryJobs
 from tests.simulation.disks import rebinding
+from tests.simulation.jobs.history import PARTITIONS
 from tests.simulation.planting import Plant, both
 
 
@@ -113,10 +116,28 @@ def _shifted_plan(checkpoint: Any, batch: int) -> Any:
 @_bug("N1: a quiet partition begins where the log does", "each output is there once", often="rewind")
 def _from_the_beginning() -> AbstractContextManager[Any]:
     def initial(self: Any) -> dict[str, Any]:
-        made: dict[str, Any] = self._named({str(partition): 0 for partition in sorted(self._reading.start)})
+        made: dict[str, Any] = self._named(dict.fromkeys(self._reading.start, 0))
         return made
 
     return patch.object(source._Reader, "initialOffset", initial)
+
+
+@_bug("B7: a partition that is added is not read", "everything arrives", often="grow")
+def _not_read() -> AbstractContextManager[Any]:
+    return patch.object(source, "present_partitions", lambda *of: present_partitions(*of)[:PARTITIONS])
+
+
+@_bug(
+    "B7: what a partition had when it was noticed is passed over",
+    "each output is there once",
+    "the last output is served",
+    often="grow",
+)
+def _passed_over() -> AbstractContextManager[Any]:
+    def known(start: Any, end: Any) -> Any:
+        return [span for span in spans_between(start, end) if span.partition in start[span.input]]
+
+    return patch.object(source, "spans_between", known)
 
 
 @_bug(

@@ -18,7 +18,8 @@ from tests.simulation.history import HARD, KEYS, SKEW_LIMIT_SECONDS, History, St
 from tests.simulation.jobs.functions import FUNCTIONS
 from tests.simulation.jobs.ministream import POINTS
 
-PARTITIONS = 3
+PARTITIONS, MOST_PARTITIONS = 3, 6
+"""Of the input: at first, and after any number of steps that add one."""
 HARD_FOR_READERS = HARD | {"recreate_store", "begin_late"}
 """Steps that may keep a reader from an answer for a while."""
 OF_THE_JOB = ("pushed", "repushed", "function", "begin", "max_records")
@@ -34,7 +35,7 @@ def _of(choices: Sequence[Any]) -> _Draw:
 _FEW = _of(range(4))
 _AGO = _of([None, None, 0, 500, 5_000, 30_000])
 _PARTITION = _of([0, 0, 1, 1, 1, 2])
-"""Of the input: the last one is quiet most of the time."""
+"""Of the input: the last one of the first ones is quiet most of the time."""
 _WAITS = [0, 200, 1_000, 3_000, 3_000, 8_000]
 _FUNCTIONS = _of(sorted(FUNCTIONS))
 _BEGINS = ["oldest", "oldest", "oldest", "newest", "offsets"]
@@ -67,6 +68,7 @@ _STEPS: list[tuple[int, str, tuple[_Draw, ...]]] = [
     (14, "feed", (_keys, _AGO, _PARTITION)),
     (5, "feed_deletes", (_keys, _AGO, _PARTITION)),
     (6, "burst", (_FEW, _PARTITION)),
+    (4, "grow", (_of(["alter", "alter", "outside"]), _keys, _AGO)),
     (4, "rewind", (_FUNCTIONS, _of(_BEGINS))),
     (10, "reprocess", (_FUNCTIONS, _keys, _of([0, 1_000, 4_000, 8_000]), _BESIDE)),
     (4, "there_and_back", (_FUNCTIONS, _keys, _YES_OR_NO)),

@@ -93,11 +93,15 @@ class Input:
     partitions: list[list[Event]] = field(default_factory=list)
 
     def made(self, code: Code, start: Mapping[int, int], end: Mapping[int, int]) -> list[tuple[int, Event]]:
-        """What a code makes of ranges: partition of the input and event, in the order of the input."""
+        """What a code makes of ranges: partition of the input and event, in the order of the input.
+
+        A partition that a start does not name was added since, and begins at 0; one that an end does not name is not
+        read there.
+        """
         return [
             (partition, event)
             for partition, events in enumerate(self.partitions)
-            for read in events[start[partition] : end[partition]]
+            for read in events[start.get(partition, 0) : end.get(partition, 0)]
             for event in outputs(code.name, code.tag, read)
         ]
 

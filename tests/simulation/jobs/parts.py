@@ -21,7 +21,7 @@ from anew.api.jobs.requests import (
 )
 from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView
 from anew.api.models import Heartbeat, HeartbeatAnswer
-from anew.api.topics import CreateTopic, TopicView
+from anew.api.topics import AlterTopic, CreateTopic, TopicView
 from anew.controller.engine.context import Context
 from anew.controller.jobs import batches, changing, cutting, views
 from anew.controller.jobs.planning import plan_generation
@@ -67,6 +67,10 @@ class JobClient(SimulatedClient):
     def create_topic(self, request: CreateTopic) -> TopicView:
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: topic_view(topics.create_topic(c, request, self._actor)))
+
+    def alter_topic(self, name: str, request: AlterTopic) -> TopicView:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: topic_view(topics.alter_topic(c, name, request, self._actor)))
 
     def create_job(self, request: CreateJob) -> JobView:
         """See `ControllerClient`."""

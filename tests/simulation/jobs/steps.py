@@ -10,7 +10,7 @@ import pyarrow as pa
 from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, PlanGeneration, RunGeneration
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobStart
-from anew.api.topics import CreateTopic
+from anew.api.topics import AlterTopic, CreateTopic
 from anew.codec.avro import encode_datum
 from anew.core.errors import AnewError, Refused
 from anew.core.jobs.code import JobCode
@@ -19,9 +19,10 @@ from anew.core.jobs.job import Job
 from anew.core.jobs.starts import start_of
 from anew.log.interface import APPEND_RECORDS, TopicPartition
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
+from anew.testing.memory.log import Topic
 from tests.simulation.history import KEYS
 from tests.simulation.jobs.checks import EVENTS, INPUT, JobChecks
-from tests.simulation.jobs.history import PARTITIONS
+from tests.simulation.jobs.history import MOST_PARTITIONS, PARTITIONS
 from tests.simulation.jobs.ministream import Sessions
 from tests.simulation.jobs.parts import JobClient, launcher
 from tests.simulation.network import Halt
@@ -69,7 +70,22 @@ class JobSteps(Steps):
             events: list[tuple[str, str | None]] = [
                 (KEYS[(which + n) % len(KEYS)], f"b-{next(self._numbers)}") for n in range(_BURST)
             ]
-            self._feed(events, ago_ms, (partition + beside) % PARTITIONS)
+            # Those that were added have their turns, too.
+            self._feed(events, ago_ms, (partition + beside) % len(self._input().partitions))
+
+    def grow(self, by: str, keys: tuple[str, ...], ago_ms: int | None) -> None:
+        """The input gets one more partition, by ``anew topic alter`` or by an operator of the log, with events (B7)."""
+        count = len(self._input().partitions)
+        if count >= MOST_PARTITIONS:
+            raise NothingThere("the input has many partitions")
+        if by == "alter":
+            self._again(lambda: self.client.alter_topic(EVENTS, AlterTopic(partitions=count + 1)))
+        else:
+            log, uid = self.machines.log(self.machines.clock_of(self.writer)), self._input().spec.uid
+            self._again(lambda: self._as(self.writer, lambda: log.add_partitions(EVENTS, uid, count + 1)))
+        if len(self._input().partitions) > count:
+            self._count("partitions added")
+            self.feed(keys, ago_ms, count)
 
     def die_in_batch(self, point: str, which: int, partition: int) -> None:
         """A driver dies at a numbered point of a batch."""
@@ -85,6 +101,9 @@ class JobSteps(Steps):
         """A task stands still between two of its appends, for so long that another attempt may be made."""
         self.machines.network.halts["executor"] = Halt(appends, ms)
         self.burst(which, partition)
+
+    def _input(self) -> Topic:
+        return self.machines.topics.present[EVENTS]
 
     def _feed(self, events: list[tuple[str, str | None]], ago_ms: int | None, partition: int) -> None:
         topic = next(iter(self.machines.database.tables.topics.values()))
@@ -151,8 +170,7 @@ class JobSteps(Steps):
     def _start(self, begin: str) -> Any:
         if begin != "offsets":
             return begin
-        topic = self.machines.topics.present[EVENTS]
-        ends = {p: len(partition.rows) for p, partition in enumerate(topic.partitions)}
+        ends = {p: len(partition.rows) for p, partition in enumerate(self._input().partitions)}
         chosen = {p: self.world.random.randint(0, end) for p, end in ends.items()}
         named = chosen.keys() if self.world.random.random() < 0.7 else {0}
         return {INPUT: {p: chosen[p] for p in named}}

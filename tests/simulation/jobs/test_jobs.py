@@ -23,14 +23,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.mark.timeout(1_200)
 @pytest.mark.case(
-    *("streams:B2", "streams:C7", "streams:D2", "streams:E1", "streams:E7", "streams:N1", "streams:N8"),
+    *("streams:B2", "streams:B7", "streams:C7", "streams:D2", "streams:E1", "streams:E7", "streams:N1", "streams:N8"),
     *("rules:R9", "rules:R12", "rules:R20"),
 )
 def test_what_must_hold_of_jobs_holds_in_histories() -> None:
     """In histories of batches, kills, stalls, rewinds, cut-overs and repushes no invariant is broken."""
     found = search_jobs(range(SEEDS))
     assert found.seed is None, report_jobs(found)[-20_000:]
-    for what in ("batches that ran again", "attempts that do not count", "cut over to what was reprocessed"):
+    did = ("batches that ran again", "attempts that do not count", "cut over to what was reprocessed")
+    for what in (*did, "partitions added"):
         assert found.counts[what] > 5, what
 
 
