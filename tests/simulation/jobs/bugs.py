@@ -12,6 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from anew.catalog.change import PutReclaim, Reclaim
+from anew.controller.jobs import inplace
 from anew.controller.jobs import planning as job_planning
 from anew.controller.stores import output
 from anew.core import admission, identity, rebuild
@@ -264,6 +265,16 @@ def _numbers_again() -> AbstractContextManager[Any]:
 @_bug("E7: a cut-over leaves the store as it is", "the live generation serves", often="reprocess")
 def _not_cut() -> AbstractContextManager[Any]:
     return patch.object(output.StoreOutput, "cut_over", lambda *_: ())
+
+
+@_bug("D1: a rewind in place begins anywhere", "nothing is passed over", often="in_place", pushed=False)
+def _begins_anywhere() -> AbstractContextManager[Any]:
+    return patch.object(inplace, "_check_nothing_passed", lambda *_: None)
+
+
+@_bug("R26: any function is rewound in place", "what is written again takes its place", often="in_place", pushed=False)
+def _any_shape() -> AbstractContextManager[Any]:
+    return patch.object(inplace, "why_left_over", lambda *_: None)
 
 
 @_bug("R16: a job begins in another store of the name", "a job keeps to its store", often="begin_late")

@@ -26,9 +26,9 @@ from anew.testing.builders import FABRIC
 from anew.testing.memory.catalogtables import Tables
 from tests.simulation.invariants import _GONE, Invariants
 from tests.simulation.jobs.functions import Event
+from tests.simulation.jobs.inplace import INPUT, check_place, check_taken_back, code_of
 from tests.simulation.jobs.oracle import (
     Batch,
-    Code,
     Input,
     Record,
     VersionModel,
@@ -40,7 +40,7 @@ from tests.simulation.jobs.oracle import (
 )
 from tests.simulation.parts import NodePart
 
-INPUT, EVENTS = "events", "flight_events"
+EVENTS = "flight_events"
 _LIVES = SERVABLE | {VersionStatus.BUILDING, VersionStatus.PENDING}
 
 
@@ -54,7 +54,7 @@ class JobChecks(Invariants):
 
     began: dict[tuple[str, int], set[int]] = field(default_factory=dict)
     _feeds: dict[str, Feed] = field(default_factory=dict)
-    _generations: dict[tuple[str, int], Generation] = field(default_factory=dict)
+    generations: dict[tuple[str, int], Generation] = field(default_factory=dict)
     _owners: dict[tuple[str, int], str] = field(default_factory=dict)
     _rows: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
     _batches_seen: set[tuple[str, int, int, int]] = field(default_factory=set)
@@ -93,7 +93,7 @@ class JobChecks(Invariants):
         holders = [v.number for v in store.versions if v.status_in(FABRIC) is VersionStatus.CURRENT]
         if store.deleted_at_ms is None and holders != ([current] if current else []):
             self.breach("one current version", f"{store.name}: current {current}, status current: {holders}")
-        own = {g.writes_to for g in self._generations.values() if self._has_own_version(store, g)}
+        own = {g.writes_to for g in self.generations.values() if self._has_own_version(store, g)}
         for version in store.versions:
             if version.status_in(FABRIC) not in _LIVES:
                 continue
@@ -157,7 +157,7 @@ class JobChecks(Invariants):
     def _check_job(self, before: Job | None, job: Job) -> None:
         for generation in job.generations:
             known = before.find(generation.number) if before is not None else None
-            self._generations[job.uid, generation.number] = generation
+            self.generations[job.uid, generation.number] = generation
             owner = self._owners.setdefault((job.name, generation.number), job.uid)
             if owner != job.uid:
                 self.breach("generation numbers", f"{job.name}@{generation.number} is of two jobs (R20)")
@@ -165,6 +165,7 @@ class JobChecks(Invariants):
                 self.breach("generation numbers", f"{job.name}@{generation.number} came again")
             if known is None:
                 self._check_output(job, generation)
+                check_place(self, job, generation)
             is_there = self.account.stores[job.output.uid].deleted_at_ms is None
             if generation.status is GenerationStatus.FAILED and is_there:
                 self.breach("a generation goes on", f"{job.name}@{generation.number}: {generation.error}")
@@ -191,7 +192,7 @@ class JobChecks(Invariants):
 
     def _on_acknowledged(self, at: TopicPartition, appended: Appended, records: pa.RecordBatch) -> None:
         super()._on_acknowledged(at, appended, records)
-        generation = next((g for g in self._generations.values() if self._is_output(g, at.uid)), None)
+        generation = next((g for g in self.generations.values() if self._is_output(g, at.uid)), None)
         if generation is None:
             return
         for record in self._records(at.uid, at.partition)[appended.first_offset : appended.next_offset]:
@@ -236,7 +237,7 @@ class JobChecks(Invariants):
         if (*at, record.epoch) in self._batches_seen:
             return
         self._batches_seen.add((*at, record.epoch))
-        generation = self._generations[uid, number]
+        generation = self.generations[uid, number]
         feed = self._feeds.get(generation.writes_to)
         tables = self.machines.database.tables
         if feed is None or feed.topic_uid not in self.machines.topics.ever:
@@ -246,7 +247,7 @@ class JobChecks(Invariants):
             return
         written = [self._records(feed.topic_uid, partition) for partition in range(feed.partitions)]
         wrong = wrong_batch(
-            self.input(), _code(generation), _batch(record), written, None if before is None else _batch(before)
+            self.input(), code_of(generation), _batch(record), written, None if before is None else _batch(before)
         )
         if wrong is not None:
             self.breach("each output is there once", f"generation {number}: {wrong} (C7)")
@@ -394,7 +395,7 @@ class JobChecks(Invariants):
         attempts = {(r.generation, r.batch, r.epoch, r.attempt) for r in records}
         named = self.machines.database.tables.batches.values()
         return {
-            "generations": len(self._generations),
+            "generations": len(self.generations),
             "batches appended": len(batches),
             "batches that ran again": len(epochs) - len(batches),
             "attempts that do not count": len(attempts) - sum(len(r.outputs) for r in named),
@@ -405,21 +406,21 @@ class JobChecks(Invariants):
         self._batches_seen.clear()
         super().final()
         read = self.input()
-        for generation in self._generations.values():
-            foreign = strange(read, _code(generation), self._written(generation))
+        for generation in self.generations.values():
+            foreign = strange(read, code_of(generation), self._written(generation))
             if foreign:
                 self.breach("each output is there once", f"generation {generation.number}: {foreign[:3]} (C7)")
 
     def expected(self, uid: str, version: Version) -> dict[str, set[str | None]] | None:
         """Key → the texts that may be served in the end, by the input alone; None where others write there too."""
-        feeds = {g.writes_to: at for at, g in self._generations.items()}
+        feeds = {g.writes_to: at for at, g in self.generations.items()}
         if any(feed not in feeds for feed in version.feeds) or not version.unpushed or version.ttl_floor_ms:
             return None
         made, loose = {}, list[Record]()
         names = {uid: job.name for uid, job in self.machines.database.tables.jobs.items()}
         for at in (feeds[feed] for feed in version.feeds):
-            generation, batches = self._generations[at], self.batches(*at)
-            made[names[at[0]], at[1]] = _code(generation), batches
+            generation, batches = self.generations[at], self.batches(*at)
+            made[names[at[0]], at[1]] = code_of(generation), batches
             if generation.status is not GenerationStatus.RUNNING:
                 last = batches[-1].number if batches else -1
                 loose += [record for record in self._written(generation) if record.batch > last]
@@ -441,7 +442,9 @@ class JobChecks(Invariants):
             for feed in store.feeds_of(version)
             for at in feed.feed_partitions()
         }
-        served = self.model(store.uid, version.number).served(ends)
+        model = self.model(store.uid, version.number)
+        served = model.served(ends)
+        check_taken_back(self, version, model.cells(ends).values())
         for key in expected.keys() | served.keys():
             event = served.get(key)
             if (event and event.text) not in expected.get(key, {None}):
@@ -466,10 +469,6 @@ class JobChecks(Invariants):
         lost = [topic.spec.name for topic in self.machines.topics.present.values() if topic.spec.uid not in live]
         if lost:
             self.breach("nothing is left behind", f"topics {lost}")
-
-
-def _code(generation: Generation) -> Code:
-    return Code(generation.code.function, generation.code.params["tag"], generation.start[INPUT])
 
 
 def _batch(record: BatchRecord) -> Batch:

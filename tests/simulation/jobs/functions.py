@@ -62,6 +62,22 @@ FUNCTIONS: dict[str, Callable[[Event], list[Event]]] = {
 }
 
 
+def _shape(*kept: str) -> dict[str, bool]:
+    return {part: part in kept for part in ("rows", "key", "time")}
+
+
+SHAPES: dict[str, dict[str, bool]] = {
+    "plain": _shape("rows", "key", "time"),
+    "filtered": _shape(),
+    "rekeyed": _shape("rows", "time"),
+    "deleting": _shape("rows", "key", "time"),
+    "late": _shape("rows", "key"),
+    "coarse": _shape("rows", "key"),
+    "doubled": _shape(),
+}
+"""What each keeps of an event, as its trial would find."""
+
+
 def _sum(event: Event) -> int:
     return sum(map(ord, event.text or event.key))
 

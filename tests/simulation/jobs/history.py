@@ -38,6 +38,10 @@ _PARTITION = _of([0, 0, 1, 1, 1, 2])
 """Of the input: the last one of the first ones is quiet most of the time."""
 _WAITS = [0, 200, 1_000, 3_000, 3_000, 8_000]
 _FUNCTIONS = _of(sorted(FUNCTIONS))
+SAME = "same"
+"""In the place of a function: the live generation's code."""
+_IN_PLACE = _of([SAME, SAME, "plain", "plain", "deleting", *sorted(FUNCTIONS)])
+_AGAIN_FROM = _of(["oldest", "oldest", "offsets", "newest"])
 _BEGINS = ["oldest", "oldest", "oldest", "newest", "offsets"]
 _TOUCHED = ["the log", "the catalog", "the controller"]
 _BESIDE = _of(["nothing", "nothing", "", "few"])
@@ -72,6 +76,12 @@ _STEPS: list[tuple[int, str, tuple[_Draw, ...]]] = [
     (4, "rewind", (_FUNCTIONS, _of(_BEGINS))),
     (10, "reprocess", (_FUNCTIONS, _keys, _of([0, 1_000, 4_000, 8_000]), _BESIDE)),
     (4, "there_and_back", (_FUNCTIONS, _keys, _YES_OR_NO)),
+    (
+        5,
+        "in_place",
+        (_of(["simple", "simple", "deploy"]), _IN_PLACE, _AGAIN_FROM, _keys),
+    ),
+    (3, "cut_by_itself", (_of([0, 0, 2_000]), _keys, _of([0, 4_000, 12_000]))),
     (3, "cut_over", (_YES_OR_NO,)),
     (2, "cut_back", (_YES_OR_NO,)),
     (4, "pause_generation", (_FEW, _keys, _of([0, 500, 3_000]))),

@@ -176,6 +176,34 @@ def newest(
     return found
 
 
+def passed_over(start: Mapping[int, int], before: Code, batches: Sequence[Batch]) -> list[int]:
+    """The partitions that a generation in the place of another one begins behind what that one has read."""
+    reached = batches[-1].end if batches else before.start
+    return [partition for partition, offset in start.items() if offset > reached.get(partition, 0)]
+
+
+def left_over(
+    winners: Iterable[Record], job: str, before: tuple[int, Sequence[Batch]], after: tuple[Code, Sequence[Batch]]
+) -> list[Event]:
+    """What is there of a generation although another one, in its place, has gone over the very same events (rule R26).
+
+    Args:
+        winners: The record that won, of each key.
+        job: Of both.
+        before: The number of the one before, and its batches.
+        after: The other one's code and batches.
+    """
+    number, read = before
+    code, batches = after
+    end = batches[-1].end if batches else code.start
+    again = {
+        batch.number
+        for batch in read
+        if all(code.start.get(p, 0) <= batch.start.get(p, 0) and at <= end.get(p, 0) for p, at in batch.end.items())
+    }
+    return [r.event for r in winners if (r.job, r.generation) == (job, number) and r.batch in again]
+
+
 @dataclass(frozen=True, slots=True)
 class VersionModel:
     """What a version is made of.

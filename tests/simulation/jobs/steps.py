@@ -13,16 +13,19 @@ from anew.api.rebuilds import JobStart
 from anew.api.topics import AlterTopic, CreateTopic
 from anew.codec.avro import encode_datum
 from anew.core.errors import AnewError, Refused
-from anew.core.jobs.code import JobCode
+from anew.core.jobs.code import JobCode, Shape
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.job import Job
+from anew.core.jobs.plan import DEPLOY, Mode
 from anew.core.jobs.starts import start_of
 from anew.log.interface import APPEND_RECORDS, TopicPartition
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
 from anew.testing.memory.log import Topic
 from tests.simulation.history import KEYS
-from tests.simulation.jobs.checks import EVENTS, INPUT, JobChecks
-from tests.simulation.jobs.history import MOST_PARTITIONS, PARTITIONS
+from tests.simulation.jobs.checks import EVENTS, JobChecks
+from tests.simulation.jobs.functions import SHAPES
+from tests.simulation.jobs.history import MOST_PARTITIONS, PARTITIONS, SAME
+from tests.simulation.jobs.inplace import INPUT
 from tests.simulation.jobs.ministream import Sessions
 from tests.simulation.jobs.parts import JobClient, launcher
 from tests.simulation.network import Halt
@@ -34,7 +37,8 @@ from tests.simulation.world import Process
 JOB, SECOND = "delays", "extras"
 _T = TypeVar("_T")
 _READY_MS = 10_000.0
-_CUT_TRIES, _MANY = 10, 60
+_CUT_TRIES, _REST_TRIES, _MANY = 10, 20, 60
+_NOT_AT_REST = frozenset({"generation_runs", "driver_alive"})
 _BURST = 6
 _SAME_TIME_MS = 30_000
 
@@ -159,6 +163,9 @@ class JobSteps(Steps):
             start=start_of(self._start(begin)),
             max_records=self.history.settings["max_records"] if self._job(name).live is None else _MANY,
         )
+        self._begin_asked(asked, name)
+
+    def _begin_asked(self, asked: PlanGeneration, name: str = JOB) -> None:
         plan = self._again(lambda: self.client.plan_generation(name, asked))
         request = BeginRebuild(plan=plan, request_id=self.machines.new_id(), driver="")
         number = self._again(lambda: self.client.begin_rebuild(request, JobStart)).rebuild.generation
@@ -174,6 +181,36 @@ class JobSteps(Steps):
         chosen = {p: self.world.random.randint(0, end) for p, end in ends.items()}
         named = chosen.keys() if self.world.random.random() < 0.7 else {0}
         return {INPUT: {p: chosen[p] for p in named}}
+
+    def in_place(self, mode: Mode, function: str, begin: str, keys: tuple[str, ...]) -> None:
+        """``anew job deploy --stop`` and ``anew job rewind --simple --stop``: other code in the live one's place."""
+        live = self._job().live
+        if live is None:
+            raise NothingThere("no generation is live")
+        if self._job().generation(live).status is GenerationStatus.RUNNING:
+            self._again(lambda: self.client.stop_job(JOB, OfGeneration(generation=live)))
+        self.feed(keys, None, 1)
+        start = None if mode == DEPLOY else start_of(self._start(begin))
+        code = None if function == SAME else _code(function, f"g{next(self._numbers)}")
+        asked = PlanGeneration(mode=mode, code=code, start=start, max_records=_MANY)
+        for attempt in range(_REST_TRIES):
+            try:
+                self._begin_asked(asked)
+            except Refused as error:
+                if error.code not in _NOT_AT_REST or attempt == _REST_TRIES - 1:
+                    self._again(lambda: self.client.run_job(JOB, RunGeneration(generation=live)))
+                    raise
+                self.world.sleep(1_500)
+            else:
+                self._count(f"{mode} in place")
+                return
+
+    def cut_by_itself(self, after_ms: int, keys: tuple[str, ...], ms: int) -> None:
+        """``anew job cutover --when-caught-up`` or ``--at``; events go on coming meanwhile."""
+        planned = CutOver(when_caught_up=True, not_before_ms=int(self.world.now_ms) + after_ms if after_ms else None)
+        self._again(lambda: self.client.cut_over(JOB, planned))
+        self.feed(keys, None, 1)
+        self.world.sleep(ms)
 
     def reprocess(self, function: str, keys: tuple[str, ...], behind_ms: int, beside: str) -> None:
         """A rewind over everything, with writes and perhaps a repush meanwhile, and the cut-over as soon as may be."""
@@ -336,6 +373,7 @@ def _code(function: str, tag: str) -> JobCode:
         archive=tag,
         path=f"jobs/code/{tag}.zip",
         params={"tag": tag},
+        shape=Shape.model_validate(SHAPES[function]),
         python="3.11",
         pyspark="4.2.0",
     )

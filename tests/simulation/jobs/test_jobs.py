@@ -31,7 +31,7 @@ def test_what_must_hold_of_jobs_holds_in_histories() -> None:
     found = search_jobs(range(SEEDS))
     assert found.seed is None, report_jobs(found)[-20_000:]
     did = ("batches that ran again", "attempts that do not count", "cut over to what was reprocessed")
-    for what in (*did, "partitions added"):
+    for what in (*did, "partitions added", "simple in place", "deploy in place"):
         assert found.counts[what] > 5, what
 
 
@@ -49,7 +49,7 @@ def test_a_planted_bug_of_jobs_is_found(bug: JobBug) -> None:
 def test_every_invariant_of_jobs_has_a_planted_bug() -> None:
     """What no bug was ever found by may be an invariant that holds of anything."""
     folder = Path(__file__).parent
-    sources = "".join((folder / name).read_text(encoding="utf-8") for name in ("checks.py", "story.py"))
+    sources = "".join((folder / name).read_text(encoding="utf-8") for name in ("checks.py", "inplace.py", "story.py"))
     checked = set(re.findall(r'\.breach\(\s*"([^"]+)"', sources))
     assert len(checked) > 15
     assert checked - _OF_ALL_HISTORIES == frozenset().union(*(bug.found_by for bug in JOB_BUGS)) - _OF_ALL_HISTORIES

@@ -1,0 +1,46 @@
+"""What must hold of generations that take the place of others, and write into their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from anew.core.jobs.generation import Generation
+from anew.core.jobs.job import Job
+from anew.core.jobs.plan import SIMPLE
+from anew.core.jobs.rebuild import JobRebuild
+from anew.core.stores.store import Version
+from tests.simulation.jobs.oracle import Code, Record, left_over, passed_over
+
+if TYPE_CHECKING:
+    from tests.simulation.jobs.checks import JobChecks
+
+INPUT = "events"
+
+
+def code_of(generation: Generation) -> Code:
+    """What a generation makes of the input, and from where."""
+    return Code(generation.code.function, generation.code.params["tag"], generation.start[INPUT])
+
+
+def check_place(checks: JobChecks, job: Job, generation: Generation) -> None:
+    """A generation that has taken another one's place begins where that one came to, or before."""
+    replaced = job.find(generation.replaces or 0)
+    if replaced is None or job.live != generation.number or not replaced.over:
+        return
+    if passed_over(generation.start[INPUT], code_of(replaced), checks.batches(job.uid, replaced.number)):
+        checks.breach("nothing is passed over", f"{job.name}@{generation.number} begins too late (D1)")
+
+
+def check_taken_back(checks: JobChecks, version: Version, winners: Iterable[Record]) -> None:
+    """What a rewind in place has read again is served as it has written it, and not as it was written before."""
+    tables, won = checks.machines.database.tables, list(winners)
+    for (uid, number), generation in checks.generations.items():
+        rebuild = tables.rebuilds.get(generation.rebuild)
+        is_simple = isinstance(rebuild, JobRebuild) and rebuild.plan.mode == SIMPLE
+        if not is_simple or generation.writes_to not in version.feeds:
+            continue
+        before = generation.replaces or 0, checks.batches(uid, generation.replaces or 0)
+        left = left_over(won, tables.jobs[uid].name, before, (code_of(generation), checks.batches(uid, number)))
+        if left:
+            checks.breach("what is written again takes its place", f"generation {number}: {left[:3]} (R26)")
