@@ -1,12 +1,13 @@
 """What happens in a history: drawn from its seed, and nothing of it while it runs.
 
-A history is of one job, its input of three partitions, and its output, a store or a topic. Its steps:
+A history is of one job, its input of three partitions or more, and its output, a store or a topic. Its steps:
 
 ``write``: events are written, and something else happens at once, or all of them arrive first (``settle``).
 ``kill``: the driver of the live generation dies at a point of a batch, or stands still there until another took over.
 ``rest``: the live generation is stopped, and runs again after more was written.
 ``rewind``: a generation begins beside the live one. ``cut_over``, ``cut_back``: readers go there, and back.
 ``reclaim``: the generation beside the live one goes. ``deploy``: other code goes on where the live one ended.
+``grow``: the input gets one more partition, over which events are spread from then on.
 ``repush``: the store is repushed. ``refuse``: a rewind that would lack a base is refused, and changes nothing.
 """
 
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PARTITIONS, KEYS_EACH = 3, 6
-"""Of the input, and how many keys lie in each."""
+"""Of the input at first, and how many keys lie in each."""
 FUNCTIONS = ("coarse", "deleting", "doubled", "filtered", "late", "plain", "rekeyed")
 POINTS = ("any", "append", "record", "still")
 """Where a driver dies: at any time, behind the append of a batch, behind its record; or it stands still (append)."""
@@ -94,7 +95,7 @@ def history_of(seed: int) -> History:
         max_records=chance.choice((15, 60, 100_000)),
         quiet=quiet,
         before=drawing.events(30, 60),
-        steps=tuple(drawing.steps()),
+        steps=tuple(drawing.grown(drawing.steps())),
     )
 
 
@@ -143,6 +144,13 @@ class _Drawing:
             if self.chance.random() < 0.5:
                 found.append(self._between())
         return [*found, Step("write", self._some())]
+
+    def grown(self, steps: list[Step]) -> list[Step]:
+        """The steps, in some histories with partitions that are added in between, whatever is going on there."""
+        for _ in range(self.chance.choice((0, 0, 1, 1, 2))):
+            grow = Step("grow", self._some(), settle=self.chance.random() < 0.4)
+            steps.insert(self.chance.randrange(len(steps)), grow)
+        return steps
 
     def _between(self) -> Step:
         if self.output == "topic":

@@ -19,7 +19,7 @@ KNOWN_SECONDS = 5.0
 """So long a client that reads on may go by what it knew of the store: then it asks again (docs/reprocessing.md)."""
 
 Offsets = tuple[int, ...]
-"""Of each partition of the input the next offset."""
+"""Of each partition of the input the next offset; one that is not named was added later, and begins at 0."""
 Cell = tuple[str, int]
 """A value's text, and when it was written (ms)."""
 Row = tuple[str, str | None, int]
@@ -68,11 +68,16 @@ class Stretch:
     end: Offsets | None = None
 
 
+def _of_partitions(rows: Any, offsets: Offsets) -> Any:
+    """Of each row the offset that its partition has."""
+    return rows["partition"].map(dict(enumerate(offsets))).fillna(0)
+
+
 def made(events: Any, stretch: Stretch, ceiling: Offsets) -> Any:
     """What a generation writes of the events below a ceiling: key, text (None: a delete), time, and whence."""
-    begin = events["partition"].map(dict(enumerate(stretch.start)))
     end = ceiling if stretch.end is None else tuple(map(min, stretch.end, ceiling))
-    read = events[(events["offset"] >= begin) & (events["offset"] < events["partition"].map(dict(enumerate(end))))]
+    offsets = events["offset"]
+    read = events[(offsets >= _of_partitions(events, stretch.start)) & (offsets < _of_partitions(events, end))]
     rows = FUNCTIONS[stretch.function](read.assign(written_at=_at(read), generation=stretch.number))
     texts = (rows["text"].fillna("") + f".{stretch.tag}").where(~rows["deleted"].astype(bool), None)
     return rows.assign(text=texts)[["key", "text", "written_at", "generation", "partition", "offset"]]
@@ -100,7 +105,7 @@ def allowed(
         ceiling: At most these are written.
     """
     rows = pd.concat([made(events, stretch, ceiling) for stretch in view])
-    rows = rows.assign(settled=rows["offset"] < rows["partition"].map(dict(enumerate(floor))))
+    rows = rows.assign(settled=rows["offset"] < _of_partitions(rows, floor))
     rows = rows.sort_values(["written_at", "generation", "partition", "offset"], kind="stable")
     return {str(key): _of_key(of_key) for key, of_key in rows.groupby("key")}
 

@@ -120,7 +120,7 @@ class JobRun:
             for key, value in rows:
                 writer.put(key, value)
         found: list[dict[str, Any]] = []
-        for partition in range(PARTITIONS):
+        for partition in range(len(before)):
             for row in topic.read(before[partition], partition=partition, limit=_READ_MOST):
                 value = {"n": 0, "text": None, "at": 0} if row.value is None else row.value
                 place = {"partition": partition, "offset": row.offset, "timestamp": row.timestamp_ms}
@@ -133,6 +133,12 @@ class JobRun:
         self.account.writes.append((sent, tuple(ends)))
         self.counts["events"] += len(events)
         self.counts["deletes"] += sum(event.deleted for event in events)
+
+    def add_partition(self) -> None:
+        """Give the input one more partition."""
+        ends = (*self.account.ends, 0)
+        self.cluster.topic(self.input).alter(partitions=len(ends))
+        self.account.writes.append((time.monotonic(), ends))
 
     def _value(self, event: Event) -> dict[str, Any] | None:
         if event.deleted:
@@ -178,10 +184,10 @@ class JobRun:
         """A start as it is asked for, and where it must come to."""
         at: Any
         if isinstance(drawn, str):
-            at, offsets = drawn, self.account.ends if drawn == "newest" else (0,) * PARTITIONS
+            at, offsets = drawn, self.account.ends if drawn == "newest" else (0,) * len(self.account.ends)
         else:
             named = {partition: int(share * self.account.ends[partition]) for partition, share in drawn}
-            at, offsets = {INPUT: named}, tuple(named.get(p, 0) for p in range(PARTITIONS))
+            at, offsets = {INPUT: named}, tuple(named.get(p, 0) for p in range(len(self.account.ends)))
         self.counts[f"start {'offsets' if isinstance(at, dict) else at}"] += 1
         return self.start_at(at), offsets
 

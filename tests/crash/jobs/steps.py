@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 from anew.core.errors import InvalidRequest, Refused
 from tests.crash.halts import RECORD
-from tests.crash.jobs.drawing import PARTITIONS, Step
-from tests.crash.jobs.oracle import Offsets
+from tests.crash.jobs.drawing import Step
 from tests.crash.jobs.running import INPUT, JobRun, Wrong, await_that, ended_at
 from tests.processes import drives, gone
 
 _PASSES = frozenset({"not_caught_up", "not_served", "not_sealed"})
 """Refusals of a cut-over that pass with time."""
-_NEVER: Offsets = (0,) * PARTITIONS
 
 
 @dataclass
@@ -35,6 +33,13 @@ class Steps(JobRun):
 
     def write(self, step: Step) -> None:
         """Write events."""
+        self.append(step.events)
+        if step.settle:
+            self.settle()
+
+    def grow(self, step: Step) -> None:
+        """The input gets one more partition, and events of which some lie there."""
+        self.add_partition()
         self.append(step.events)
         if step.settle:
             self.settle()
@@ -101,7 +106,9 @@ class Steps(JobRun):
         self._stop(live)
         end = tuple(offset for _, offset in sorted(self.generation(live).positions[INPUT].items()))
         floor = self.account.eras[-1].floors[-1][1]
-        if not all(low <= at <= high for low, at, high in zip(floor, end, self.account.ends, strict=True)):
+        # Less had arrived when there were fewer partitions.
+        least = (*floor, *(0 for _ in self.account.ends[len(floor) :]))
+        if not all(low <= at <= high for low, at, high in zip(least, end, self.account.ends, strict=True)):
             raise Wrong(f"generation {live} ended at {end}, between {floor} and {self.account.ends}")
         asked = time.monotonic()
         view = self.job.deploy(self.start_at(None), code)

@@ -31,6 +31,7 @@ def test_what_readers_see_is_what_the_oracle_says(spark: SparkSession, tmp_path:
         "reclaim",
         "deploy",
         "rest",
+        "grow",
         "repush",
         "refuse",
         "start newest",

@@ -146,6 +146,19 @@ def test_each_function_is_what_it_says(function: str, wanted: set[tuple[str, str
     assert records(account.events, (Stretch(1, function, "t", (0, 0)),), (2, 0)) == Counter(wanted)
 
 
+def test_a_partition_that_was_added_is_read_from_its_beginning() -> None:
+    """What a start does not name begins at 0; below an end that does not name it, nothing of it is read."""
+    account = Account()
+    account.add([_row((0, 0), "a", "x", 10), _row((0, 1), "b", "y", 10), _row((2, 0), "c", "z", 10)])
+    stretch = Stretch(1, "plain", "t", (1, 0))
+    b, c = ("b", "y.t", 10), ("c", "z.t", 10)
+    assert records(account.events, (stretch,), (2, 0, 1)) == Counter({b: 1, c: 1})
+    assert records(account.events, (stretch,), (2, 0)) == Counter({b: 1})
+    assert records(account.events, (Stretch(1, "plain", "t", (1, 0), (2, 0)),), (2, 0, 1)) == Counter({b: 1})
+    found = oracle.allowed(account.events, (stretch,), (2, 0), (2, 0, 1))
+    assert found == {"b": frozenset({("y.t", 10)}), "c": frozenset({None, ("z.t", 10)})}
+
+
 def test_the_histories_of_the_tests_have_everything() -> None:
     """Ten seeds draw each function, start, point of death and step, deletes, equal times, a partition that wakes."""
     drawn = [history_of(seed) for seed in _SEEDS]
@@ -156,6 +169,7 @@ def test_the_histories_of_the_tests_have_everything() -> None:
     assert starts == {"oldest", "newest", "offsets"}
     assert {step.point for step in steps if step.what == "kill"} == set(POINTS)
     wanted = {"write", "kill", "rest", "rewind", "cut_over", "cut_back", "reclaim", "deploy", "repush", "refuse"}
+    wanted.add("grow")
     assert {step.what for step in steps} == wanted
     assert {history.output for history in drawn} == {"store", "topic"}
     written = [(history, event) for history in drawn for step in history.steps for event in step.events]
