@@ -70,7 +70,7 @@ def test_the_commands_of_the_other_documents_run(anew: Anew, people: Path, tmp_p
     assert "1 pruned" in done.stdout
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(820)
 def test_the_commands_of_reprocessing_run(anew: Anew, tmp_path: Path) -> None:
     """The bash blocks of that page, one after another: the old class, then the new one, and the old generation goes."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -80,7 +80,7 @@ def test_the_commands_of_reprocessing_run(anew: Anew, tmp_path: Path) -> None:
         env={**anew.environment, "PATH": path, "COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=480,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, (done.stdout[-3_000:], done.stderr[-3_000:])

@@ -54,6 +54,20 @@ def test_at_a_time_readers_go_over_then_and_not_before_it_has_caught_up(jobs: Jo
     assert jobs.job().live == 2
 
 
+def test_another_controller_does_what_was_planned(jobs: Jobs) -> None:
+    """What is planned is in the catalog; how often a generation was found caught up each controller sees for itself."""
+    epoch, client = _beside(jobs), jobs.cluster.client
+    client.cut_over(JOB, CutOver(when_caught_up=True))
+    jobs.record(epoch, {0: 5, 1: 0}, number=2)
+    jobs.cluster.settle(2)
+    # What the one that died had counted is gone.
+    jobs.cluster.context.catching_up.clear()
+    jobs.cluster.settle(2)
+    assert jobs.job().live == 1
+    jobs.cluster.settle(1)
+    assert jobs.job().live == 2
+
+
 def test_a_generation_that_has_not_run_yet_may_be_planned_for(jobs: Jobs) -> None:
     """By then it will have; one whose output lacks something never serves."""
     jobs.write(5)
