@@ -41,7 +41,7 @@ _FUNCTIONS = _of(sorted(FUNCTIONS))
 SAME = "same"
 """In the place of a function: the live generation's code."""
 _IN_PLACE = _of([SAME, SAME, "plain", "plain", "deleting", *sorted(FUNCTIONS)])
-_AGAIN_FROM = _of(["oldest", "oldest", "offsets", "newest"])
+_AGAIN_FROM = _of(["oldest", "oldest", "oldest", "offsets", "newest"])
 _BEGINS = ["oldest", "oldest", "oldest", "newest", "offsets"]
 _TOUCHED = ["the log", "the catalog", "the controller"]
 _BESIDE = _of(["nothing", "nothing", "", "few"])

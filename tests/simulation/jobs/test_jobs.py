@@ -31,8 +31,11 @@ def test_what_must_hold_of_jobs_holds_in_histories() -> None:
     found = search_jobs(range(SEEDS))
     assert found.seed is None, report_jobs(found)[-20_000:]
     did = ("batches that ran again", "attempts that do not count", "cut over to what was reprocessed")
-    for what in (*did, "partitions added", "simple in place", "deploy in place"):
+    for what in (*did, "partitions added"):
         assert found.counts[what] > 5, what
+    # Most functions are not rewound in place, and few jobs come to rest.
+    for what in ("simple in place", "deploy in place"):
+        assert found.counts[what] > 1, what
 
 
 @pytest.mark.timeout(600)
