@@ -286,10 +286,11 @@ class JobRun:
 
     def forget(self, number: int) -> None:
         """A generation goes: what was read of its topic was all that it may have written."""
-        reads = self._topics.pop(number, None)
-        if reads is None:
+        # What was deployed writes into the topic of the one that it went on from.
+        first = next((stretch.number for stretch in self.views[number] if stretch.number in self._topics), None)
+        if first is None:
             return
-        reader = self._readers.pop(number)
+        reads, reader = self._topics.pop(first), self._readers.pop(first)
         reader.stop()
         strange = reads.rows - records(self.account.events, self.views[number], self.account.ends)
         if strange or reader.errors:
