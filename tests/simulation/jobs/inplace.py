@@ -40,7 +40,10 @@ def check_taken_back(checks: JobChecks, version: Version, winners: Iterable[Reco
         is_simple = isinstance(rebuild, JobRebuild) and rebuild.plan.mode == SIMPLE
         if not is_simple or generation.writes_to not in version.feeds:
             continue
-        before = generation.replaces or 0, checks.batches(uid, generation.replaces or 0)
-        left = left_over(won, tables.jobs[uid].name, before, (code_of(generation), checks.batches(uid, number)))
-        if left:
-            checks.breach("what is written again takes its place", f"generation {number}: {left[:3]} (R26)")
+        after = code_of(generation), checks.batches(uid, number)
+        for (other, earlier), before in checks.generations.items():
+            if other != uid or earlier >= number or before.writes_to not in version.feeds:
+                continue
+            left = left_over(won, tables.jobs[uid].name, (earlier, checks.batches(uid, earlier)), after)
+            if left:
+                checks.breach("what is written again takes its place", f"generation {number}: {left[:3]} (R26)")

@@ -34,15 +34,31 @@ def cut_over(context: Context, name: str, request: CutOver, actor: str) -> CutOv
     if request.when_caught_up or request.not_before_ms is not None:
         return _planned(context, job, number, request, actor)
     operation = context.operation("cut over", name, actor, generation=number, before=job.live, forced=request.force)
+    _go_over(context, job, number, operation, force=request.force)
+    return CutOverAnswer(job=name, live=number, before=job.live)
+
+
+def _go_over(
+    context: Context, job: Job, number: int, operation: Operation, *, force: bool = False, as_planned: bool = False
+) -> None:
+    """Let a generation serve, in one commit.
+
+    Args:
+        context: The controller's collaborators.
+        job: The job as it was looked at.
+        number: The generation.
+        operation: What the history has.
+        force: Also while it has not caught up.
+        as_planned: Only while that is what is planned.
+    """
 
     def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
         # The condition is the live generation: whatever else was rebuilt meanwhile does not matter.
-        if present.live != job.live:
+        if present.live != job.live or (as_planned and present.planned_cut != job.planned_cut):
             raise _moved(job, present)
-        return serving(context, present, number, force=request.force)
+        return serving(context, present, number, force=force)
 
     change_job(context, job.uid, operation, change)
-    return CutOverAnswer(job=name, live=number, before=job.live)
 
 
 def serving(context: Context, job: Job, number: int, *, force: bool) -> tuple[Job, tuple[Put, ...]]:
@@ -74,7 +90,9 @@ def cut_planned(context: Context, job: Job) -> None:
         return
     error = None
     try:
-        cut_over(context, job.name, CutOver(generation=planned.generation), planned.actor)
+        said = {"generation": planned.generation, "before": job.live, "planned": True}
+        operation = context.operation("cut over", job.name, planned.actor, **said)
+        _go_over(context, job, planned.generation, operation, as_planned=True)
     except Refused as refused:
         error = None if refused.code in _PASSES else str(refused)
     else:
@@ -125,9 +143,9 @@ def _note(context: Context, job: Job, planned: PlannedCut | None, operation: Ope
 def _moved(job: Job, present: Job) -> Refused:
     return Refused(
         "plan_outdated",
-        f"another generation of {job.name} went live meanwhile",
-        found=f"live {present.live}",
-        expected=f"live {job.live}",
+        f"something else was done with {job.name} meanwhile",
+        found=f"live {present.live}, planned {present.planned_cut}",
+        expected=f"live {job.live}, planned {job.planned_cut}",
         hint=f"anew job show {job.name}",
     )
 

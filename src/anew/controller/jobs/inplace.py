@@ -15,6 +15,7 @@ from anew.controller.jobs.records import position_of
 from anew.core.errors import Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP, OnBadRecord
+from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput, Offsets, next_offset
 from anew.core.jobs.job import Job
 from anew.core.jobs.leftovers import why_left_over
@@ -46,9 +47,11 @@ def check_simple(context: Context, job: Job, code: JobCode, rewind: SimpleRewind
     output = context.outputs.of_kind(job.output.kind)
     if not output.by_key:
         return (f"who follows {live.writes_to.partition('#')[0]} gets the results again, behind those of before",)
-    why = None if code.is_like(live.code) else why_left_over(live.code.shape, code.shape)
-    if why is not None:
-        raise _must_be_parallel(job, f"what it does not write again would stay (rule R26): {why}")
+    for before in job.line():
+        why = None if code.is_like(before.code) else why_left_over(before.code.shape, code.shape)
+        if why is not None and _reads_again(context, job, before, rewind):
+            found = f"of {job.name}@{before.number} what it does not write again would stay (rule R26): {why}"
+            raise _must_be_parallel(job, found)
     below = _below(context, rewind, output.floor_ms(context, job.output.name))
     if below is not None:
         raise _must_be_parallel(job, f"{job.output} would turn old records away (rule R12): {below}")
@@ -79,6 +82,18 @@ def _check_nothing_passed(context: Context, job: Job, rewind: SimpleRewind) -> N
                     expected=f"at most {next_offset(read, partition)}: what lies between would be read by nobody",
                     hint=f"an earlier start; or go on where it ended: anew job deploy {job.name}",
                 )
+
+
+def _reads_again(context: Context, job: Job, before: Generation, rewind: SimpleRewind) -> bool:
+    """Whether a rewind reads records that a generation has read; of one whose batches are forgotten nobody knows."""
+    if not context.catalog.batches(job.uid, before.number, 1) and before.is_begun:
+        return True
+    reached = position_of(context, job, before)
+    return any(
+        next_offset(reached.get(name, {}), partition) > offset
+        for name, of in rewind.start.items()
+        for partition, offset in of.items()
+    )
 
 
 def _below(context: Context, rewind: SimpleRewind, floor_ms: int) -> str | None:

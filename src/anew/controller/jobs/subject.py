@@ -58,6 +58,7 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
             version=opened.version,
             is_whole=plan.is_whole,
             replaces=plan.replaces,
+            in_place=plan.in_place,
             master=plan.master,
             conf=plan.conf,
             max_records=plan.max_records,

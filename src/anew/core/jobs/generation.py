@@ -47,6 +47,7 @@ class Generation(Value):
         version: The version of a store that follows it alone; None: there is none.
         is_whole: Whether it reads every record that its inputs ever had.
         replaces: The generation whose output it takes the place of; None for the first.
+        in_place: Whether it goes on in the output of the one that it replaces.
         environment: In which it was told to go on; None: its code's.
         master, conf, max_records: How Spark runs it.
         on_bad_record: What a record does on which its function fails: it stops the generation, or is left out.
@@ -71,6 +72,7 @@ class Generation(Value):
     version: int | None = None
     is_whole: bool = True
     replaces: int | None = None
+    in_place: bool = False
     environment: Environment | None = None
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)

@@ -93,6 +93,17 @@ class Job(Value):
             )
         return self.generation(self.live)
 
+    def line(self) -> list[Generation]:
+        """The live generation, and those that wrote into its output before it, each in the place of the next one.
+
+        Raises:
+            Refused: ``nothing_live``.
+        """
+        found = [self.live_generation()]
+        while found[-1].in_place and found[-1].replaces is not None:
+            found.append(self.generation(found[-1].replaces))
+        return found
+
     def origin_of(self, number: int) -> Origin:
         """Under which origin a generation's records are stamped (rule R20)."""
         return Origin(OriginKind.JOB, self.name, number)

@@ -162,6 +162,24 @@ def test_what_it_would_not_write_again_asks_for_a_parallel_rewind(
     assert jobs.plan(mode="simple", code=None, start="oldest").mode == "simple"
 
 
+@pytest.mark.case("rules:R26")
+def test_what_a_generation_before_the_live_one_wrote_is_asked_for_too(cluster: Cluster) -> None:
+    """The live one was deployed: it wrote nothing of the first records, but the one before it did, under other keys."""
+    jobs = _into_store(cluster)
+    jobs.write(5)
+    _at_rest(jobs, 5, jobs.plan(code=a_code(archive="bb", shape=Shape(rows=True, key=False, time=True))))
+    jobs.running(jobs.plan(mode="deploy", code=_OLD))
+    jobs.write(5)
+    epoch = jobs.take(2)
+    jobs.record(epoch, {0: 10, 1: 0}, number=2)
+    jobs.cluster.client.stop_job(JOB, OfGeneration())
+    jobs.end(epoch, number=2)
+    error = refused(Refused, lambda: jobs.plan(mode="simple", code=_NEW, start="oldest"))
+    assert (error.code, f"{JOB}@1" in str(error.found)) == ("must_be_parallel", True)
+    # What the first one read is not read again from here on.
+    assert jobs.plan(mode="simple", code=_NEW, start={"events": {0: 5, 1: 0}}).mode == "simple"
+
+
 @pytest.mark.case("rules:R12")
 def test_records_older_than_forgotten_deletes_ask_for_a_parallel_rewind(cluster: Cluster) -> None:
     """A version that has forgotten deletes would turn them away; what is younger is read again in place."""
