@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from anew.log.interface import Log, Offsets, TopicPartition
 
 _TIMES, _PAUSE_SECONDS = 5, 0.2
 
 
-def settled_offsets(log: Log, at: TopicPartition, reached: int, pause: Callable[[float], None]) -> Offsets:
-    """What a partition holds; asked again a few times where it ends before an offset that it should have reached.
+def settled_offsets(
+    log: Log, reached: Mapping[TopicPartition, int], pause: Callable[[float], None]
+) -> dict[TopicPartition, Offsets]:
+    """What partitions hold; those are asked again a few times, all together, that end before where they should be.
 
     What is still below that offset afterwards is so: whoever asks judges it.
 
     Args:
         log: The log.
-        at: The partition.
-        reached: An offset up to which it is expected to have come.
+        reached: Partition → an offset up to which it is expected to have come.
         pause: Waits for so many seconds between two looks.
 
     Raises:
         Failed: ``topic_lost``.
         Unreachable: The log does not answer.
     """
-    held = log.offsets(at)
+    held = {at: log.offsets(at) for at in reached}
     for _ in range(_TIMES):
-        if held.end >= reached:
+        behind = [at for at, offset in reached.items() if held[at].end < offset]
+        if not behind:
             break
         pause(_PAUSE_SECONDS)
-        held = log.offsets(at)
+        held |= {at: log.offsets(at) for at in behind}
     return held

@@ -249,10 +249,11 @@ class JobHandle:
             yield
             return
         before = self.show()
-        self.rest()
         try:
+            self.rest()
             yield
-        except AnewError:
+        except BaseException:
+            # Also where somebody interrupts: a job that was to change its code is not to stand still for it.
             live = next((each for each in before.generations if each.number == before.live), None)
             if live is not None and live.status == "running":
                 with suppress(AnewError):
@@ -313,9 +314,13 @@ class JobHandle:
         """Take the last rewind back: drop its generation, or go back to the one before where it was cut over to.
 
         Raises:
-            Refused: ``nothing_to_undo``; ``not_caught_up``, unless ``force``.
+            Refused: ``nothing_to_undo``; ``plan_outdated``: somebody did something meanwhile; ``not_caught_up``, unless
+                ``force``.
         """
-        return self._controller.undo_rewind(self.name, UndoRewind(force=force))
+        view = self.show()
+        going = [each.number for each in view.generations if each.status not in ("retired", "reclaimed")]
+        seen = None if view.live is None or not going else (view.live, max(going))
+        return self._controller.undo_rewind(self.name, UndoRewind(force=force, seen=seen))
 
     def owned(self, generation: int) -> OwnedParts:
         """What goes with a generation when it is dropped, with sizes, and why it stays, if it does.

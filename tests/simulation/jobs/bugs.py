@@ -64,7 +64,12 @@ def _bug(name: str, *found_by: str, often: str | None = None, pushed: bool | Non
     return keep
 
 
-@_bug("N8: a batch is appended without a look at the lease", "a batch is begun under a lease")
+@_bug(
+    "N8: a batch is appended without a look at the lease",
+    "a batch is begun under a lease",
+    "every version has every feed",
+    "a generation goes on",
+)
 def _no_lease() -> AbstractContextManager[Any]:
     return patch.object(driving._Recorder, "may_append", lambda *_: True)
 

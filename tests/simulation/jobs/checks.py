@@ -26,7 +26,7 @@ from anew.testing.builders import FABRIC
 from anew.testing.memory.catalogtables import Tables
 from tests.simulation.invariants import _GONE, Invariants
 from tests.simulation.jobs.functions import Event
-from tests.simulation.jobs.inplace import INPUT, check_place, check_taken_back, code_of
+from tests.simulation.jobs.inplace import INPUT, check_place, check_taken_back, code_of, given_up
 from tests.simulation.jobs.oracle import (
     Batch,
     Input,
@@ -94,6 +94,7 @@ class JobChecks(Invariants):
         if store.deleted_at_ms is None and holders != ([current] if current else []):
             self.breach("one current version", f"{store.name}: current {current}, status current: {holders}")
         own = {g.writes_to for g in self.generations.values() if self._has_own_version(store, g)}
+        own |= given_up(store.version(current), self.generations.values())
         for version in store.versions:
             if version.status_in(FABRIC) not in _LIVES:
                 continue
@@ -138,7 +139,7 @@ class JobChecks(Invariants):
         """What comes into service applies, or replaces, all that what goes out of it applied (rule R9)."""
         was, now = old.current.get(FABRIC, 0), store.current.get(FABRIC, 0)
         past, present = old.version(was), store.version(now)
-        if was == now or past is None or present is None or operation.what == "cut over":
+        if was == now or past is None or present is None or operation.what in ("cut over", "undo rewind"):
             return
         given_up = set(past.feeds) - set(present.feeds) - set(present.replaces)
         if given_up:

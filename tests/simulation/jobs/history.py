@@ -41,7 +41,7 @@ _FUNCTIONS = _of(sorted(FUNCTIONS))
 SAME = "same"
 """In the place of a function: the live generation's code."""
 _IN_PLACE = _of([SAME, SAME, "plain", "plain", "deleting", *sorted(FUNCTIONS)])
-_AGAIN_FROM = _of(["oldest", "oldest", "oldest", "offsets", "newest"])
+_AGAIN_FROM = _of(["oldest", "oldest", "oldest", "offsets", "newest", "ago", "where it stands"])
 _BEGINS = ["oldest", "oldest", "oldest", "newest", "offsets"]
 _TOUCHED = ["the log", "the catalog", "the controller"]
 _BESIDE = _of(["nothing", "nothing", "", "few"])
@@ -84,6 +84,7 @@ _STEPS: list[tuple[int, str, tuple[_Draw, ...]]] = [
     (3, "cut_by_itself", (_of([0, 0, 2_000]), _keys, _of([0, 4_000, 12_000]))),
     (3, "cut_over", (_YES_OR_NO,)),
     (2, "cut_back", (_YES_OR_NO,)),
+    (2, "undo", (_YES_OR_NO,)),
     (4, "pause_generation", (_FEW, _keys, _of([0, 500, 3_000]))),
     (2, "stop_generation", (_FEW,)),
     (2, "run_generation", (_FEW,)),

@@ -23,6 +23,15 @@ def code_of(generation: Generation) -> Code:
     return Code(generation.code.function, generation.code.params["tag"], generation.start[INPUT])
 
 
+def given_up(serving: Version | None, generations: Iterable[Generation]) -> set[str]:
+    """The feeds of generations in the places of others that went with the version that they wrote into.
+
+    Another one's version took its place; a push from then on has nothing of them.
+    """
+    feeds = frozenset() if serving is None else serving.feeds
+    return {g.writes_to for g in generations if g.in_place and feeds and g.writes_to not in feeds}
+
+
 def check_place(checks: JobChecks, job: Job, generation: Generation) -> None:
     """A generation that has taken another one's place begins where that one came to, or before."""
     replaced = job.find(generation.replaces or 0)

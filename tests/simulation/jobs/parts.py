@@ -18,14 +18,16 @@ from anew.api.jobs.requests import (
     RecordBatch,
     RunGeneration,
     RunOrder,
+    UndoRewind,
 )
-from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView
+from anew.api.jobs.views import BatchTaken, CutOverAnswer, JobDeleted, JobView, UndoAnswer
 from anew.api.models import Heartbeat, HeartbeatAnswer
 from anew.api.topics import AlterTopic, CreateTopic, TopicView
 from anew.controller.engine.context import Context
 from anew.controller.jobs import batches, changing, cutting, views
 from anew.controller.jobs.planning import plan_generation
 from anew.controller.jobs.records import job_named
+from anew.controller.jobs.undoing import undo
 from anew.controller.topics import changing as topics
 from anew.controller.topics.views import topic_view
 from anew.core.errors import NotFound
@@ -95,6 +97,10 @@ class JobClient(SimulatedClient):
     def cut_over(self, name: str, request: CutOver) -> CutOverAnswer:
         """See `ControllerClient`."""
         return self._ask(_TOLD, lambda c: cutting.cut_over(c, name, request, self._actor))
+
+    def undo_rewind(self, name: str, request: UndoRewind) -> UndoAnswer:
+        """See `ControllerClient`."""
+        return self._ask(_TOLD, lambda c: undo(c, name, request, self._actor))
 
     def drop_generation(self, name: str, request: DropGeneration) -> JobView:
         """See `ControllerClient`."""

@@ -7,7 +7,15 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, OfGeneration, PlanGeneration, RunGeneration
+from anew.api.jobs.requests import (
+    CreateJob,
+    CutOver,
+    DropGeneration,
+    OfGeneration,
+    PlanGeneration,
+    RunGeneration,
+    UndoRewind,
+)
 from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobStart
 from anew.api.topics import AlterTopic, CreateTopic
@@ -175,6 +183,10 @@ class JobSteps(Steps):
         self._again(lambda: self.client.run_job(name, RunGeneration(generation=number)))
 
     def _start(self, begin: str) -> Any:
+        if begin == "ago":
+            return f"{self.world.random.randint(1, 40)}s"
+        if begin == "where it stands":
+            return f"of={JOB}@{self._job().live}"
         if begin != "offsets":
             return begin
         ends = {p: len(partition.rows) for p, partition in enumerate(self._input().partitions)}
@@ -278,6 +290,11 @@ class JobSteps(Steps):
         if before is None:
             raise NothingThere("nothing was replaced")
         self._again(lambda: self.client.cut_over(JOB, CutOver(generation=before, force=force)))
+
+    def undo(self, force: bool) -> None:  # noqa: FBT001 - drawn
+        """``anew job undo``."""
+        how = self._again(lambda: self.client.undo_rewind(JOB, UndoRewind(force=force))).how
+        self._count(f"undone: {how.value}")
 
     def delete_job(self) -> None:
         """All generations are stopped, and the job is deleted."""

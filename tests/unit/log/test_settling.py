@@ -44,9 +44,9 @@ def _comes_back(log: MemoryLog, after: int) -> tuple[list[float], Callable[[floa
 def test_an_end_that_is_back_in_a_moment_is_believed(log: MemoryLog) -> None:
     """As soon as it has come to where it was; what is there already takes no pause."""
     pauses, pause = _comes_back(log, 2)
-    assert settled_offsets(log, _AT, 3, pause) == Offsets(0, 3)
+    assert settled_offsets(log, {_AT: 3}, pause) == {_AT: Offsets(0, 3)}
     assert pauses == []
-    assert settled_offsets(log, _AT, 5, pause) == Offsets(0, 5)
+    assert settled_offsets(log, {_AT: 5}, pause) == {_AT: Offsets(0, 5)}
     assert len(pauses) == 2
 
 
@@ -54,5 +54,5 @@ def test_an_end_that_is_back_in_a_moment_is_believed(log: MemoryLog) -> None:
 def test_an_end_that_stays_behind_is_what_it_is(log: MemoryLog) -> None:
     """After looks for a second whoever asked judges it."""
     pauses, pause = _comes_back(log, 99)
-    assert settled_offsets(log, _AT, 5, pause) == Offsets(0, 3)
+    assert settled_offsets(log, {_AT: 5}, pause) == {_AT: Offsets(0, 3)}
     assert sum(pauses) == pytest.approx(1.0)

@@ -143,11 +143,14 @@ class UndoRewind(Request):
 
     Attributes:
         force: Go back also to a generation that is behind, or does not run.
+        seen: The live generation, and the newest one that is not over, as they were when that was decided: asked twice
+            it does not do the next thing. None: whatever it does now.
     """
 
     model_config = example(force=False)
 
     force: bool = False
+    seen: tuple[int, int] | None = None
 
 
 class OfBatches(Wire):

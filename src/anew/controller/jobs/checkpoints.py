@@ -5,6 +5,7 @@ from __future__ import annotations
 from anew.api.jobs.views import CheckpointsView, CheckpointView, PositionView
 from anew.controller.engine.context import Context
 from anew.controller.jobs.planning import held_of
+from anew.controller.jobs.records import is_forgotten
 from anew.controller.jobs.starting import time_at
 from anew.core.errors import AnewError
 from anew.core.jobs.generation import Generation
@@ -26,7 +27,11 @@ def checkpoints_of(context: Context, job: Job, number: int | None) -> Checkpoint
 def _checkpoint(context: Context, job: Job, generation: Generation) -> CheckpointView:
     last = context.catalog.batches(job.uid, generation.number, 1)
     position = last[-1].end if last else generation.start
-    positions = {of.name: _positions(context, of, position.get(of.name, {})) for of in generation.inputs}
+    # Its start is where it began, and not where it stood.
+    forgotten = is_forgotten(context, job, generation)
+    positions = {
+        of.name: {} if forgotten else _positions(context, of, position.get(of.name, {})) for of in generation.inputs
+    }
     lags = [each.lag for of in positions.values() for each in of.values()]
     return CheckpointView(
         generation=generation.number,

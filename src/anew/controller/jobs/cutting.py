@@ -12,7 +12,7 @@ from anew.core.errors import Refused
 from anew.core.jobs import job as jobs
 from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
 from anew.core.jobs.cutover import PlannedCut
-from anew.core.jobs.generation import GenerationStatus
+from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.job import Job
 
 _PASSES = frozenset({"not_caught_up", "not_served", "not_sealed", "plan_outdated"})
@@ -84,22 +84,40 @@ def cut_planned(context: Context, job: Job) -> None:
         return
     generation = job.find(planned.generation)
     if job.live != planned.before or generation is None or generation.over:
-        call_off(context, job.name, "controller")
+        operation = context.operation("call off cut over", job.name, "controller", generation=planned.generation)
+        _note_after(context, job, None, operation)
         return
     if planned.not_before_ms is not None and context.clock() < planned.not_before_ms:
         return
-    error = None
+    error = _why_never(job, generation)
     try:
         said = {"generation": planned.generation, "before": job.live, "planned": True}
         operation = context.operation("cut over", job.name, planned.actor, **said)
         _go_over(context, job, planned.generation, operation, as_planned=True)
     except Refused as refused:
-        error = None if refused.code in _PASSES else str(refused)
+        error = error if refused.code in _PASSES else str(refused)
     else:
         return
     if error != planned.error:
         noted = planned.model_copy(update={"error": error})
-        _note(context, job, noted, context.operation("cut over refused", job.name, "controller", error=error))
+        _note_after(context, job, noted, context.operation("cut over refused", job.name, "controller", error=error))
+
+
+def _why_never(job: Job, generation: Generation) -> str | None:
+    """Why a generation does not catch up unless somebody does something; None: it may."""
+    if generation.status in (GenerationStatus.RUNNING, GenerationStatus.PLANNED):
+        return None
+    return f"it is {generation.status.value}, and does not get on: anew job run {job.name}@{generation.number}"
+
+
+def _note_after(context: Context, job: Job, planned: PlannedCut | None, operation: Operation) -> None:
+    """Note what is planned, where that is what was planned when it was looked at; else somebody was faster."""
+
+    def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
+        is_same = present.planned_cut == job.planned_cut
+        return (present.model_copy(update={"planned_cut": planned}) if is_same else present), ()
+
+    change_job(context, job.uid, operation, change)
 
 
 def call_off(context: Context, name: str, actor: str) -> Job:

@@ -28,14 +28,15 @@ def diff_of(context: Context, job: Job, request: PlanGeneration) -> JobDiff:
     return JobDiff(
         job=job.name,
         live=live.number,
-        changes=changes_between(live, draft, by_key=output.by_key),
+        changes=changes_between(job.line(), draft, by_key=output.by_key),
         ways=tuple(_way(context, job, request, mode) for mode in WAYS),
     )
 
 
 def _way(context: Context, job: Job, request: PlanGeneration, mode: Mode) -> WayView:
-    start = None if mode == DEPLOY else request.start
-    asked = request.model_copy(update={"mode": mode, "draft": False, "start": start})
+    # A deployment has no start: it goes on where the live generation ends.
+    nowhere = {"start": None, "clamp": False, "from_oldest_available": False} if mode == DEPLOY else {}
+    asked = request.model_copy(update={"mode": mode, "draft": False, **nowhere})
     try:
         plan = plan_generation(context, job, asked)
     except (Refused, InvalidRequest) as error:

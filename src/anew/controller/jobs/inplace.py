@@ -47,6 +47,11 @@ def check_simple(context: Context, job: Job, code: JobCode, rewind: SimpleRewind
     output = context.outputs.of_kind(job.output.kind)
     if not output.by_key:
         return (f"who follows {live.writes_to.partition('#')[0]} gets the results again, behind those of before",)
+    made_again = {of.name: of.topic_uid for of in rewind.inputs}.items() - {
+        of.name: of.topic_uid for of in live.inputs
+    }.items()
+    if made_again:
+        raise _must_be_parallel(job, f"what came of the topics of before would stay: {sorted(dict(made_again))}")
     for before in job.line():
         why = None if code.is_like(before.code) else why_left_over(before.code.shape, code.shape)
         if why is not None and _reads_again(context, job, before, rewind):

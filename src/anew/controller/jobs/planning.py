@@ -8,13 +8,13 @@ from anew.api.jobs.requests import PlanGeneration
 from anew.controller.engine.context import Context
 from anew.controller.engine.outputs import Opened, Writer
 from anew.controller.jobs.inplace import SimpleRewind, check_simple
-from anew.controller.jobs.records import check_no_driver
+from anew.controller.jobs.records import check_no_driver, position_of
 from anew.controller.jobs.starting import Asked, Begins, Held, begins_at, settled, times_at
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP
-from anew.core.jobs.inputs import JobInput, Offsets, check_start, input_of, with_added
-from anew.core.jobs.job import Job, at_rest, check_begins
+from anew.core.jobs.inputs import JobInput, Offsets, check_start, input_of, next_offset, with_added
+from anew.core.jobs.job import Job, at_rest, batches_lost, check_begins
 from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, JobFence, JobPlan, Mode
 from anew.core.jobs.uses import downstream_of
 from anew.core.plan import Estimate
@@ -43,6 +43,8 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     batch = None
     asked = Asked(request.start, request.clamp, request.from_oldest_available)
     if request.mode == DEPLOY:
+        # A deployment is asked for while the live one runs: what a stop does not mend is refused first.
+        check_begins(job, job.next_generation, job.live)
         start, batch = _end_of_live(context, job, inputs, held, asked)
         begins = Begins(settled(context, inputs, held, start), start)
     else:
@@ -167,7 +169,7 @@ def _end_of_live(
     Raises:
         InvalidRequest: ``start_given``.
         Refused: ``generation_runs``, ``nothing_live``, ``driver_alive``; ``input_changed``: it read another topic
-            (case B8).
+            (case B8); ``batches_lost``, ``rewind_unfinished``: where it ended is not known, or behind others.
     """
     if asked != Asked(None):
         raise InvalidRequest(
@@ -177,8 +179,7 @@ def _end_of_live(
             expected="no start",
             hint=f"to begin elsewhere: anew job rewind {job.name}",
         )
-    live = at_rest(job)
-    check_no_driver(context, job, live)
+    live = job.live_generation()
     read, reads = {of.name: of.topic_uid for of in live.inputs}, {of.name: of.topic_uid for of in inputs}
     if read != reads:
         raise Refused(
@@ -188,9 +189,35 @@ def _end_of_live(
             expected=read,
             hint=f"anew job rewind {job.name}",
         )
+    if live.unrecorded:
+        raise batches_lost(job, live)
+    check_no_driver(context, job, at_rest(job))
     last = context.catalog.batches(job.uid, live.number, 1)
-    ended = last[-1].end if last else live.start
-    return with_added(ended, held), last[-1].batch if last else None
+    ended = with_added(last[-1].end if last else live.start, held)
+    _check_come_back(context, job, ended)
+    return ended, last[-1].batch if last else None
+
+
+def _check_come_back(context: Context, job: Job, ended: Mapping[str, Offsets]) -> None:
+    """Raise while a rewind in place has not come back to where the generation before it had come.
+
+    What that one wrote of the records in between would stay: other code reads them in a rewind, which is judged so.
+
+    Raises:
+        Refused: ``rewind_unfinished``.
+    """
+    for before in job.line()[1:]:
+        reached = position_of(context, job, before)
+        for name, of in ended.items():
+            for partition, offset in of.items():
+                if offset < next_offset(reached.get(name, {}), partition):
+                    raise Refused(
+                        "rewind_unfinished",
+                        f"{job.name}@{job.live} reads again what generation {before.number} had read",
+                        found=f"offset {offset} of partition {partition} of {name}",
+                        expected=f"offset {next_offset(reached.get(name, {}), partition)}, to which that one had come",
+                        hint=f"let it come there: anew job run {job.name}; or anew job rewind {job.name} --simple",
+                    )
 
 
 def inputs_of(context: Context, job: Job) -> tuple[JobInput, ...]:

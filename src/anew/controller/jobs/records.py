@@ -9,7 +9,7 @@ from anew.controller.engine.commit import change_document, found_by_name
 from anew.controller.engine.context import Context
 from anew.controller.engine.records import find_of
 from anew.core.errors import NotFound, Refused
-from anew.core.jobs.generation import Generation
+from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.inputs import Offsets
 from anew.core.jobs.job import Job
 from anew.core.jobs.rebuild import JOB, JobRebuild
@@ -85,6 +85,12 @@ def position_of(context: Context, job: Job, generation: Generation) -> Mapping[s
     """Input → partition → next offset behind the last batch, its start before the first."""
     last = context.catalog.batches(job.uid, generation.number, 1)
     return last[-1].end if last else generation.start
+
+
+def is_forgotten(context: Context, job: Job, generation: Generation) -> bool:
+    """Whether nobody knows any more where a generation stood: it was reclaimed, or its batches went with a catalog."""
+    lost = generation.unrecorded or generation.status is GenerationStatus.RECLAIMED
+    return lost and not context.catalog.batches(job.uid, generation.number, 1)
 
 
 def check_no_driver(context: Context, job: Job, generation: Generation) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from anew.controller.engine.context import Context
-from anew.controller.jobs.records import job_named, position_of
+from anew.controller.jobs.records import is_forgotten, job_named, position_of
 from anew.core.errors import AnewError, InvalidRequest, Refused
-from anew.core.jobs.inputs import JobInput, Offsets, Start
+from anew.core.jobs.inputs import JobInput, Offsets, Start, with_added
 from anew.core.jobs.starts import (
     Ago,
     AtOffsets,
@@ -76,7 +76,7 @@ def begins_at(context: Context, inputs: tuple[JobInput, ...], held: Mapping[str,
     """
     if isinstance(asked.at, AtTime | Ago):
         at_ms = asked.at.at_ms if isinstance(asked.at, AtTime) else max(0, context.clock() - asked.at.span_ms)
-        start, why, gone = _at_time(context, inputs, at_ms, accepts_gap=asked.from_oldest_available)
+        start, why, gone = _at_time(context, inputs, held, at_ms, accepts_gap=asked.from_oldest_available)
         at = str(asked.at) if isinstance(asked.at, AtTime) else f"{asked.at}, {instant_text(at_ms)}"
         return Begins(settled(context, inputs, held, start), start, at, tuple(why), tuple(gone))
     start = _offsets(context, inputs, held, asked.at)
@@ -97,10 +97,13 @@ def settled(
     found = {name: dict(of) for name, of in held.items()}
     for of in inputs:
         log, asked = context.fabrics[of.fabric].log, start.get(of.name, {})
-        for partition, before in held[of.name].items():
-            reached = asked.get(partition, 0)
-            if reached > before.end:
-                found[of.name][partition] = settled_offsets(log, _place(of, partition), reached, context.pause)
+        beyond = {
+            _place(of, partition): asked[partition]
+            for partition, before in held[of.name].items()
+            if asked.get(partition, 0) > before.end
+        }
+        again = settled_offsets(log, beyond, context.pause)
+        found[of.name] |= {place.partition: there for place, there in again.items()}
     return found
 
 
@@ -144,7 +147,7 @@ def _offsets(
     if isinstance(at, AtTopicOffsets):
         return _with_begins(held, _of_known_inputs(at.topics, {of.name: of.topic for of in inputs}))
     if isinstance(at, WhereOf):
-        return _with_begins(held, _where_of(context, inputs, at))
+        return with_added(_where_of(context, inputs, at), held)
     return {
         of.name: {
             partition: found.end if _is_newest(of, at) else found.begin for partition, found in held[of.name].items()
@@ -187,10 +190,19 @@ def _where_of(context: Context, inputs: tuple[JobInput, ...], at: WhereOf) -> di
 
     Raises:
         NotFound: ``unknown_job``, ``unknown_generation``.
-        Refused: ``input_changed``: an input of that name is another topic there, or there is none.
+        Refused: ``input_changed``: an input of that name is another topic there, or there is none;
+            ``position_forgotten``.
     """
     job = job_named(context, at.job)
     generation = job.generation(at.generation)
+    if is_forgotten(context, job, generation):
+        raise Refused(
+            "position_forgotten",
+            f"where {at.job}@{at.generation} stood is not known any more",
+            found="its batches are forgotten",
+            expected="a generation that was not reclaimed",
+            hint=f"anew job checkpoint show {at.job}",
+        )
     there = {of.name: of.topic_uid for of in generation.inputs}
     wanted = {of.name: of.topic_uid for of in inputs}
     if wanted.items() - there.items():
@@ -206,7 +218,7 @@ def _where_of(context: Context, inputs: tuple[JobInput, ...], at: WhereOf) -> di
 
 
 def _at_time(
-    context: Context, inputs: tuple[JobInput, ...], at_ms: int, *, accepts_gap: bool
+    context: Context, inputs: tuple[JobInput, ...], held: Mapping[str, Held], at_ms: int, *, accepts_gap: bool
 ) -> tuple[dict[str, Offsets], list[str], list[str]]:
     """The first records that were appended at or after a time; what is said of that, and what is gone.
 
@@ -219,15 +231,17 @@ def _at_time(
     since = instant_text(at_ms)
     for of in inputs:
         log = context.fabrics[of.fabric].log
-        offsets = {p: log.offset_for_time(_place(of, p), at_ms) for p in range(of.partitions)}
+        offsets = {p: log.offset_for_time(_place(of, p), at_ms) for p in held[of.name]}
         # Asked afterwards: what retention takes in between is seen here.
         facts = log.facts(of.topic, of.topic_uid)
         if facts.compacted:
             raise _compacted(of, since)
         kept_ms = _kept_ms(facts.retention.time_ms, facts.retention.partition_bytes, context.clock())
-        for partition, there in enumerate(facts.partitions[: of.partitions]):
-            held = there.begin, there.end
-            reach = reach_of(at_ms, offsets[partition], held, there.oldest_ms, kept_ms)
+        for partition, there in enumerate(facts.partitions):
+            if partition not in offsets:
+                # It was added meanwhile: the plan is of those that were there.
+                continue
+            reach = reach_of(at_ms, offsets[partition], (there.begin, there.end), there.oldest_ms, kept_ms)
             if reach is Reach.GONE:
                 if not accepts_gap:
                     raise _unreachable(of, partition, at_ms, there, context.clock())

@@ -41,10 +41,15 @@ def step_job(context: Context, job: Job) -> None:
 
 
 def _writes_for_nobody(context: Context, job: Job, generation: Generation) -> bool:
-    """Whether another one took its place, and what it wrote is gone: readers can never be sent back to it."""
+    """Whether another one took its place, and readers can never be sent back to it.
+
+    What it wrote is gone; or the one that took its place was itself followed by another.
+    """
     number, waiting = generation.number, job.in_work
     if generation.over or number == job.live or job.live is None or (waiting is not None and waiting.number == number):
         return False
+    if waiting is None and not job.can_come_back(number):
+        return True
     output = context.outputs.of_kind(job.output.kind)
     return not output.can_serve_again(context, job.output.name, generation.writes_to)
 

@@ -24,18 +24,17 @@ def undo(context: Context, name: str, request: UndoRewind, actor: str) -> UndoAn
     """
     job = job_named(context, name)
     found = last_rewind(job)
+    newest = max(each.number for each in job.generations if not each.over)
+    if request.seen not in (None, (job.live, newest)):
+        raise _another(job, f"live {job.live}, newest {newest}", f"live, newest {request.seen}")
     detail = {"generation": found.undone, "how": found.how.value, "live": found.live, "forced": request.force}
     operation = context.operation("undo rewind", name, actor, **detail)
 
     def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
         now = last_rewind(present)
         if now != found:
-            raise Refused(
-                "plan_outdated",
-                f"the last rewind of {name} is another one by now",
-                found=f"generation {now.undone} would be {now.how.value}",
-                expected=f"generation {found.undone}, to be {found.how.value}",
-                hint=f"anew job show {name}",
+            raise _another(
+                job, f"generation {now.undone} would be {now.how.value}", f"{found.undone}, {found.how.value}"
             )
         if found.how is Undoing.DROP:
             return dropped(context, present, DropGeneration(generation=found.undone))
@@ -43,3 +42,13 @@ def undo(context: Context, name: str, request: UndoRewind, actor: str) -> UndoAn
 
     change_job(context, job.uid, operation, change)
     return UndoAnswer(job=name, **found.model_dump())
+
+
+def _another(job: Job, found: str, expected: str) -> Refused:
+    return Refused(
+        "plan_outdated",
+        f"what takes the last rewind of {job.name} back is another thing by now",
+        found=found,
+        expected=expected,
+        hint=f"anew job show {job.name}",
+    )

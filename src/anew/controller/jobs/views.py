@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from anew.api.jobs.views import GenerationView, JobView
 from anew.api.models import Problem
@@ -51,26 +51,39 @@ def job_page(context: Context, after: str, limit: int) -> Page[JobView]:
 
 def job_problems(context: Context, job: Job) -> list[Problem]:
     """What is wrong with a job's generations, since when, and what comes next."""
+    return [*_failures(job), *_standing_still(job), *_not_cut(job)]
+
+
+def _failures(job: Job) -> Iterator[Problem]:
+    for each in job.generations:
+        if each.error is not None and not each.over:
+            which, failed = f"{job.name}@{each.number}", each.status is GenerationStatus.FAILED
+            yield Problem(
+                what=f"{which} {'failed' if failed else 'does not get on'}: {each.error}",
+                since_ms=each.since_ms,
+                hint=f"anew job logs {which}; once it is mended: anew job run {which}",
+            )
+
+
+def _standing_still(job: Job) -> Iterator[Problem]:
+    """A generation that has taken another one's place, and that nobody has let run since."""
+    for each in job.generations:
+        if each.number == job.live and each.in_place and each.status is GenerationStatus.READY:
+            yield Problem(
+                what=f"{job.name}@{each.number} has taken the live generation's place, and does not run",
+                since_ms=each.since_ms,
+                hint=f"anew job run {job.name}@{each.number}",
+            )
+
+
+def _not_cut(job: Job) -> Iterator[Problem]:
     cut = job.planned_cut
-    refused = [] if cut is None or cut.error is None else [(cut.generation, cut.error)]
-    return [
-        Problem(
-            what=f"{job.name}@{number} is not cut over to as planned: {error}",
-            since_ms=job.generation(number).since_ms,
-            hint=f"anew job cutover {job.name}, which says why; or call it off: anew job cutover {job.name} --cancel",
+    if cut is not None and cut.error is not None:
+        yield Problem(
+            what=f"{job.name}@{cut.generation} is not cut over to as planned: {cut.error}",
+            since_ms=job.generation(cut.generation).since_ms,
+            hint=f"mend that; or call it off: anew job cutover {job.name} --cancel",
         )
-        for number, error in refused
-    ] + [
-        Problem(
-            what=f"{job.name}@{each.number} "
-            + ("failed" if each.status is GenerationStatus.FAILED else "does not get on")
-            + f": {each.error}",
-            since_ms=each.since_ms,
-            hint=f"anew job logs {job.name}@{each.number}; once it is mended: anew job run {job.name}@{each.number}",
-        )
-        for each in job.generations
-        if each.error is not None and not each.over
-    ]
 
 
 def _generation_view(context: Context, job: Job, generation: Generation, dead: int) -> GenerationView:

@@ -18,7 +18,7 @@ from anew.controller.engine.schemaids import schema_number
 from anew.controller.topics.making import add_announced_partitions, make_announced, topics_of_deleted
 from anew.controller.topics.records import change_topic, topic_named, topic_with
 from anew.core.confighash import value_hash
-from anew.core.errors import InvalidRequest, Refused, Unreachable
+from anew.core.errors import Failed, InvalidRequest, Refused, Unreachable
 from anew.core.jobs.batch import EVERY_BATCH
 from anew.core.jobs.uses import check_topic_grows, check_topic_unused
 from anew.core.topics.ddl import parse_columns_ddl
@@ -30,6 +30,7 @@ from anew.core.topics.topic import (
     check_topic_name,
     fewer_partitions,
     growing,
+    not_growing,
 )
 
 _DESCRIBES: dict[TopicFormat, set[str]] = {
@@ -100,6 +101,11 @@ def alter_topic(context: Context, name: str, request: AlterTopic, actor: str) ->
     except Unreachable as error:
         _LOG.warning("topic_waits", topic=name, **error.to_json())
         return topic_with(context, topic.uid)
+    except (Failed, Refused):
+        # The log will not: neither the rounds nor whoever asks for fewer are to wait for it.
+        operation = context.operation("alter topic refused", name, actor, partitions=request.partitions)
+        change_topic(context, topic.uid, operation, lambda present: (not_growing(present, request.partitions), ()))
+        raise
 
 
 def delete_topic(context: Context, name: str, actor: str) -> Topic:

@@ -33,16 +33,19 @@ class JobChange(Value):
     allows: tuple[Mode, ...]
 
 
-def changes_between(live: Generation, plan: JobPlan, *, by_key: bool) -> tuple[JobChange, ...]:
+def changes_between(line: Sequence[Generation], plan: JobPlan, *, by_key: bool) -> tuple[JobChange, ...]:
     """What a planned generation changes.
 
     Args:
-        live: The live generation.
+        line: The live generation, and those before it that wrote into its output.
         plan: The next one, in whatever way.
         by_key: Whether what is written into the output takes the place of what was written with the same key.
     """
-    left = why_left_over(live.code.shape, plan.code.shape) if by_key else None
-    of_code = WAYS if left is None else (DEPLOY, PARALLEL)
+    live, code = line[0], plan.code
+    is_left = by_key and any(
+        not code.is_like(each.code) and why_left_over(each.code.shape, code.shape) is not None for each in line
+    )
+    of_code = (DEPLOY, PARALLEL) if is_left else WAYS
     return (
         *_code(live.code, plan.code, of_code),
         *_inputs(live.inputs, plan.inputs),

@@ -104,6 +104,15 @@ class Job(Value):
             found.append(self.generation(found[-1].replaces))
         return found
 
+    def can_come_back(self, number: int) -> bool:
+        """Whether readers can be sent back to a generation, over those in between that are still there."""
+        found = self.live_generation()
+        while found.replaces is not None and found.replaces != number:
+            found = self.generation(found.replaces)
+            if found.over:
+                return False
+        return found.replaces == number
+
     def origin_of(self, number: int) -> Origin:
         """Under which origin a generation's records are stamped (rule R20)."""
         return Origin(OriginKind.JOB, self.name, number)
@@ -218,13 +227,7 @@ def to_run(job: Job, number: int, now_ms: int, environment: Environment | None =
         return job
     _check_not_over(job, found)
     if found.unrecorded:
-        raise Refused(
-            "batches_lost",
-            f"what the batches of {job.name}@{number} did was lost with the catalog",
-            found="a generation of a restored catalog",
-            expected="one whose batches are known",
-            hint=f"begin another one: anew job rewind {job.name} --from oldest",
-        )
+        raise batches_lost(job, found)
     if found.status not in _MAY_RUN:
         raise Refused(
             "not_ready",
@@ -258,6 +261,17 @@ def check_environment(generation: Generation, found: Environment, name: str) -> 
             expected=str(wanted),
             hint=f"install these again; or, once it was tried, go on: anew job run {name} --accept-environment",
         )
+
+
+def batches_lost(job: Job, generation: Generation) -> Refused:
+    """The refusal to go on from a generation of a restored catalog: nobody knows what it has done."""
+    return Refused(
+        "batches_lost",
+        f"what the batches of {job.name}@{generation.number} did was lost with the catalog",
+        found="a generation of a restored catalog",
+        expected="one whose batches are known",
+        hint=f"begin another one: anew job rewind {job.name} --from oldest",
+    )
 
 
 def to_stop(job: Job, number: int, now_ms: int) -> Job:

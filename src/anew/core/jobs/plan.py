@@ -103,8 +103,10 @@ class JobPlan(PlanValue):
         start = given.get("start") if isinstance(given, Mapping) else None
         if not isinstance(start, Mapping) or not any(_is_shown(of) for of in start.values()):
             return given
-        offsets = {name: {p: place["offset"] for p, place in of.items()} for name, of in start.items()}
-        times = {name: {p: _time_ms(place["time"]) for p, place in of.items()} for name, of in start.items()}
+        if not all(_is_shown(of) for of in start.values()):
+            raise ValueError("start: of each partition of each input an offset and a time")
+        offsets = {name: {p: place.get("offset") for p, place in of.items()} for name, of in start.items()}
+        times = {name: {p: _time_ms(place.get("time")) for p, place in of.items()} for name, of in start.items()}
         return {**given, "start": offsets, "start_times": times}
 
     def shown(self) -> dict[str, Any]:

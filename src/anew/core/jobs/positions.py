@@ -7,6 +7,7 @@ from typing import Any
 
 from anew.core.errors import InvalidRequest
 from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.starts import is_number
 
 
 def positions_of(document: Any) -> dict[str, Offsets]:
@@ -53,7 +54,7 @@ def _offsets(name: str, of: Any) -> Offsets:
 
 
 def _partition(name: str, text: Any) -> int:
-    if not (str(text).isascii() and str(text).isdecimal()):
+    if not is_number(str(text)):
         raise _bad(name, text)
     return int(text)
 

@@ -18,18 +18,36 @@ def downstream_of(job: Job, mode: Mode, jobs: Iterable[Job]) -> tuple[str, ...]:
         mode: In which way.
         jobs: All jobs that were not deleted.
     """
-    topics = {g.writes_to.partition("#")[0] for g in job.generations if not g.over and "#" in g.writes_to}
+    topics = _topics_of(job)
     meaning = {
         PARALLEL: "it goes on with that one, and gets nothing of the new one: rewind it onto the new one's topic",
         SIMPLE: "it gets the results again, behind those of before: rewind it too where it counts them",
         DEPLOY: "it goes on, with what the new code makes of new records",
     }
-    return tuple(
+    others, seen = [other for other in jobs if other.uid != job.uid], {job.uid}
+    found = [
         f"{other.name} reads {topic} as {name}: {meaning[mode]}"
-        for other in jobs
+        for other in others
         for name, topic in sorted(other.inputs.items())
         if topic in topics
-    )
+    ]
+    while topics:
+        readers = [other for other in others if other.uid not in seen and topics & set(other.inputs.values())]
+        seen |= {reader.uid for reader in readers}
+        topics = {topic for reader in readers for topic in _topics_of(reader)}
+        found += [
+            f"{other.name} reads {topic} as {name}, which comes of that: the same holds for it"
+            for other in others
+            if other.uid not in seen
+            for name, topic in sorted(other.inputs.items())
+            if topic in topics
+        ]
+    return tuple(found)
+
+
+def _topics_of(job: Job) -> set[str]:
+    """The topics that generations of a job write into."""
+    return {g.writes_to.partition("#")[0] for g in job.generations if not g.over and "#" in g.writes_to}
 
 
 def check_topic_unused(topic: Topic, jobs: Iterable[Job]) -> None:

@@ -143,6 +143,11 @@ def growing(topic: Topic, partitions: int) -> Topic:
     return topic if partitions == topic.partitions else topic.model_copy(update={"growing_to": partitions})
 
 
+def not_growing(topic: Topic, partitions: int) -> Topic:
+    """The topic once its log has refused it so many partitions for good; another number that is wanted by now stays."""
+    return topic.model_copy(update={"growing_to": None}) if topic.growing_to == partitions else topic
+
+
 def grown(topic: Topic, made: int) -> Topic:
     """The topic once its log's topic has so many partitions; it may be that it is to get still more."""
     partitions = max(topic.partitions, made)

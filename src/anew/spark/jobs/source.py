@@ -206,6 +206,8 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = _offsets_in(start)
         # A broker that has not heard yet of the last partitions takes none of them away.
         ends = {**begun, **(self._ends(begun) if self._last is None else self._last)}
+        # Nor does an end that moved back for a moment while it was noted take back what was read.
+        ends = {at: max(end, begun.get(at, 0)) for at, end in ends.items()}
         if isinstance(limit, ReadAllAvailable) or not isinstance(limit, ReadMaxRows):
             return self._named(ends)
         left = {at: max(0, end - next_offset(begun, at)) for at, end in ends.items()}
@@ -240,11 +242,11 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         of, ends = self._reading.task.of, Offsets()
         with told_to_driver():
             log = _log_of(self._reading.task.location)
-            for place in present_partitions(log, of.topic, of.topic_uid, of.key_schema_id):
+            places = present_partitions(log, of.topic, of.topic_uid, of.key_schema_id)
+            reached = {place: 0 if start is None else next_offset(start, place.partition) for place in places}
+            for place, found in settled_offsets(log, reached, wait_seconds).items():
                 partition = place.partition
-                asked = None if start is None else next_offset(start, partition)
-                found = settled_offsets(log, place, 0 if asked is None else asked, wait_seconds)
-                at = found.end if asked is None else asked
+                at = found.end if start is None else reached[place]
                 if not found.begin <= at <= found.end:
                     raise _not_held(of, partition, at, found.begin, found.end)
                 ends[partition] = found.end

@@ -77,6 +77,7 @@ def test_a_plan_names_every_partition_that_there_is(jobs: Jobs) -> None:
     plan = jobs.plan(start="newest")
     assert plan.start == {"events": {0: 5, 1: 0, 2: 2}}
     assert jobs.plan().estimate.records == 7
+    assert jobs.plan(start="1h").start == {"events": {0: 0, 1: 0, 2: 0}}
     _grow(jobs, 4)
     assert refused(Refused, lambda: jobs.begin(plan)).code == "start_incomplete"
     assert jobs.plan(start="newest").start == {"events": {0: 5, 1: 0, 2: 2, 3: 0}}

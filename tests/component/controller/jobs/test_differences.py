@@ -87,6 +87,13 @@ def test_an_input_that_was_made_again_is_not_gone_on_from(jobs: Jobs) -> None:
     assert [way.code for way in found.ways] == ["input_changed", None, None]
 
 
+def test_a_way_that_a_stop_does_not_open_is_not_shown_as_open(jobs: Jobs) -> None:
+    """A rewind is in work: a deployment would be refused once the live generation had stopped for it."""
+    jobs.running()
+    jobs.begin(jobs.plan(code=None))
+    assert {way.code for way in _diff(jobs, clamp=True).ways} == {"rewind_running"}
+
+
 def test_the_environment_of_who_asks_counts_without_code(jobs: Jobs) -> None:
     """A rewind of the same code is frozen with the versions of the machine where it is planned."""
     jobs.running()

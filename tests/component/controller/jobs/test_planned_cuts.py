@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CutOver, DropGeneration
+from anew.api.jobs.requests import CutOver, DropGeneration, OfGeneration, RunGeneration
 from anew.catalog.change import PutTopic
 from anew.controller.engine.commit import commit
 from anew.controller.engine.context import Context
+from anew.controller.jobs.cutting import cut_planned
+from anew.controller.jobs.looks import look
 from anew.core.errors import Refused
 from anew.core.topics.topic import Topic
 from tests.component.controller.harness import refused
@@ -97,6 +99,32 @@ def test_what_was_planned_is_called_off(jobs: Jobs) -> None:
     client.cut_over(JOB, CutOver(not_before_ms=jobs.cluster.clock() + 60_000))
     client.cut_over(JOB, CutOver())
     assert (jobs.job().live, client.job(JOB).planned_cut) == (2, None)
+
+
+def test_what_is_taken_back_while_a_round_looks_stays_taken_back(jobs: Jobs) -> None:
+    """The round works with the job as it was read: it does nothing that is not planned any more."""
+    epoch, client = _beside(jobs), jobs.cluster.client
+    client.cut_over(JOB, CutOver(when_caught_up=True))
+    jobs.record(epoch, {0: 5, 1: 0}, number=2)
+    jobs.cluster.settle(2)
+    read = jobs.job()
+    client.call_off_cut_over(JOB)
+    look(jobs.cluster.context, read)
+    cut_planned(jobs.cluster.context, read)
+    assert (jobs.view(2).caught_up, jobs.job().live, jobs.job().planned_cut) == (True, 1, None)
+
+
+def test_one_that_does_not_run_is_named(jobs: Jobs) -> None:
+    """It does not catch up by itself: what stands in the way is shown, until it runs again."""
+    epoch, client = _beside(jobs), jobs.cluster.client
+    client.cut_over(JOB, CutOver(when_caught_up=True))
+    client.stop_job(JOB, OfGeneration(generation=2))
+    jobs.end(epoch, number=2)
+    jobs.cluster.settle(1)
+    assert any("it is stopped" in one.what for one in client.status().problems)
+    client.run_job(JOB, RunGeneration(generation=2))
+    jobs.cluster.settle(1)
+    assert not any("as planned" in one.what for one in client.status().problems)
 
 
 def test_force_is_for_a_cut_over_at_once() -> None:

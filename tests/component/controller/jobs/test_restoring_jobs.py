@@ -95,6 +95,7 @@ def test_a_job_comes_back_and_says_what_was_lost(jobs: Jobs, tmp_path: Path) -> 
         assert refused(Refused, lambda: client.run_job(JOB, RunGeneration())).code == "batches_lost"
         assert refused(Refused, again.read).code == "batch_forgotten"
         assert refused(Refused, lambda: jobs_record(again, epoch)).code == "epoch_outdated"
+        assert refused(Refused, lambda: again.plan(mode="deploy", code=None)).code == "batches_lost"
         number = again.running(again.plan(code=None))
         assert number == told.next_generation
         again.record(again.take(number), {0: 5, 1: 0}, number=number)

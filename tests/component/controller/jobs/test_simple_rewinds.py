@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, OfGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, OfGeneration
 from anew.api.topics import CreateTopic
 from anew.core.errors import Refused
 from anew.core.jobs.code import Shape
@@ -88,6 +88,48 @@ def test_what_arrives_meanwhile_waits_behind_the_history(jobs: Jobs) -> None:
         jobs.beat(epoch, 2)
     view = jobs.view(2)
     assert (view.lag_records, view.records_per_s, view.seconds_left) == (20, 10.0, 2.0)
+
+
+def test_nothing_is_deployed_over_a_rewind_that_has_not_come_back(jobs: Jobs) -> None:
+    """What the generation before it wrote of the records in between would stay, and nobody would have looked."""
+    jobs.write(40)
+    _at_rest(jobs, 40)
+    jobs.running(jobs.plan(mode="simple", code=_NEW, start="oldest"))
+    epoch = jobs.take(2)
+    jobs.record(epoch, {0: 10, 1: 0}, number=2)
+    jobs.cluster.client.stop_job(JOB, OfGeneration(generation=2))
+    jobs.end(epoch, number=2)
+    error = refused(Refused, lambda: jobs.plan(mode="deploy", code=None))
+    assert (error.code, error.expected) == ("rewind_unfinished", "offset 40, to which that one had come")
+    assert jobs.plan(mode="simple", code=_NEW, start={"events": {0: 10, 1: 0}}).mode == "simple"
+
+
+def test_one_that_was_begun_and_not_run_is_a_problem(jobs: Jobs) -> None:
+    """It serves, and nothing new is written: whoever began it may have gone."""
+    jobs.write(5)
+    _at_rest(jobs, 5)
+    jobs.begin(jobs.plan(mode="simple", code=_NEW, start="oldest"))
+    (problem,) = jobs.cluster.client.status().problems
+    assert (f"{JOB}@2" in problem.what, problem.hint) == (True, f"anew job run {JOB}@2")
+
+
+def test_who_can_never_serve_again_does_not_run_on(jobs: Jobs) -> None:
+    """One is cut over to, and another one is deployed in its place: nobody gets back to the first."""
+    jobs.write(5)
+    jobs.running()
+    jobs.record(jobs.take(), {0: 5, 1: 0})
+    jobs.running(jobs.plan(code=None))
+    epoch = jobs.take(2)
+    jobs.record(epoch, {0: 5, 1: 0}, number=2)
+    jobs.cluster.settle(3)
+    jobs.cluster.client.cut_over(JOB, CutOver())
+    jobs.cluster.settle(2)
+    assert jobs.view(1).status == "running"
+    jobs.cluster.client.stop_job(JOB, OfGeneration(generation=2))
+    jobs.end(epoch, number=2)
+    jobs.running(jobs.plan(mode="deploy", code=None))
+    jobs.cluster.settle(2)
+    assert [jobs.view(number).status for number in (1, 2, 3)] == ["reclaimed", "retired", "running"]
 
 
 @pytest.mark.case("streams:D5")

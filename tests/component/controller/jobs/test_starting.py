@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, PlanGeneration
+from anew.api.jobs.requests import CreateJob, CutOver, DropGeneration, PlanGeneration
 from anew.api.topics import CreateTopic
 from anew.controller.jobs.planning import plan_generation
 from anew.core.errors import InvalidRequest, NotFound, Refused
@@ -131,6 +131,24 @@ def test_a_generation_begins_where_another_one_stands(jobs: Jobs, hours: list[in
 
 
 @pytest.mark.case("streams:B3", "streams:B8")
+def test_where_a_reclaimed_generation_stood_is_not_known(jobs: Jobs) -> None:
+    """Its batches went with it: its start is not where it stood, and is not given as that."""
+    jobs.write(5)
+    jobs.running()
+    jobs.record(jobs.take(), {0: 5, 1: 0})
+    jobs.running(jobs.plan(code=None))
+    jobs.record(jobs.take(2), {0: 5, 1: 0}, number=2)
+    jobs.cluster.settle(3)
+    jobs.cluster.client.cut_over(JOB, CutOver())
+    jobs.cluster.client.drop_generation(JOB, DropGeneration(generation=1, force=True))
+    jobs.cluster.settle(3)
+    assert jobs.view(1).status == "reclaimed"
+    asked = partial(jobs.plan, code=None, start=f"of={JOB}@1")
+    assert refused(Refused, asked).code == "position_forgotten"
+    (shown,) = jobs.cluster.client.checkpoints(JOB, 1).checkpoints
+    assert shown.positions == {"events": {}}
+
+
 def test_positions_mean_nothing_in_another_topic(jobs: Jobs) -> None:
     """Neither under another input's name, nor in a topic that took the name of the one that was read."""
     client = jobs.cluster.client

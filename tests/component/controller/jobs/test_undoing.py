@@ -42,6 +42,19 @@ def test_a_rewind_in_work_is_dropped(caught_up: Jobs) -> None:
     assert caught_up.plan(code=None).generation == 3
 
 
+@pytest.mark.case("streams:A8")
+def test_asked_twice_it_does_not_do_the_next_thing(caught_up: Jobs) -> None:
+    """Two people, or one who got no answer: what was seen when it was decided is no more when it was done."""
+    client = caught_up.cluster.client
+    client.cut_over(JOB, CutOver())
+    caught_up.cluster.settle(4)
+    seen = UndoRewind(seen=(2, 2))
+    assert client.undo_rewind(JOB, seen).how == "cut_back"
+    assert refused(Refused, lambda: client.undo_rewind(JOB, seen)).code == "plan_outdated"
+    assert (caught_up.view(2).status, caught_up.job().live) == ("running", 1)
+    assert client.undo_rewind(JOB, UndoRewind(seen=(1, 2))).how == "dropped"
+
+
 @pytest.mark.case("streams:A9")
 def test_a_rewind_that_serves_is_cut_back_from(caught_up: Jobs) -> None:
     """Readers find the generation before; the undone one goes on beside, and is dropped by another undo."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anew.api.topics import AlterTopic, CreateTopic, TopicView
-from anew.core.errors import InvalidRequest, NotFound, Refused, Unreachable
+from anew.core.errors import Failed, InvalidRequest, NotFound, Refused, Unreachable
 from anew.core.topics.topic import Topic
 from anew.log.interface import Offsets, TopicPartition, TopicSpec
 from anew.testing.raw_contract import raw_records
@@ -111,6 +111,21 @@ def test_a_crash_between_intent_and_note_is_finished(
         cluster.round()
     assert (_topic(cluster).partitions, _topic(cluster).growing_to, _count(cluster)) == (3, None, 3)
     assert cluster.log.offsets(_at(view, 2)) == Offsets(0, 1 if is_done else 0)
+
+
+def test_what_the_log_refuses_is_not_wanted_any_more(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker's policy, for one: neither the rounds nor whoever asks for fewer wait for it."""
+    _create(cluster)
+    add = cluster.log.add_partitions
+
+    def never(*_: object) -> int:
+        raise Failed("log_failed", "a policy allows no more partitions")
+
+    monkeypatch.setattr(cluster.log, "add_partitions", never)
+    assert refused(Failed, lambda: _alter(cluster, 9)).code == "log_failed"
+    assert _topic(cluster).growing_to is None
+    monkeypatch.setattr(cluster.log, "add_partitions", add)
+    assert _alter(cluster, 3).partitions == 3
 
 
 def test_two_that_alter_at_once_both_have_their_way(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
