@@ -67,14 +67,17 @@ def _bug(name: str, *found_by: str, often: str | None = None, pushed: bool | Non
 @_bug(
     "N8: a batch is appended without a look at the lease",
     "a batch is begun under a lease",
-    "every version has every feed",
-    "a generation goes on",
 )
 def _no_lease() -> AbstractContextManager[Any]:
     return patch.object(driving._Recorder, "may_append", lambda *_: True)
 
 
-@_bug("N8: a driver of an older epoch goes on", "a batch is begun under a lease", often="stall_in_batch")
+@_bug(
+    "N8: a driver of an older epoch goes on",
+    "a batch is begun under a lease",
+    "a generation goes on",
+    often="stall_in_batch",
+)
 def _no_epochs() -> AbstractContextManager[Any]:
     return rebinding({rebuild.check_epoch: lambda *_: None})
 
@@ -160,7 +163,7 @@ def _one_version() -> AbstractContextManager[Any]:
     return patch.object(jobfeeds, "_with_feed", added)
 
 
-@_bug("R9: a repush forgets the feeds of jobs", "a repush keeps its feeds", "replicas")
+@_bug("R9: a repush forgets the feeds of jobs", "a repush keeps its feeds", "replicas", "every version has every feed")
 def _repush_forgets() -> AbstractContextManager[Any]:
     begin = lifecycle.begin
 

@@ -39,7 +39,7 @@ def _checkpoint(context: Context, job: Job, generation: Generation) -> Checkpoin
         batch=last[-1].batch if last else None,
         recorded_at_ms=last[-1].at_ms if last else None,
         positions=positions,
-        lag_records=None if None in lags else sum(lag for lag in lags if lag is not None),
+        lag_records=None if forgotten or None in lags else sum(lag for lag in lags if lag is not None),
     )
 
 
