@@ -86,6 +86,7 @@ def test_only_health_is_open() -> None:
     assert reading == {
         "POST /v1/stores/{name}/hold",
         "POST /v1/tables/{name}/refresh:plan",
+        "POST /v1/jobs/{name}/diff",
         "POST /v1/jobs/{name}/rewind:plan",
         "keys",
         "keys:batch",

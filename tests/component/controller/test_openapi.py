@@ -143,6 +143,8 @@ _ANY_JSON = {
     "ColumnStats.least",
     "ErrorDetail.expected",
     "ErrorDetail.found",
+    "JobChange.now",
+    "JobChange.wanted",
     "JsonValue",
     "PendingChange.now",
     "PendingChange.wanted",
