@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +19,7 @@ from anew.client.topics import Topic, key_of
 from anew.client.topicwriter import TopicWriter, json_key, schemas_of
 from anew.codec.plain import to_plain
 from anew.core.errors import AnewError, InvalidRequest
+from anew.core.moment import instant_text
 from anew.core.topics.topic import TopicFormat
 
 topics_app = typer.Typer(help="Topics of our own: logs that programs write and stream jobs read.", no_args_is_help=True)
@@ -108,7 +108,7 @@ def show(name: str, *, json_output: Json = False) -> None:
     print_table(["topic", name], [(what, said) for what, said in told.items() if said is not None])
     if view.facts is not None:
         rows = [
-            (number, p.begin, p.end, p.end - p.begin, None if p.oldest_ms is None else _time(p.oldest_ms))
+            (number, p.begin, p.end, p.end - p.begin, None if p.oldest_ms is None else instant_text(p.oldest_ms))
             for number, p in enumerate(view.facts.partitions)
         ]
         out().print(f"\ncompacted: {'yes' if view.facts.compacted else 'no'}")
@@ -189,7 +189,7 @@ def read(
         told = f"partition {each.partition} waits at offset {each.offset}: batch {each.batch} of {each.writer}"
         err().print(f"{told} is not recorded yet", markup=False, highlight=False)
     columns = ["partition", "offset", "time", "key", "value", "flaw"]
-    rows = [[_time(row["timestamp_ms"]) if what == "time" else row[what] for what in columns] for row in found]
+    rows = [[instant_text(row["timestamp_ms"]) if what == "time" else row[what] for what in columns] for row in found]
     print_rows(columns, rows)
 
 
@@ -319,10 +319,6 @@ def _partitions(view: TopicView) -> str:
     return (
         f"{told}, and {there} in the log: anew writes into all after anew topic alter {view.name} --partitions {there}"
     )
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _as_base64(value: Any) -> Any:

@@ -107,10 +107,9 @@ class JobPlanner:
 
     def planned(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode = PARALLEL) -> JobPlan:
         """A plan, whose code was tried, and is stored."""
-        if packed is not None and packed[0].trial and mode != SIMPLE:
+        if packed is not None and packed[0].trial:
             # What is refused anyhow is refused before Spark starts. A simple one asks what the trial finds.
-            self._plan(start, packed[1].code, mode)
-        packed = self.tried(start, packed)
+            packed = self._tried(packed, self._plan(start, packed[1].code, mode, draft=mode == SIMPLE))
         plan = self._plan(start, None if packed is None else packed[1].code, mode)
         if packed is not None:
             self._store(self._controller.cluster(plan.inputs[0].fabric).deep_store, packed[1])
@@ -164,8 +163,11 @@ class JobPlanner:
         """Code that was tried, with what its trial found; what is not to be tried, or was, as it is."""
         if packed is None or not packed[0].trial:
             return packed
+        return self._tried(packed, self._plan(start, packed[1].code, PARALLEL, draft=True))
+
+    def _tried(self, packed: tuple[Code, Packed], draft: JobPlan) -> tuple[Code, Packed]:
+        """Code that is tried now, with the inputs of a plan that was made for it."""
         said, made = packed
-        draft = self._plan(start, made.code, PARALLEL, draft=True)
         fabrics = {of.fabric for of in draft.inputs}
         locations = {f: self._controller.cluster(f).log.model_dump(mode="json") for f in fabrics}
         shape = try_out(Tried(made.code, made.content, draft, locations, *self._schemas(draft)))

@@ -282,7 +282,7 @@ def _begins_anywhere() -> AbstractContextManager[Any]:
 
 @_bug("R26: any function is rewound in place", "what is written again takes its place", often="in_place", pushed=False)
 def _any_shape() -> AbstractContextManager[Any]:
-    return patch.object(inplace, "why_left_over", lambda *_: None)
+    return patch.object(inplace, "why_code_leaves", lambda *_: None)
 
 
 @_bug("R16: a job begins in another store of the name", "a job keeps to its store", often="begin_late")

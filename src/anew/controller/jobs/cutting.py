@@ -10,7 +10,6 @@ from anew.controller.jobs.looks import looks_of
 from anew.controller.jobs.records import change_job, job_named
 from anew.core.errors import Refused
 from anew.core.jobs import job as jobs
-from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
 from anew.core.jobs.cutover import PlannedCut
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.job import Job
@@ -135,12 +134,7 @@ def call_off(context: Context, name: str, actor: str) -> Job:
 
 def _planned(context: Context, job: Job, number: int, request: CutOver, actor: str) -> CutOverAnswer:
     """Note a cut-over that is to happen later. What no time changes is refused at once."""
-    generation = job.generation(number)
-    if not generation.is_begun:
-        # It has never run, but may have by then.
-        generation = generation.model_copy(update={"status": GenerationStatus.RUNNING})
-    others = tuple(each if each.number != number else generation for each in job.generations)
-    jobs.cut_over(job.model_copy(update={"generations": others}), number, LOOKS_TO_CATCH_UP, force=True)
+    jobs.check_takes_place(job, number)
     planned = PlannedCut(generation=number, before=job.live, not_before_ms=request.not_before_ms, actor=actor)
     said = {"generation": number, "before": job.live, "not_before_ms": request.not_before_ms}
     _note(context, job, planned, context.operation("plan cut over", job.name, actor, **said))

@@ -16,9 +16,9 @@ from anew.core.errors import Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP, OnBadRecord
 from anew.core.jobs.generation import Generation
-from anew.core.jobs.inputs import JobInput, Offsets, next_offset
+from anew.core.jobs.inputs import JobInput, Offsets, next_offset, topics_of
 from anew.core.jobs.job import Job
-from anew.core.jobs.leftovers import why_left_over
+from anew.core.jobs.leftovers import why_code_leaves
 from anew.core.moment import utc_text
 from anew.log.interface import TopicPartition
 
@@ -47,13 +47,11 @@ def check_simple(context: Context, job: Job, code: JobCode, rewind: SimpleRewind
     output = context.outputs.of_kind(job.output.kind)
     if not output.by_key:
         return (f"who follows {live.writes_to.partition('#')[0]} gets the results again, behind those of before",)
-    made_again = {of.name: of.topic_uid for of in rewind.inputs}.items() - {
-        of.name: of.topic_uid for of in live.inputs
-    }.items()
+    made_again = topics_of(rewind.inputs).items() - topics_of(live.inputs).items()
     if made_again:
         raise _must_be_parallel(job, f"what came of the topics of before would stay: {sorted(dict(made_again))}")
     for before in job.line():
-        why = None if code.is_like(before.code) else why_left_over(before.code.shape, code.shape)
+        why = why_code_leaves(before.code, code)
         if why is not None and _reads_again(context, job, before, rewind):
             found = f"of {job.name}@{before.number} what it does not write again would stay (rule R26): {why}"
             raise _must_be_parallel(job, found)
@@ -74,7 +72,7 @@ def _check_nothing_passed(context: Context, job: Job, rewind: SimpleRewind) -> N
         Refused: ``start_behind_live``.
     """
     live = job.live_generation()
-    reached, topics = position_of(context, job, live), {of.name: of.topic_uid for of in live.inputs}
+    reached, topics = position_of(context, job, live), topics_of(live.inputs)
     for of in rewind.inputs:
         # Of a topic that was made again nothing was read.
         read = reached.get(of.name, {}) if topics.get(of.name) == of.topic_uid else {}

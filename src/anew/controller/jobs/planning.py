@@ -13,7 +13,7 @@ from anew.controller.jobs.starting import Asked, Begins, Held, begins_at, settle
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP
-from anew.core.jobs.inputs import JobInput, Offsets, check_start, input_of, next_offset, with_added
+from anew.core.jobs.inputs import JobInput, Offsets, check_start, input_of, next_offset, topics_of, with_added
 from anew.core.jobs.job import Job, at_rest, batches_lost, check_begins
 from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, JobFence, JobPlan, Mode
 from anew.core.jobs.uses import downstream_of
@@ -180,7 +180,7 @@ def _end_of_live(
             hint=f"to begin elsewhere: anew job rewind {job.name}",
         )
     live = job.live_generation()
-    read, reads = {of.name: of.topic_uid for of in live.inputs}, {of.name: of.topic_uid for of in inputs}
+    read, reads = topics_of(live.inputs), topics_of(inputs)
     if read != reads:
         raise Refused(
             "input_changed",

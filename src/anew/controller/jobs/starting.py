@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anew.controller.engine.context import Context
 from anew.controller.jobs.records import is_forgotten, job_named, position_of
 from anew.core.errors import AnewError, InvalidRequest, Refused
-from anew.core.jobs.inputs import JobInput, Offsets, Start, with_added
+from anew.core.jobs.inputs import JobInput, Offsets, Start, topics_of, with_added
 from anew.core.jobs.starts import (
     Ago,
     AtOffsets,
@@ -203,8 +203,7 @@ def _where_of(context: Context, inputs: tuple[JobInput, ...], at: WhereOf) -> di
             expected="a generation that was not reclaimed",
             hint=f"anew job checkpoint show {at.job}",
         )
-    there = {of.name: of.topic_uid for of in generation.inputs}
-    wanted = {of.name: of.topic_uid for of in inputs}
+    there, wanted = topics_of(generation.inputs), topics_of(inputs)
     if wanted.items() - there.items():
         raise Refused(
             "input_changed",

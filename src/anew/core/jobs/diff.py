@@ -8,7 +8,7 @@ from typing import Any
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput
-from anew.core.jobs.leftovers import why_left_over
+from anew.core.jobs.leftovers import why_code_leaves
 from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, JobPlan, Mode
 from anew.core.plan import Value
 
@@ -41,10 +41,8 @@ def changes_between(line: Sequence[Generation], plan: JobPlan, *, by_key: bool) 
         plan: The next one, in whatever way.
         by_key: Whether what is written into the output takes the place of what was written with the same key.
     """
-    live, code = line[0], plan.code
-    is_left = by_key and any(
-        not code.is_like(each.code) and why_left_over(each.code.shape, code.shape) is not None for each in line
-    )
+    live = line[0]
+    is_left = by_key and any(why_code_leaves(each.code, plan.code) is not None for each in line)
     of_code = (DEPLOY, PARALLEL) if is_left else WAYS
     return (
         *_code(live.code, plan.code, of_code),

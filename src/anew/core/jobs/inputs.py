@@ -106,6 +106,11 @@ def with_added(position: Mapping[str, Offsets], partitions: Mapping[str, Iterabl
     }
 
 
+def topics_of(inputs: Iterable[JobInput]) -> dict[str, str]:
+    """Input → the identity of its topic: positions mean something in that one alone (case B8)."""
+    return {of.name: of.topic_uid for of in inputs}
+
+
 def check_start(name: str, start: Offsets, begins: Mapping[int, int], ends: Mapping[int, int]) -> None:
     """Raise unless a start lists every partition and lies within what the log holds (cases A6, B7, B9).
 

@@ -343,7 +343,34 @@ def cut_over(job: Job, number: int, looks: int, *, force: bool) -> Job:
         force: Whether it is to serve although it was not found there often enough.
 
     Raises:
-        Refused: ``generation_over``, ``not_caught_up``, ``nothing_to_cut_over``, ``output_not_whole``.
+        Refused: As `check_takes_place`; ``not_caught_up``.
+    """
+    found = check_takes_place(job, number)
+    if not found.is_begun:
+        raise Refused(
+            "not_caught_up",
+            f"{job.name}@{number} has never run: readers would find nothing",
+            found=found.status.value,
+            expected="a generation that has read its inputs",
+            hint=f"anew job run {job.name}@{number}",
+        )
+    if (looks < LOOKS_TO_CATCH_UP or found.status is not GenerationStatus.RUNNING) and not force:
+        raise Refused(
+            "not_caught_up",
+            f"{job.name}@{number} has not caught up with its inputs",
+            found=f"{found.status.value}, caught up in {looks} of the last looks",
+            expected=f"running, {LOOKS_TO_CATCH_UP} in a row",
+            hint=f"anew job watch {job.name}; with --force what only the live one has read is missing at first",
+        )
+    return job.model_copy(update={"live": number, "planned_cut": None})
+
+
+def check_takes_place(job: Job, number: int) -> Generation:
+    """The generation of that number, if it may take the live one's place once it has caught up.
+
+    Raises:
+        NotFound: ``unknown_generation``.
+        Refused: ``generation_over``, ``nothing_to_cut_over``, ``output_not_whole``.
     """
     found = job.generation(number)
     _check_not_over(job, found)
@@ -363,23 +390,7 @@ def cut_over(job: Job, number: int, looks: int, *, force: bool) -> Job:
             expected="a generation that reads its inputs from the first record ever",
             hint="what was written before its start would be gone for readers",
         )
-    if not found.is_begun:
-        raise Refused(
-            "not_caught_up",
-            f"{job.name}@{number} has never run: readers would find nothing",
-            found=found.status.value,
-            expected="a generation that has read its inputs",
-            hint=f"anew job run {job.name}@{number}",
-        )
-    if (looks < LOOKS_TO_CATCH_UP or found.status is not GenerationStatus.RUNNING) and not force:
-        raise Refused(
-            "not_caught_up",
-            f"{job.name}@{number} has not caught up with its inputs",
-            found=f"{found.status.value}, caught up in {looks} of the last looks",
-            expected=f"running, {LOOKS_TO_CATCH_UP} in a row",
-            hint=f"anew job watch {job.name}; with --force what only the live one has read is missing at first",
-        )
-    return job.model_copy(update={"live": number, "planned_cut": None})
+    return found
 
 
 def retired(job: Job, number: int, now_ms: int, *, force: bool = False) -> Job:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from anew.core.jobs.code import Shape
+from anew.core.jobs.code import JobCode, Shape
+
+
+def why_code_leaves(before: JobCode, after: JobCode) -> str | None:
+    """As `why_left_over`, of two codes: the same code writes again all that it wrote, whatever it keeps."""
+    return None if after.is_like(before) else why_left_over(before.shape, after.shape)
 
 
 def why_left_over(before: Shape | None, after: Shape | None) -> str | None:
