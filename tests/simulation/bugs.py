@@ -170,7 +170,7 @@ def _undead() -> AbstractContextManager[Any]:
 
 @bug("R12: tombstones are dropped up to now", "the last write is served", "replicas", "readers see it", seed=7)
 def _cut_late() -> AbstractContextManager[Any]:
-    def cut(_store: Any, source: Any, _feeds: Any, _read_until_ms: int, now_ms: int) -> int:
+    def cut(_store: Any, source: Any, _feeds: Any, _read_until_ms: int, now_ms: int, _to_come: Any) -> int:
         return max(now_ms + 3_000, int(source.tombstone_floor_ms))
 
     return rebinding({floors.tombstone_cut_ms: cut})

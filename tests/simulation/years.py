@@ -318,7 +318,9 @@ class Years:
 
     def _snapshot(self, name: str) -> Snapshot:
         view = routing.snapshot(self.context, name, None)
-        return Snapshot(view.store, view.ends, {}, view.base_files, view.pace, view.now_ms, view.read_until_ms)
+        return Snapshot(
+            view.store, view.ends, {}, view.base_files, view.pace, view.now_ms, view.read_until_ms, view.to_come_ms
+        )
 
     def _report(self) -> None:
         desired = desired_state(self.context, _NODE, self.context.fabrics[FABRIC])

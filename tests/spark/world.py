@@ -65,6 +65,8 @@ class World:
         self.log.create_topic(TopicSpec(self.feed.topic, self.feed.topic_uid, self.feed.partitions))
         self.store: Store = a_store(config=config, feeds=(self.feed,))
         self.manifests: dict[int, Manifest] = {}
+        # What is known of the job whose feed it is, see `anew.core.stores.floors.tombstone_cut_ms`.
+        self.to_come_ms: dict[str, int] = {}
         self._directories = itertools.count()
 
     # -- the log -----------------------------------------------------------------------------------------------------
@@ -127,7 +129,8 @@ class World:
 
     def repush_plan(self, max_records: int = 5_000_000, path: str | None = None, **asked: Any) -> Plan:
         """The plan of a repush of the current version, up to the log's present end; on a path if one is named."""
-        snapshot = Snapshot(self.store, self.ends(), {}, {}, None, self.clock(), self.clock())
+        now_ms = self.clock()
+        snapshot = Snapshot(self.store, self.ends(), {}, {}, None, now_ms, now_ms, self.to_come_ms)
         request = RepushRequest(RepushProperties(max_records_per_mapper=max_records, **asked))
         plan = plan_repush(snapshot, request)
         return plan if path is None else plan.model_copy(update={"path": path}).sealed()

@@ -65,9 +65,6 @@ class Feed(BaseModel):
         partitioner: How producers place keys: ``xxhash64``, or ``any`` (all partitions must be read).
         origin: The encoded origin of its records, as hex.
         key_schema_id: By which number the log's wire format names the schema of its keys.
-        max_lateness_ms: Of a job's generation: how far the given time of a record may lie behind the moment at which it
-            is appended, as the job declares it. None: nothing is known of that, so that no version that applies the
-            feed forgets tombstones (rule R12).
         skew_limit_ms: How far ahead of its append time a record's given time may be (rule R6). Fixed with the feed, so
             that every reader of a record decides alike (rule R21).
         low_water: Per partition the least offset that any version may still need (rule R2).
@@ -91,7 +88,6 @@ class Feed(BaseModel):
     origin: str
     key_schema_id: int = 1
     skew_limit_ms: int
-    max_lateness_ms: int | None = Field(default=None, exclude_if=lambda lateness_ms: lateness_ms is None)
     low_water: tuple[int, ...]
     ready: bool = False
     open: bool = True

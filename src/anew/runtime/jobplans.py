@@ -8,10 +8,11 @@ from pathlib import Path
 
 from anew.api.http import ControllerClient
 from anew.api.jobs.requests import PlanGeneration
-from anew.api.jobs.views import JobDiff
+from anew.api.jobs.views import JobDiff, JobView
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
+from anew.core.jobs.declaration import NOTHING_DECLARED, Declaration, Input
 from anew.core.jobs.places import CODE_FOLDER, PLAN_SECONDS
 from anew.core.jobs.plan import MOST_RECORDS, PARALLEL, REWIND, SIMPLE, JobPlan, Mode
 from anew.core.jobs.starts import AnyStart, StartAt, start_of
@@ -33,12 +34,16 @@ class Code:
         files: Name → path: what it is given beside its frames.
         params: What it is called with.
         trial: Whether it is tried in a process of its own before anything is made.
+        declared: What is declared with it, beside what the function itself declares.
+        declared_by: Who declares that, for errors.
     """
 
     entry: str
     files: Mapping[str, Path] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     trial: bool = True
+    declared: Declaration = NOTHING_DECLARED
+    declared_by: str = "the submission"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,12 @@ class Start:
         return None if self.at is None else start_of(self.at)
 
 
+def job_as_declared(view: JobView) -> Declaration:
+    """What a job is, as a declaration would say it."""
+    inputs = {name: Input(topic=topic, start=view.starts[name]) for name, topic in view.inputs.items()}
+    return Declaration(inputs=inputs, output=view.output, max_lateness_ms=view.max_lateness_ms)
+
+
 class JobPlanner:
     """Makes the plans of one job, and keeps their code where drivers find it."""
 
@@ -106,7 +117,12 @@ class JobPlanner:
         return code, pack(code.entry, code.files, code.params, CODE_FOLDER)
 
     def planned(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode = PARALLEL) -> JobPlan:
-        """A plan, whose code was tried, and is stored."""
+        """A plan, whose code was tried, and is stored.
+
+        Raises:
+            InvalidRequest: ``declared_otherwise``; what is wrong with the code.
+        """
+        self._check_declared(packed)
         if packed is not None and packed[0].trial:
             # What is refused anyhow is refused before Spark starts. A simple one asks what the trial finds.
             packed = self._tried(packed, self._plan(start, packed[1].code, mode, draft=mode == SIMPLE))
@@ -117,6 +133,7 @@ class JobPlanner:
 
     def diff(self, start: Start, packed: tuple[Code, Packed] | None) -> JobDiff:
         """What the next generation would change; of code also which of its modules and files."""
+        self._check_declared(packed)
         packed = self.tried(start, packed)
         request = self._request(start, None if packed is None else packed[1].code, PARALLEL)
         found = self._controller.job_diff(self.name, request)
@@ -168,11 +185,17 @@ class JobPlanner:
     def _tried(self, packed: tuple[Code, Packed], draft: JobPlan) -> tuple[Code, Packed]:
         """Code that is tried now, with the inputs of a plan that was made for it."""
         said, made = packed
+        job = job_as_declared(self._controller.job(self.name))
         fabrics = {of.fabric for of in draft.inputs}
         locations = {f: self._controller.cluster(f).log.model_dump(mode="json") for f in fabrics}
-        shape = try_out(Tried(made.code, made.content, draft, locations, *self._schemas(draft)))
+        shape = try_out(Tried(made.code, made.content, draft, job, locations, *self._schemas(draft)))
         code = made.code.model_copy(update={"shape": shape})
         return replace(said, trial=False), replace(made, code=code)
+
+    def _check_declared(self, packed: tuple[Code, Packed] | None) -> None:
+        """Raise where a file that names the code declares another job; what the function declares its trial finds."""
+        if packed is not None and packed[0].declared != NOTHING_DECLARED:
+            packed[0].declared.check_of(job_as_declared(self._controller.job(self.name)), packed[0].declared_by)
 
     def _store(self, deep_store: str, made: Packed) -> None:
         """Keep an archive under its own hash: the same code is the same file. One that was damaged is replaced."""

@@ -20,14 +20,15 @@ from anew.api.models import BeginRebuild
 from anew.api.rebuilds import JobRebuildView, JobStart
 from anew.api.waiting import wait_seconds
 from anew.client.topics import Topic
-from anew.core.errors import AnewError, NotFound, Unreachable
-from anew.core.jobs.places import CODE_FOLDER
+from anew.core.errors import AnewError, InvalidRequest, NotFound, Unreachable
+from anew.core.jobs.declaration import NOTHING_DECLARED, Declaration
 from anew.core.jobs.plan import DEPLOY, PARALLEL, JobPlan, Mode
 from anew.rebuild.asking import begun_before
-from anew.rebuild.jobs.archive import Packed, environment_here, pack
+from anew.rebuild.jobs.archive import environment_here
 from anew.runtime.clock import new_id
 from anew.runtime.deadrecords import DeadRecord, Replayed, dead_record
 from anew.runtime.jobplans import Code, JobPlanner, Start
+from anew.runtime.trying import declared_by
 
 TOPIC = "topic"
 _READY_SECONDS, _REST_SECONDS = 30.0, 300.0
@@ -46,6 +47,45 @@ class JobHandle:
         self._controller = controller
         self.driver = driver
         self._planner = JobPlanner(controller, name)
+
+    def submit(
+        self,
+        code: Code,
+        declared: Declaration = NOTHING_DECLARED,
+        start: Start | None = None,
+        request_id: str | None = None,
+    ) -> JobView:
+        """Make the job and its first generation, which does not run yet.
+
+        A crash between the two leaves a job without a generation: the same request again goes on there.
+
+        Args:
+            code: Its function.
+            declared: What the job is; what the function or its file declares need not be said again.
+            start: From where, and how, the first generation runs.
+            request_id: The same id with the same request is the same job.
+
+        Raises:
+            InvalidRequest: ``not_declared``, ``declared_otherwise``; what is wrong with the name or the function.
+            NotFound: ``unknown_topic``.
+            Refused: ``job_exists``.
+        """
+        said, packed = self._planner.packed(code)
+        told = code.declared.joined(declared, code.declared_by)
+        whole = declared_by(packed.code, packed.content).joined(told, packed.code.entry)
+        request = job_request(self.name, whole, request_id)
+        view = self._controller.create_job(request)
+        if view.generations:
+            return view
+        first = None if request_id is None else f"{request_id}/1"
+        try:
+            self.rewind(self._planner.planned(Start() if start is None else start, (said, packed)), first)
+        except AnewError:
+            # Nothing was begun: the name shall be free for a function that can be run, or a store that takes it.
+            with suppress(AnewError):
+                self._controller.delete_job(self.name, only_empty=True)
+            raise
+        return self.show()
 
     def show(self) -> JobView:
         """Its generations, where they stand, and how far behind.
@@ -350,15 +390,6 @@ class JobHandle:
         """
         self._controller.delete_job(self.name)
 
-    def begin_first(self, code: Code, packed: Packed, start: Start, request_id: str | None) -> JobView:
-        """Plan and begin the first generation: tried, stored, and its output made.
-
-        Raises:
-            InvalidRequest: What is wrong with the function.
-        """
-        self.rewind(self._planner.planned(start, (code, packed)), request_id)
-        return self.show()
-
     def _until_made(self, number: int) -> JobView:
         waited = 0.0
         while waited < _READY_SECONDS:
@@ -376,27 +407,26 @@ class JobHandle:
         )
 
 
-def submit(controller: ControllerClient, driver: str, request: CreateJob, code: Code, start: Start) -> JobView:
-    """Make a job and its first generation, which does not run yet.
-
-    A crash between the two leaves a job without a generation: the same request again goes on there.
+def job_request(name: str, whole: Declaration, request_id: str | None) -> CreateJob:
+    """The request for a job of which all is said.
 
     Raises:
-        InvalidRequest: What is wrong with the name, the output or the function.
-        NotFound: ``unknown_topic``.
-        Refused: ``job_exists``.
+        InvalidRequest: ``not_declared``.
     """
-    handle = JobHandle(controller, request.name, driver)
-    # What is wrong with the code itself is known before anything is made.
-    packed = pack(code.entry, code.files, code.params, CODE_FOLDER)
-    view = controller.create_job(request)
-    if view.generations:
-        return view
-    first = None if request.request_id is None else f"{request.request_id}/1"
-    try:
-        return handle.begin_first(code, packed, start, first)
-    except AnewError:
-        # Nothing was begun: the name shall be free for a function that can be run, or a store that takes it.
-        with suppress(AnewError):
-            controller.delete_job(request.name, only_empty=True)
-        raise
+    missing = [what for what, said in (("inputs", whole.inputs), ("an output", whole.output)) if not said]
+    if missing or whole.output is None:
+        raise InvalidRequest(
+            "not_declared",
+            f"nothing says what {name} reads and writes",
+            found=f"no {' and no '.join(each.removeprefix('an ') for each in missing)}",
+            expected=" and ".join(missing),
+            hint="--input NAME=TOPIC and --output store:NAME; or declare them at the function, or in a file",
+        )
+    return CreateJob(
+        name=name,
+        output=whole.output,
+        inputs={each: of.topic for each, of in whole.inputs.items()},
+        starts={each: of.start for each, of in whole.inputs.items() if of.start is not None},
+        max_lateness_ms=whole.max_lateness_ms,
+        request_id=request_id,
+    )

@@ -1,4 +1,4 @@
-"""A job's function tried in a process of its own: ``python -m anew.runtime.trying FILE``.
+"""A job's function tried in a process of its own, or asked what it declares: ``python -m anew.runtime.trying FOLDER``.
 
 Whoever submits a job runs none of its code: what the function prints, changes or breaks stays in that process.
 """
@@ -11,23 +11,32 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anew.core.errors import AnewError, Failed, InvalidRequest
 from anew.core.jobs.code import JobCode, Shape
+from anew.core.jobs.declaration import Declaration, declaration_of
 from anew.core.jobs.inputs import JobInput
 from anew.core.jobs.plan import JobPlan
+
+if TYPE_CHECKING:
+    from anew.rebuild.jobs.archive import Unpacked
 
 _TRY_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a function is tried with: an archive, the inputs with their locations, and the output's schemas."""
+    """What a function is tried with: an archive, the inputs with their locations, and the output's schemas.
+
+    Attributes:
+        job: What its job is, which the function may declare.
+    """
 
     code: JobCode
     archive: bytes
     plan: JobPlan
+    job: Declaration
     locations: dict[str, dict[str, Any]]
     key_schema: str | None = None
     value_schema: str | None = None
@@ -40,16 +49,31 @@ def try_out(tried: Tried) -> Shape:
         InvalidRequest: What is wrong with the function, see `anew.rebuild.jobs.trying.try_function`.
         Failed: ``trial_failed``: the process broke, or took too long.
     """
+    said = {
+        "code": tried.code.model_dump(mode="json"),
+        "plan": tried.plan.model_dump(mode="json"),
+        "job": tried.job.model_dump(mode="json"),
+        "locations": tried.locations,
+        "key_schema": tried.key_schema,
+        "value_schema": tried.value_schema,
+    }
+    return Shape.model_validate(_answered(tried.archive, said))
+
+
+def declared_by(code: JobCode, archive: bytes) -> Declaration:
+    """What a function itself declares; its module is imported, and nothing else is done.
+
+    Raises:
+        InvalidRequest: ``import_failed``, ``no_function``.
+        Failed: ``trial_failed``: the process broke, or took too long.
+    """
+    return Declaration.model_validate(_answered(archive, {"code": code.model_dump(mode="json")}))
+
+
+def _answered(archive: bytes, said: dict[str, Any]) -> Any:
     with tempfile.TemporaryDirectory(prefix="anew-trial-") as folder:
-        archive, order, answer = (Path(folder) / name for name in ("archive.zip", "order.json", "answer.json"))
-        archive.write_bytes(tried.archive)
-        said = {
-            "code": tried.code.model_dump(mode="json"),
-            "plan": tried.plan.model_dump(mode="json"),
-            "locations": tried.locations,
-            "key_schema": tried.key_schema,
-            "value_schema": tried.value_schema,
-        }
+        packed, order, answer = (Path(folder) / name for name in ("archive.zip", "order.json", "answer.json"))
+        packed.write_bytes(archive)
         order.write_text(json.dumps(said), encoding="utf-8")
         command = [sys.executable, "-m", "anew.runtime.trying", folder]
         try:
@@ -69,8 +93,8 @@ def try_out(tried: Tried) -> Shape:
                 "does it run with a frame of its own? --no-trial submits it untried",
             )
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-    if "shape" in found:
-        return Shape.model_validate(found["shape"])
+    if "found" in found:
+        return found["found"]
     parts = found["error"]
     kind = Failed if found["failed"] else InvalidRequest
     raise kind(parts["code"], parts["message"], found=parts["found"], expected=parts["expected"], hint=parts["hint"])
@@ -81,10 +105,10 @@ def _broke(message: str, found: str, hint: str) -> Failed:
 
 
 def main(folder: str) -> int:
-    """Try what lies in a folder, and write the answer there."""
+    """Try what lies in a folder, or ask what it declares, and write the answer there."""
     here = Path(folder)
     try:
-        answer: dict[str, Any] = {"shape": _shape(here).model_dump(mode="json")}
+        answer: dict[str, Any] = {"found": _found(here).model_dump(mode="json")}
     except AnewError as error:
         answer = {"error": {"found": None, "expected": None, "hint": None, **error.to_json()}}
         answer["failed"] = not isinstance(error, InvalidRequest)
@@ -94,16 +118,23 @@ def main(folder: str) -> int:
     return 0
 
 
-def _shape(here: Path) -> Shape:
-    from anew.api.location import LogLocation
+def _found(here: Path) -> Shape | Declaration:
     from anew.rebuild.jobs.archive import unpack
+    from anew.rebuild.jobs.calling import imported
+
+    order = json.loads((here / "order.json").read_text(encoding="utf-8"))
+    code = JobCode.model_validate(order["code"])
+    unpacked = unpack(code, (here / "archive.zip").read_bytes(), here / "unpacked")
+    return _shape(order, code, unpacked) if "plan" in order else declaration_of(imported(code, unpacked.modules))
+
+
+def _shape(order: dict[str, Any], code: JobCode, unpacked: Unpacked) -> Shape:
+    from anew.api.location import LogLocation
     from anew.rebuild.jobs.trying import Trial, try_function
     from anew.spark.jobs.decoding import InputTask, json_fields
     from anew.spark.session import spark_session
 
-    order = json.loads((here / "order.json").read_text(encoding="utf-8"))
-    code, plan = JobCode.model_validate(order["code"]), JobPlan.model_validate(order["plan"])
-    unpacked = unpack(code, (here / "archive.zip").read_bytes(), here / "unpacked")
+    plan, job = JobPlan.model_validate(order["plan"]), Declaration.model_validate(order["job"])
     with spark_session("local[1]", {}) as spark:
 
         def task(of: JobInput) -> InputTask:
@@ -111,7 +142,7 @@ def _shape(here: Path) -> Shape:
             return InputTask(location, of, json_fields(spark, of.columns))
 
         inputs = {of.name: task(of) for of in plan.inputs}
-        trial = Trial(code, unpacked, inputs, plan.start, order["key_schema"], order["value_schema"])
+        trial = Trial(code, unpacked, inputs, plan.start, job, order["key_schema"], order["value_schema"])
         return try_function(spark, trial)
 
 

@@ -38,14 +38,14 @@ def change(cluster: Cluster, what: str, act: Callable[[Store], Store]) -> Store:
     return change_store(cluster.context, cluster.store().uid, operation, lambda present: (act(present), ()))
 
 
-def announced(cluster: Cluster, generation: int, max_lateness_ms: int | None = None) -> Feed:
+def announced(cluster: Cluster, generation: int) -> Feed:
     """A feed for a generation, which nothing names yet."""
-    return new_feed(cluster.context, cluster.store(), origin_of(generation), FABRIC, max_lateness_ms)
+    return new_feed(cluster.context, cluster.store(), origin_of(generation), FABRIC)
 
 
-def feed_in_place(cluster: Cluster, generation: int, max_lateness_ms: int | None = None) -> Feed:
+def feed_in_place(cluster: Cluster, generation: int) -> Feed:
     """Begin a generation that writes into all versions; its feed, ready."""
-    feed = announced(cluster, generation, max_lateness_ms)
+    feed = announced(cluster, generation)
     change(cluster, "add feed", lambda store: add_feed(store, feed))
     make(cluster)
     return known(cluster, feed)

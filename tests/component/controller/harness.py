@@ -364,6 +364,7 @@ def _snapshot(view: SnapshotView) -> Snapshot:
         view.pace,
         view.now_ms,
         view.read_until_ms,
+        view.to_come_ms,
     )
 
 

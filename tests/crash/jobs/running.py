@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from anew.api.jobs.requests import CreateJob
 from anew.api.jobs.views import GenerationView, JobView
 from anew.api.stores.requests import CreateStore
 from anew.api.topics import CreateTopic
 from anew.codec.avro import encode_datum, parse_schema
 from anew.core.errors import AnewError
+from anew.core.jobs.declaration import Declaration, Input
 from anew.core.partition import XxHash64Partitioner
 from anew.runtime.clock import new_id
 from anew.runtime.jobplans import Code, Start
-from anew.runtime.jobs import JobHandle, submit
+from anew.runtime.jobs import JobHandle
 from tests.cluster.commands import wait_until
 from tests.crash.jobs import drawing
 from tests.crash.jobs.drawing import KEYS_EACH, PARTITIONS, Event, History
@@ -163,14 +163,9 @@ class JobRun:
     def submit(self) -> None:
         """Make the job and its first generation, and let it run."""
         history = self.history
-        request = CreateJob(
-            name=self.name,
-            output=f"{history.output}:{self.output}",
-            inputs={INPUT: self.input},
-            request_id=new_id(),
-        )
+        declared = Declaration(inputs={INPUT: Input(topic=self.input)}, output=f"{history.output}:{self.output}")
         start, at = self.start_of(history.start)
-        submit(self.controller, "histories", request, self._code(history.function, 1), start)
+        self.job.submit(self._code(history.function, 1), declared, start, new_id())
         number = self.view().generations[-1].number
         self.begun(number, history.function, at)
         self.job.run(number)

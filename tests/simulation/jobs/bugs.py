@@ -240,8 +240,8 @@ def _displaces() -> AbstractContextManager[Any]:
 def _floor() -> AbstractContextManager[Any]:
     cut = floors.tombstone_cut_ms
 
-    def without_jobs(store: Any, version: Any, feeds: Any, read_until_ms: int, now_ms: int) -> int:
-        return cut(store, version, [f for f in feeds if f.kind is FeedKind.RT], read_until_ms, now_ms)
+    def without_jobs(store: Any, version: Any, feeds: Any, read_until_ms: int, now_ms: int, _to_come: Any) -> int:
+        return cut(store, version, [f for f in feeds if f.kind is FeedKind.RT], read_until_ms, now_ms, {})
 
     return rebinding({cut: without_jobs})
 

@@ -11,21 +11,32 @@ from anew.api.wire import Request, Wire, example
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.code import Environment, JobCode
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, MOST_LETTERS, STOP, OnBadRecord
+from anew.core.jobs.inputs import Start
 from anew.core.jobs.job import Job
 from anew.core.jobs.plan import MOST_RECORDS, PARALLEL, Mode
 from anew.core.jobs.starts import StartAt
+from anew.core.moment import LAST_MS
 
 MOST_BATCHES = 200
 
 
 class CreateJob(Request):
-    """Make a job; its first generation is planned by itself. The same ``request_id`` is the same job."""
+    """Make a job; its first generation is planned by itself. The same ``request_id`` is the same job.
+
+    Attributes:
+        inputs: Input → the name of its topic.
+        starts: Input → where a generation begins that is not told otherwise; one that is not named: ``oldest``.
+        max_lateness_ms: How far the time of a record that it writes may lie behind the moment at which the log got the
+            record that it is made of; null: nothing is known of that, and no tombstones are dropped where it writes.
+    """
 
     model_config = example(name="delay_class", output="store:delays", inputs={"flights": "flight_events"})
 
     name: str
     output: str
     inputs: dict[str, str]
+    starts: dict[str, Start] = Field(default_factory=dict)
+    max_lateness_ms: int | None = Field(default=None, ge=0, le=LAST_MS)
     request_id: str | None = None
 
 

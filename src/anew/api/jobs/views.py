@@ -7,7 +7,7 @@ from anew.core.jobs.committed import CountedBatch
 from anew.core.jobs.cutover import PlannedCut
 from anew.core.jobs.diff import JobChange
 from anew.core.jobs.generation import unknown_generation
-from anew.core.jobs.inputs import Offsets
+from anew.core.jobs.inputs import Offsets, Start
 from anew.core.jobs.plan import Mode
 from anew.core.jobs.undoing import Undoing
 
@@ -73,6 +73,8 @@ class JobView(Wire):
     Attributes:
         live: The generation whose output serves; null before the first.
         code: The hash of the live generation's code.
+        starts: Input → where a generation begins that is not told otherwise.
+        max_lateness_ms: How late its records may be; null: it is not declared.
         output: ``KIND:NAME``.
         planned_cut: The cut-over that is to happen by itself; null: none is.
         split: The share of readers that ask another generation; null: none do.
@@ -83,6 +85,8 @@ class JobView(Wire):
     live: int | None
     code: str | None
     inputs: dict[str, str]
+    starts: dict[str, Start]
+    max_lateness_ms: int | None
     output: str
     generations: tuple[GenerationView, ...]
     planned_cut: PlannedCut | None = None

@@ -24,6 +24,7 @@ class SnapshotView(Wire):
     pace: Pace | None = None
     now_ms: int
     read_until_ms: int = 0
+    to_come_ms: dict[str, int] = Field(default_factory=dict)
 
 
 class RoutedVersion(Wire):

@@ -8,13 +8,26 @@ from typing import Annotated
 
 import typer
 
-from anew.api.jobs.requests import CreateJob
 from anew.api.jobs.views import GenerationView, JobView, OwnedParts
 from anew.cli.jobs import rewinding
 from anew.cli.jobs.checkpoints import checkpoints_app
 from anew.cli.jobs.deadletters import dead_letters
 from anew.cli.jobs.naming import From, Which, named, on_bad, start_from, time_of
-from anew.cli.jobs.options import DeadLetterLimit, Files, Function, MaxRecords, NoTrial, OnBad, Params, code_of
+from anew.cli.jobs.options import (
+    DeadLetterLimit,
+    DefaultStarts,
+    Files,
+    Function,
+    Inputs,
+    MaxLateness,
+    MaxRecords,
+    NoTrial,
+    OnBad,
+    Output,
+    Params,
+    code_of,
+    declaration_in,
+)
 from anew.cli.jobs.showing import left_of, pace_of, planned_text, print_job, status_of
 from anew.cli.jobs.undoing import undo
 from anew.cli.options import Conf, Master, RequestId
@@ -23,7 +36,6 @@ from anew.cli.session import asked_until_answered, cluster, pairs
 from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, STOP
 from anew.runtime.jobplans import Start
-from anew.runtime.jobs import submit
 from anew.runtime.settings import resolve
 
 jobs_app = typer.Typer(help="Stream jobs: functions that follow topics.", no_args_is_help=True)
@@ -46,8 +58,10 @@ def submit_job(
     name: str,
     function: Function,
     *,
-    inputs: Annotated[list[str], typer.Option("--input", metavar="NAME=TOPIC", help="What the function reads.")],
-    output: Annotated[str, typer.Option(help="store:NAME, or topic:NAME.")],
+    inputs: Inputs = None,
+    default_start: DefaultStarts = None,
+    output: Output = None,
+    max_lateness: MaxLateness = None,
     param: Params = None,
     file: Files = None,
     start: From = None,
@@ -61,13 +75,12 @@ def submit_job(
     json_output: Json = False,
 ) -> None:
     """Make a job and its first generation; it runs when told so."""
-    request = CreateJob(name=name, output=output, inputs=pairs(inputs, "--input", "NAME=TOPIC"), request_id=request_id)
+    declared = declaration_in(inputs, default_start, output, max_lateness)
     bad = on_bad(on_bad_record)
     chosen = Start(start_from(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
     with cluster() as connected:
-        handle = connected.job(name)
         code = code_of(function, param, file, no_trial=no_trial)
-        view = submit(connected.controller, handle.driver, request, code, chosen)
+        view = connected.job(name).submit(code, declared, chosen, request_id)
     print_job(view, as_json=json_output)
     if not json_output:
         out().print(f"it does not run yet: anew job run {name}@{view.generations[-1].number}")

@@ -11,10 +11,15 @@ import typer
 from anew.cli.session import pairs
 from anew.core.errors import InvalidRequest
 from anew.core.jobs.deadletters import MOST_LETTERS
+from anew.core.jobs.declaration import Declaration, Input, lateness_ms, start_named
 from anew.core.jobs.plan import MOST_RECORDS
+from anew.runtime.jobfile import SUFFIX, code_in_file
 from anew.runtime.jobplans import Code
 
-Function = Annotated[str, typer.Argument(metavar="FUNCTION", help="module:function, or file.py:function.")]
+Function = Annotated[
+    str,
+    typer.Argument(metavar="FUNCTION", help="module:function, file.py:function, or a .toml file that declares a job."),
+]
 OtherFunction = Annotated[
     str | None, typer.Argument(metavar="[FUNCTION]", help="Other code than the live generation's; as in submit.")
 ]
@@ -26,6 +31,20 @@ OnBad = Annotated[
 ]
 DeadLetterLimit = Annotated[int, typer.Option(help="So many records may be left out.", min=1, max=MOST_LETTERS)]
 NoTrial = Annotated[bool, typer.Option("--no-trial", help="Do not try the function before.")]
+Inputs = Annotated[list[str] | None, typer.Option("--input", metavar="NAME=TOPIC", help="What the function reads.")]
+DefaultStarts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--default-start",
+        metavar="NAME=oldest|newest|fail",
+        help="Where an input begins without --from; fail: nowhere.",
+    ),
+]
+Output = Annotated[str | None, typer.Option(help="store:NAME, or topic:NAME.")]
+MaxLateness = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", help="How late records may be, 2h: so that older tombstones can be dropped."),
+]
 Why = Annotated[str | None, typer.Option("--why", metavar="TEXT", help="The reason, for the history.")]
 
 
@@ -35,7 +54,31 @@ def code_of(function: str, param: Sequence[str] | None, file: Sequence[str] | No
     for given in file or ():
         name, separator, path = given.partition("=")
         files[name if separator else Path(given).name] = Path(path if separator else given)
+    if function.endswith(SUFFIX):
+        return code_in_file(Path(function), files, pairs(param, "--param"), trial=not no_trial)
     return Code(function, files, pairs(param, "--param"), trial=not no_trial)
+
+
+def declaration_in(
+    inputs: Sequence[str] | None, default_start: Sequence[str] | None, output: str | None, max_lateness: str | None
+) -> Declaration:
+    """What options say of a job.
+
+    Raises:
+        InvalidRequest: ``bad_option``, ``bad_declaration``; ``unknown_input``: a default start of none.
+    """
+    named = pairs(inputs, "--input", "NAME=TOPIC")
+    starts = {name: start_named(start) for name, start in pairs(default_start, "--default-start").items()}
+    unknown = sorted(starts.keys() - named.keys())
+    if unknown:
+        raise InvalidRequest(
+            "unknown_input",
+            "a default start is given with the input",
+            found=f"--default-start {unknown[0]}={starts[unknown[0]]}",
+            expected=f"--input {unknown[0]}=TOPIC beside it",
+        )
+    declared = {name: Input(topic=topic, start=starts.get(name)) for name, topic in named.items()}
+    return Declaration(inputs=declared, output=output, max_lateness_ms=lateness_ms(max_lateness))
 
 
 def other_code_of(

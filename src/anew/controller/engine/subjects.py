@@ -16,6 +16,7 @@ from anew.api.rebuilds import DriverStart
 from anew.api.rights import WRITE_PLAN, Need
 from anew.catalog.change import Put, Reclaim
 from anew.core.errors import Failed
+from anew.core.feed import Feed
 from anew.core.plan import PlanValue
 from anew.core.rebuild import Progress, Rebuild
 from anew.core.schedule import ScheduleState
@@ -120,6 +121,14 @@ class Subject(ABC, Generic[R, P]):
         """What becomes of a rebuild whose driver is silent, and what a person can do."""
         hint = f"anew rebuild resume {rebuild.id}, or: anew rebuild kill {rebuild.id}"
         return f"in {left_seconds} s the rebuild fails", hint
+
+    def to_come_ms(self, context: Context, feed: Feed) -> int | None:
+        """No record that will still come into a feed has an earlier time; None: nothing is known of that (rule R12).
+
+        Raises:
+            AnewError: A log does not answer.
+        """
+        return None
 
     def lost(self, context: Context, rebuild: R) -> bool:
         """Go on after a driver whose lease is over; False: the rebuild fails."""

@@ -62,12 +62,22 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
                 found=named,
                 expected=f"a name in Python, and not {FILES!r}",
             )
+    unread = sorted(request.starts.keys() - request.inputs.keys())
+    if unread:
+        raise InvalidRequest(
+            "unknown_input",
+            "a default start names an input that the job does not have",
+            found=", ".join(unread),
+            expected=", ".join(sorted(request.inputs)),
+        )
     output = JobOutput(kind=kind, name=name, uid=context.outputs.of_kind(kind).uid_of(context, name))
     job = Job(
         uid=context.new_id(),
         name=request.name,
         fabric=next(iter(context.fabrics)),
         inputs=dict(sorted(request.inputs.items())),
+        starts=dict(sorted(request.starts.items())),
+        max_lateness_ms=request.max_lateness_ms,
         output=output,
         # Above those of all jobs that had the name: what they wrote may still be there (rule R20).
         next_generation=context.catalog.next_generation(request.name),
@@ -75,7 +85,7 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
     )
     inputs_of(context, job)
     present = context.catalog.job(job.name)
-    if present is not None and not present.generations and (present.inputs, present.output) == (job.inputs, output):
+    if present is not None and not present.generations and present.says == job.says:
         return present
     known = () if request.request_id is None else (PutRequest(request.request_id, body_hash, job.uid),)
     operation = context.operation("create job", job.name, actor, output=str(output), inputs=job.inputs)

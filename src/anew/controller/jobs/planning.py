@@ -13,9 +13,10 @@ from anew.controller.jobs.starting import Asked, Begins, Held, begins_at, settle
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP
-from anew.core.jobs.inputs import JobInput, Offsets, check_start, input_of, next_offset, topics_of, with_added
+from anew.core.jobs.inputs import JobInput, Offsets, Start, check_start, input_of, next_offset, topics_of, with_added
 from anew.core.jobs.job import Job, at_rest, batches_lost, check_begins
 from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, JobFence, JobPlan, Mode
+from anew.core.jobs.starts import Oldest
 from anew.core.jobs.uses import downstream_of
 from anew.core.plan import Estimate
 from anew.core.suggest import did_you_mean
@@ -41,7 +42,9 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     inputs, code = inputs_of(context, job), _code(job, request)
     held = {of.name: held_of(context, of) for of in inputs}
     batch = None
-    asked = Asked(request.start, request.clamp, request.from_oldest_available)
+    # What is tried reads nothing: a job that has to be told where it begins is tried all the same.
+    at = Oldest() if request.draft and request.start is None else request.start
+    asked = Asked(at, request.clamp, request.from_oldest_available)
     if request.mode == DEPLOY:
         # A deployment is asked for while the live one runs: what a stop does not mend is refused first.
         check_begins(job, job.next_generation, job.live)
@@ -227,7 +230,7 @@ def inputs_of(context: Context, job: Job) -> tuple[JobInput, ...]:
         NotFound: ``unknown_topic``.
         Refused: ``topic_not_ready``.
     """
-    return tuple(_input(context, name, topic) for name, topic in sorted(job.inputs.items()))
+    return tuple(_input(context, name, topic, job.start_of(name)) for name, topic in sorted(job.inputs.items()))
 
 
 def held_of(context: Context, of: JobInput) -> Held:
@@ -241,7 +244,7 @@ def held_of(context: Context, of: JobInput) -> Held:
     return {at.partition: log.offsets(at) for at in present_partitions(log, of.topic, of.topic_uid)}
 
 
-def _input(context: Context, name: str, topic_name: str) -> JobInput:
+def _input(context: Context, name: str, topic_name: str, default_start: Start) -> JobInput:
     topic = context.catalog.topic(topic_name)
     if topic is None:
         known = [other.name for other in context.catalog.topics()]
@@ -268,7 +271,7 @@ def _input(context: Context, name: str, topic_name: str) -> JobInput:
             expected="columns, such as user STRING, n INT",
             hint="make a topic with --columns",
         )
-    return input_of(name, topic)
+    return input_of(name, topic, default_start)
 
 
 def _check_output(context: Context, job: Job) -> None:

@@ -69,7 +69,7 @@ def begins_at(context: Context, inputs: tuple[JobInput, ...], held: Mapping[str,
     """A start, resolved for every partition; `check_start` judges whether the logs hold it.
 
     Raises:
-        InvalidRequest: ``unknown_input``.
+        InvalidRequest: ``unknown_input``, ``start_not_given``.
         NotFound: ``unknown_job``, ``unknown_generation``.
         Refused: ``input_changed``, ``compacted_topic``, ``start_unreachable``.
         AnewError: A log does not answer.
@@ -148,12 +148,31 @@ def _offsets(
         return _with_begins(held, _of_known_inputs(at.topics, {of.name: of.topic for of in inputs}))
     if isinstance(at, WhereOf):
         return with_added(_where_of(context, inputs, at), held)
+    if at is None:
+        _check_told(inputs)
     return {
         of.name: {
             partition: found.end if _is_newest(of, at) else found.begin for partition, found in held[of.name].items()
         }
         for of in inputs
     }
+
+
+def _check_told(inputs: tuple[JobInput, ...]) -> None:
+    """Raise where an input's default start says that each generation has to be told (case B1).
+
+    Raises:
+        InvalidRequest: ``start_not_given``.
+    """
+    untold = [of.name for of in inputs if of.default_start is Start.FAIL]
+    if untold:
+        raise InvalidRequest(
+            "start_not_given",
+            f"nothing says where to begin in {', '.join(untold)}",
+            found=f"no start, and the default {Start.FAIL}",
+            expected="a start",
+            hint="--from oldest, newest, a time, or offsets",
+        )
 
 
 def _is_newest(of: JobInput, at: StartAt | None) -> bool:

@@ -12,9 +12,11 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.subjects import Begun, Step, Subject
 from anew.controller.jobs.archives import CODE, remove_archive
 from anew.controller.jobs.batches import NO_LEASE
+from anew.controller.jobs.lateness import to_come_ms
 from anew.controller.jobs.planning import check_plan, open_output
 from anew.controller.jobs.records import ended_record, job_named, job_of
 from anew.core.errors import Refused
+from anew.core.feed import Feed
 from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.job import Job, check_begins, driver_began, in_place, retired, with_generation
 from anew.core.jobs.plan import JobPlan
@@ -135,6 +137,10 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
     def lost(self, context: Context, rebuild: JobRebuild) -> bool:
         """The next round starts another driver."""
         return True
+
+    def to_come_ms(self, context: Context, feed: Feed) -> int | None:
+        """What the job declares of the generations that write into the feed, and where they stand."""
+        return to_come_ms(context, feed)
 
     def stops(self, rebuild: JobRebuild) -> bool:
         """Where somebody stopped the generation."""

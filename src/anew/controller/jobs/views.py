@@ -37,6 +37,8 @@ def job_view(context: Context, job: Job) -> JobView:
         live=job.live,
         code=None if live is None else live.code.hash,
         inputs=job.inputs,
+        starts={name: job.start_of(name) for name in job.inputs},
+        max_lateness_ms=job.max_lateness_ms,
         output=str(job.output),
         planned_cut=job.planned_cut,
         generations=tuple(_generation_view(context, job, each, dead.get(each.number, 0)) for each in job.generations),

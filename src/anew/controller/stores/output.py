@@ -222,7 +222,7 @@ class StoreOutput(Output):
         return False
 
 
-def new_feed(context: Context, store: Store, origin: Origin, fabric: str, max_lateness_ms: int | None = None) -> Feed:
+def new_feed(context: Context, store: Store, origin: Origin, fabric: str) -> Feed:
     """A fresh feed for a generation, which nothing names yet: each call takes an incarnation of its own.
 
     Raises:
@@ -234,7 +234,6 @@ def new_feed(context: Context, store: Store, origin: Origin, fabric: str, max_la
         fabric,
         topic_uid=context.new_id(),
         incarnation=context.catalog.next_number(incarnation_counter(store.name, fabric)),
-        max_lateness_ms=max_lateness_ms,
     )
     left = topics_of_deleted_stores(context, feed.topic)
     hint = "remove the topic, or give the job another name"

@@ -13,7 +13,10 @@ from anew.core.topics.topic import Topic, TopicFormat
 
 
 class Start(StrEnum):
-    """Where a job begins to read an input unless it is told otherwise (case B1)."""
+    """Where a job begins to read an input unless it is told otherwise (case B1).
+
+    ``fail``: nowhere, so that each generation has to be told.
+    """
 
     OLDEST = "oldest"
     NEWEST = "newest"
@@ -33,7 +36,7 @@ class JobInput(Value):
         key_schema_id: What the wire headers of keys say.
         schemas: Id → Avro text of the values, in the order in which the topic got them.
         columns: Of format ``json``: the members that are read, as Spark's DDL, ``carrier STRING, delay INT``.
-        default_start: Where a first generation begins.
+        default_start: Where a generation begins that is not told otherwise.
     """
 
     name: str
@@ -63,7 +66,7 @@ class Span(Value):
         return self.end - self.begin
 
 
-def input_of(name: str, topic: Topic) -> JobInput:
+def input_of(name: str, topic: Topic, default_start: Start) -> JobInput:
     """A topic of our own as an input."""
     ids = topic.value_schema_id
     return JobInput(
@@ -77,6 +80,7 @@ def input_of(name: str, topic: Topic) -> JobInput:
         key_schema_id=1 if topic.key_schema_id is None else topic.key_schema_id,
         schemas={} if ids is None or topic.value_schema is None else {ids: topic.value_schema},
         columns=topic.columns,
+        default_start=default_start,
     )
 
 

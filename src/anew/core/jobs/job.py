@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pydantic import Field
+
 from anew.core.backoff import backoff_seconds
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
 from anew.core.jobs.code import Environment
 from anew.core.jobs.cutover import PlannedCut
 from anew.core.jobs.generation import Generation, GenerationStatus, unknown_generation
+from anew.core.jobs.inputs import Start
 from anew.core.plan import Value
 from anew.core.stamp import Origin, OriginKind
 
@@ -44,6 +47,9 @@ class Job(Value):
     Attributes:
         uid: Of this job alone; a later one of the same name has another.
         inputs: Input → the name of its topic.
+        starts: Input → where a generation begins that is not told otherwise; one that is not named: ``oldest``.
+        max_lateness_ms: How far the time of a record that it writes may lie behind the moment at which the log got the
+            record that it is made of; None: nothing is known of that (rule R12).
         live: The generation whose output serves; None before the first.
         planned_cut: The cut-over that is to happen by itself; None: none is.
         next_generation: The number that the next one gets.
@@ -53,6 +59,8 @@ class Job(Value):
     name: str
     fabric: str
     inputs: dict[str, str]
+    starts: dict[str, Start] = Field(default_factory=dict)
+    max_lateness_ms: int | None = None
     output: JobOutput
     generations: tuple[Generation, ...] = ()
     live: int | None = None
@@ -61,6 +69,15 @@ class Job(Value):
     created_at_ms: int
     deleted_at_ms: int | None = None
     revision: int = 0
+
+    def start_of(self, name: str) -> Start:
+        """Where a generation begins to read an input that is not told otherwise."""
+        return self.starts.get(name, Start.OLDEST)
+
+    @property
+    def says(self) -> tuple[object, ...]:
+        """What it was made with; two jobs that say the same differ in their generations alone."""
+        return self.inputs, self.starts, self.max_lateness_ms, self.output
 
     def find(self, number: int) -> Generation | None:
         """The generation of that number."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.feed import Feed, FeedKind
@@ -49,12 +49,20 @@ def ttl_impossible(found: str, hint: str) -> Refused:
     )
 
 
-def tombstone_cut_ms(store: Store, source: Version, feeds: Collection[Feed], read_until_ms: int, now_ms: int) -> int:
+def tombstone_cut_ms(
+    store: Store,
+    source: Version,
+    feeds: Collection[Feed],
+    read_until_ms: int,
+    now_ms: int,
+    to_come_ms: Mapping[str, int],
+) -> int:
     """The tombstones that a repush drops are older than this: min(now − grace, read until), never less than before.
 
     A job's records carry event times: what is appended tomorrow may be dated last week. So where the new version
-    applies a job's feed, the grace is as long as these records may be late, and where that is not declared, nothing is
-    dropped beyond what was dropped before. The same holds where the new version applies a feed that its source did not.
+    applies a job's feed, only tombstones are dropped that are older than all that the job has yet to write; where
+    nothing is known of that, none beyond those that were dropped before. The same holds where the new version applies a
+    feed that its source did not.
 
     Args:
         store: Whose settings decide.
@@ -62,13 +70,15 @@ def tombstone_cut_ms(store: Store, source: Version, feeds: Collection[Feed], rea
         feeds: Those that the new version applies.
         read_until_ms: The append time up to which every one of them had been read at the plan's ``end``.
         now_ms: The time.
+        to_come_ms: Feed of a job → no record that will still come into it has an earlier time; one that is not named:
+            nothing is known.
     """
-    late_ms = [feed.max_lateness_ms for feed in feeds if feed.kind is FeedKind.GENERATION]
-    declared_ms = [lateness_ms for lateness_ms in late_ms if lateness_ms is not None]
-    if len(declared_ms) < len(late_ms) or any(feed.id not in source.feeds for feed in feeds):
+    jobs = [feed.id for feed in feeds if feed.kind is FeedKind.GENERATION]
+    if any(feed not in to_come_ms for feed in jobs) or any(feed.id not in source.feeds for feed in feeds):
         return source.tombstone_floor_ms
-    grace_ms = max(store.config.tombstone_grace_seconds * 1000, *declared_ms, 0)
-    return max(min(now_ms - grace_ms, read_until_ms), source.tombstone_floor_ms, 0)
+    grace_ms = store.config.tombstone_grace_seconds * 1000
+    cut_ms = min(now_ms - grace_ms, read_until_ms, *(to_come_ms[feed] for feed in jobs))
+    return max(cut_ms, source.tombstone_floor_ms, 0)
 
 
 def present_tombstone_floor_ms(store: Store) -> int:

@@ -17,9 +17,7 @@ _COUNTS = IN_THE_MAKING | {VersionStatus.CURRENT, VersionStatus.PENDING, Version
 """Statuses of versions whose rows readers have, or are to get."""
 
 
-def generation_feed(
-    store: Store, origin: Origin, fabric: str, *, topic_uid: str, incarnation: int, max_lateness_ms: int | None = None
-) -> Feed:
+def generation_feed(store: Store, origin: Origin, fabric: str, *, topic_uid: str, incarnation: int) -> Feed:
     """The feed of a job's generation, announced: its topic is to be made.
 
     Args:
@@ -28,7 +26,6 @@ def generation_feed(
         fabric: Where it writes.
         topic_uid: A fresh id, which the topic is to be made with.
         incarnation: The next number of `anew.core.stores.names.incarnation_counter`.
-        max_lateness_ms: What the job declares; see `Feed`.
     """
     return Feed(
         kind=FeedKind.GENERATION,
@@ -40,7 +37,6 @@ def generation_feed(
         origin=origin.encoded.hex(),
         key_schema_id=store.key_schema_id,
         skew_limit_ms=store.config.skew_limit_seconds * 1000,
-        max_lateness_ms=max_lateness_ms,
         low_water=(0,) * store.config.rt_partitions,
     )
 

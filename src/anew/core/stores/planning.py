@@ -34,6 +34,7 @@ class Snapshot:
         pace: How the last rebuilds of this store got on, None before the first.
         now_ms: When the snapshot was taken.
         read_until_ms: Records that are appended behind ``ends`` get an append time that is not below this.
+        to_come_ms: See `tombstone_cut_ms`; known before ``ends``.
     """
 
     store: Store
@@ -43,6 +44,7 @@ class Snapshot:
     pace: Pace | None
     now_ms: int
     read_until_ms: int = 0
+    to_come_ms: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +333,8 @@ def _repush_target(
     _check_whole(store, source, others)
     fresh = {at: feed.low_water[at.partition] for feed in others for at in feed.feed_partitions()}
     read_all = all(offset == snapshot.ends[at] for at, offset in end.items())
-    cut_ms = tombstone_cut_ms(store, source, feeds, snapshot.read_until_ms if read_all else 0, snapshot.now_ms)
+    read_until_ms = snapshot.read_until_ms if read_all else 0
+    cut_ms = tombstone_cut_ms(store, source, feeds, read_until_ms, snapshot.now_ms, snapshot.to_come_ms)
     return Target(
         version=store.next_version,
         fabrics=targets(store, request.target_fabrics),

@@ -69,7 +69,7 @@ def load(code: JobCode, unpacked: Unpacked, inputs: Sequence[str]) -> Loaded:
     Raises:
         InvalidRequest: ``import_failed``, ``no_function``, ``bad_parameters``, ``bad_param``.
     """
-    function = _imported(code, unpacked.modules)
+    function = imported(code, unpacked.modules)
     parameters = inspect.signature(function).parameters
     frames = [name for name, p in parameters.items() if p.kind is not p.KEYWORD_ONLY and name != FILES]
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in parameters.values()):
@@ -90,7 +90,12 @@ def load(code: JobCode, unpacked: Unpacked, inputs: Sequence[str]) -> Loaded:
     return Loaded(function, tuple(frames), given)
 
 
-def _imported(code: JobCode, modules: Path) -> JobFunction:
+def imported(code: JobCode, modules: Path) -> JobFunction:
+    """The function of a code, from the folder of its modules.
+
+    Raises:
+        InvalidRequest: ``import_failed``, ``no_function``.
+    """
     if str(modules) not in sys.path:
         sys.path.insert(0, str(modules))
     try:

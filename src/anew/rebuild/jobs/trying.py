@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anew.core.jobs.code import JobCode, Shape
+from anew.core.jobs.declaration import Declaration, declaration_of
 from anew.core.jobs.inputs import Offsets
 from anew.rebuild.jobs.archive import Unpacked
 from anew.rebuild.jobs.calling import load
@@ -26,6 +27,7 @@ class Trial:
         unpacked: Its archive.
         inputs: Input → what its tasks would be given.
         starts: Input → partition → the first offset.
+        job: What its job is.
         key_schema, value_schema: Avro texts of the output; None: nothing is known of it.
     """
 
@@ -33,6 +35,7 @@ class Trial:
     unpacked: Unpacked
     inputs: Mapping[str, InputTask]
     starts: Mapping[str, Offsets]
+    job: Declaration
     key_schema: str | None
     value_schema: str | None
 
@@ -43,9 +46,10 @@ def try_function(spark: SparkSession, trial: Trial) -> Shape:
     Raises:
         InvalidRequest: ``import_failed``, ``no_function``, ``bad_parameters``, ``bad_param``, ``function_failed``,
             ``not_a_frame``, ``not_streaming``, ``stateful_operator``, ``missing_column``, ``unknown_column``,
-            ``no_written_at``, ``column_type``.
+            ``no_written_at``, ``column_type``, ``declared_otherwise``.
     """
     function = load(trial.code, trial.unpacked, list(trial.inputs))
+    declaration_of(function.function).check_of(trial.job, trial.code.entry)
     readings = {name: Reading(task, dict(trial.starts[name]), 1) for name, task in trial.inputs.items()}
     frame = checked_frame(spark, function, readings)
     check_types(frame, trial.key_schema, trial.value_schema)

@@ -123,4 +123,5 @@ def _snapshot(view: SnapshotView) -> Snapshot:
         pace=view.pace,
         now_ms=view.now_ms,
         read_until_ms=view.read_until_ms,
+        to_come_ms=view.to_come_ms,
     )

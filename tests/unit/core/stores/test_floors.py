@@ -74,12 +74,12 @@ def test_records_without_times_cannot_expire() -> None:
 def test_tombstones_go_after_the_grace_and_only_as_far_as_feeds_were_read() -> None:
     """The cut is the lesser of both, never below the source's own, and stays where a new feed was not read yet."""
     store = _HYBRID.model_copy(update={"config": a_config(hybrid=True, tombstone_grace_seconds=100)})
-    assert tombstone_cut_ms(store, _SOURCE, store.feeds, NOON_MS, NOON_MS) == NOON_MS - 100_000
-    assert tombstone_cut_ms(store, _SOURCE, store.feeds, NOON_MS - 500_000, NOON_MS) == NOON_MS - 500_000
+    assert tombstone_cut_ms(store, _SOURCE, store.feeds, NOON_MS, NOON_MS, {}) == NOON_MS - 100_000
+    assert tombstone_cut_ms(store, _SOURCE, store.feeds, NOON_MS - 500_000, NOON_MS, {}) == NOON_MS - 500_000
     before = _SOURCE.model_copy(update={"tombstone_floor_ms": NOON_MS - 5})
-    assert tombstone_cut_ms(store, before, store.feeds, NOON_MS, NOON_MS) == NOON_MS - 5
+    assert tombstone_cut_ms(store, before, store.feeds, NOON_MS, NOON_MS, {}) == NOON_MS - 5
     unread = _SOURCE.model_copy(update={"feeds": (), "tombstone_floor_ms": 7})
-    assert tombstone_cut_ms(store, unread, store.feeds, NOON_MS, NOON_MS) == 7
+    assert tombstone_cut_ms(store, unread, store.feeds, NOON_MS, NOON_MS, {}) == 7
 
 
 @pytest.mark.case("stores:F9", "rules:R11")

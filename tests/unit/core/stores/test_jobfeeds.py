@@ -35,29 +35,20 @@ def test_the_feed_of_a_generation_is_of_the_store() -> None:
     """It has the store's partitions, key schema and skew limit, its own topic and origin, and is read by key hashes."""
     origin = Origin(OriginKind.JOB, "clicks", 3)
     store = a_store(config=a_config(rt_partitions=8, rt_partitioner="any", skew_limit_seconds=7), key_schema_id=4)
-    feed = generation_feed(store, origin, FABRIC, topic_uid="u", incarnation=9, max_lateness_ms=5)
+    feed = generation_feed(store, origin, FABRIC, topic_uid="u", incarnation=9)
     assert (feed.id, feed.kind, feed.origin_bytes) == (
         "dc-0/flights-clicks-3#9",
         FeedKind.GENERATION,
         origin.encoded,
     )
-    assert (feed.partitions, feed.partitioner, feed.key_schema_id, feed.skew_limit_ms, feed.max_lateness_ms) == (
-        8,
-        "xxhash64",
-        4,
-        7_000,
-        5,
-    )
+    assert (feed.partitions, feed.partitioner, feed.key_schema_id, feed.skew_limit_ms) == (8, "xxhash64", 4, 7_000)
     assert (feed.ready, feed.low_water) == (False, (0,) * 8)
     with pytest.raises(ValueError, match="xxhash64"):
         Feed(**{**feed.model_dump(), "partitioner": "any"})
 
 
-def test_a_lateness_that_is_not_declared_is_left_out_of_json() -> None:
-    """Nodes and clients of the release before know no such field, and read feeds without it."""
-    assert "max_lateness_ms" not in feed_of(1).model_dump_json()
-    declared = feed_of(1, max_lateness_ms=5)
-    assert Feed.model_validate_json(declared.model_dump_json()) == declared
+def test_what_is_seldom_said_is_left_out_of_json() -> None:
+    """Nodes and clients of the release before know no such field."""
     assert "unpushed" not in a_version(1).model_dump_json()
 
 
@@ -170,20 +161,20 @@ def test_before_the_first_version_a_push_applies_what_belongs_to_the_store() -> 
     assert feeds_of_push(waiting.model_copy(update={"versions": (follower,)})) == ()
 
 
-def _cut(feed: Feed, source: Version, grace_seconds: int = 100) -> int:
-    store = a_store(feeds=(feed,), config=a_config(tombstone_grace_seconds=grace_seconds))
-    return tombstone_cut_ms(store, source, (feed,), NOON_MS, NOON_MS)
+def _cut(feed: Feed, source: Version, to_come_ms: dict[str, int]) -> int:
+    store = a_store(feeds=(feed,), config=a_config(tombstone_grace_seconds=100))
+    return tombstone_cut_ms(store, source, (feed,), NOON_MS, NOON_MS, to_come_ms)
 
 
 @pytest.mark.case("rules:R12")
 def test_tombstones_stay_for_as_long_as_a_job_may_be_late() -> None:
-    """Event times lie behind append times: the grace is as long as the job says, and without its word nothing goes."""
+    """Event times lie behind append times: only what is older than all that is to come may go."""
     feed = feed_of(1)
     source = a_version(1, feeds=(feed.id,), tombstone_floor_ms=77)
-    assert _cut(feed, source) == 77
-    late = feed.model_copy(update={"max_lateness_ms": _DAY_MS})
-    assert _cut(late, source) == NOON_MS - _DAY_MS
-    assert _cut(feed.model_copy(update={"max_lateness_ms": 5}), source) == NOON_MS - 100_000
+    assert _cut(feed, source, {}) == 77
+    assert _cut(feed, source, {"another": NOON_MS}) == 77
+    assert _cut(feed, source, {feed.id: NOON_MS - _DAY_MS}) == NOON_MS - _DAY_MS
+    assert _cut(feed, source, {feed.id: NOON_MS - 5}) == NOON_MS - 100_000
     plan = plan_repush(_snapshot(fed_store(1)), RepushRequest())
     assert plan.target.tombstone_floor_ms == 0, utc_text(plan.target.tombstone_floor_ms)
 

@@ -1,0 +1,80 @@
+"""How old the records may be that a generation has yet to write (rule R12).
+
+A job declares how far their times may lie behind the moment at which the log got what they are made of. What a
+generation has not read yet was appended at or after the first record behind its last batch: however long it was
+stopped, and however far back in history it is.
+"""
+
+from __future__ import annotations
+
+from anew.controller.engine.context import Context
+from anew.controller.jobs.planning import held_of
+from anew.controller.jobs.records import position_of
+from anew.controller.jobs.starting import time_at
+from anew.core.feed import Feed
+from anew.core.jobs.generation import Generation
+from anew.core.jobs.inputs import JobInput, Offsets, next_offset
+from anew.core.jobs.job import Job
+from anew.core.stamp import Origin
+from anew.log.interface import TopicPartition
+
+
+def to_come_ms(context: Context, feed: Feed) -> int | None:
+    """No record that will still come into a feed of a job has an earlier time; None: nothing is known of that.
+
+    Nothing is known where the job declares no lateness, where records of its inputs were left out, or may be, because
+    these may be given to their topics again with their old times, and of a feed whose generations have all ended.
+
+    Raises:
+        AnewError: A log does not answer.
+    """
+    job = context.catalog.job(Origin.decode(feed.origin_bytes).name)
+    if job is None or job.max_lateness_ms is None or _may_come_again(context, job):
+        return None
+    writers = [each for each in job.generations if each.writes_to == feed.id and not each.over]
+    unread_ms = [_unread_ms(context, job, each, feed.skew_limit_ms) for each in writers]
+    known_ms = [each for each in unread_ms if each is not None]
+    if not known_ms or len(known_ms) < len(unread_ms):
+        return None
+    return min(known_ms) - job.max_lateness_ms
+
+
+def _may_come_again(context: Context, job: Job) -> bool:
+    """Whether records of a job's inputs were left out, or may be, by whichever job reads them too."""
+    topics = set(job.inputs.values())
+    for other in context.catalog.jobs():
+        if topics.isdisjoint(other.inputs.values()):
+            continue
+        if any(each.most_dead_letters > 0 and not each.over for each in other.generations):
+            return True
+        if context.catalog.job_dead_letters(other.uid, None, None, 1):
+            return True
+    return False
+
+
+def _unread_ms(context: Context, job: Job, generation: Generation, skew_ms: int) -> int | None:
+    """What a generation has not read was appended at that time, or later; None: nobody can say."""
+    # Before the ends: what comes meanwhile gets a later time, by whatever clock within the skew.
+    found = [context.clock() - skew_ms]
+    position = position_of(context, job, generation)
+    for of in generation.inputs:
+        first_ms = _first_ms(context, of, position.get(of.name, {}))
+        if first_ms is None:
+            return None
+        found += [each - skew_ms for each in first_ms]
+    return min(found)
+
+
+def _first_ms(context: Context, of: JobInput, position: Offsets) -> list[int] | None:
+    """When the first record behind a position was appended, of each partition that has one; None: nobody can say."""
+    found = []
+    for partition, held in held_of(context, of).items():
+        offset = next_offset(position, partition)
+        if offset >= held.end:
+            continue
+        place = TopicPartition(of.topic, of.topic_uid, partition)
+        at_ms = time_at(context.fabrics[of.fabric].log, place, offset)
+        if at_ms is None:
+            return None
+        found.append(at_ms)
+    return found

@@ -1,0 +1,98 @@
+"""How old the records may be that a job has yet to write, and what a repush forgets accordingly (rule R12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anew.api.jobs.requests import CreateJob, DropGeneration, PlanGeneration
+from anew.api.topics import CreateTopic
+from anew.core.jobs.deadletters import SKIP
+from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
+from anew.testing.job_builders import a_code
+from tests.component.controller.harness import Cluster
+from tests.component.controller.jobs.jobs_harness import EVENTS, JOB, PARTITIONS, Jobs
+
+_STORE, _HOUR_MS = "flights", 3_600_000
+
+
+@pytest.fixture
+def late(cluster: Cluster) -> Jobs:
+    """A job that fills a store, with records that are an hour late at most."""
+    return _made(cluster, _HOUR_MS)
+
+
+def _made(cluster: Cluster, max_lateness_ms: int | None) -> Jobs:
+    made = Jobs(cluster)
+    made.topics()
+    cluster.create(_STORE, hybrid=False)
+    request = CreateJob(name=JOB, output=f"store:{_STORE}", inputs={"events": EVENTS}, max_lateness_ms=max_lateness_ms)
+    cluster.client.create_job(request)
+    return made
+
+
+def _to_come(jobs: Jobs) -> list[int]:
+    """What is known of each feed, as so many ms before now, without the skew that clocks may have."""
+    cluster = jobs.cluster
+    snapshot = cluster.client.snapshot(_STORE)
+    skew_ms = {feed.id: feed.skew_limit_ms for feed in snapshot.store.feeds}
+    return [cluster.clock() - at_ms - skew_ms[feed] for feed, at_ms in snapshot.to_come_ms.items()]
+
+
+@pytest.mark.case("rules:R12")
+def test_what_is_to_come_is_as_old_as_what_was_not_read(late: Jobs) -> None:
+    """A generation at the end writes what comes from now on; one that was stopped for a day, what came meanwhile."""
+    late.running()
+    epoch = late.take()
+    assert _to_come(late) == [_HOUR_MS]
+    late.write(5)
+    late.cluster.pass_seconds(60)
+    late.write(5, partition=1)
+    late.cluster.pass_seconds(24 * 3_600)
+    assert _to_come(late) == [_HOUR_MS + 24 * _HOUR_MS + 60_000]
+    late.record(epoch, {0: 5, 1: 0})
+    assert _to_come(late) == [_HOUR_MS + 24 * _HOUR_MS]
+    late.record(epoch, {0: 5, 1: 5})
+    assert _to_come(late) == [_HOUR_MS]
+
+
+@pytest.mark.case("rules:R12")
+def test_a_rewind_brings_its_history(late: Jobs) -> None:
+    """Of each generation by itself: the one that is rewound has all history to write, however near the live one is."""
+    late.write(5)
+    late.cluster.pass_seconds(24 * 3_600)
+    late.running()
+    late.cluster.settle(4)
+    late.record(late.take(), {0: 5, 1: 0})
+    late.running(late.plan(code=None, start="oldest"))
+    assert sorted(_to_come(late)) == [_HOUR_MS, 25 * _HOUR_MS]
+    late.cluster.client.drop_generation(JOB, DropGeneration(generation=2))
+    assert _to_come(late) == [_HOUR_MS]
+
+
+@pytest.mark.case("rules:R12")
+def test_nothing_is_known_of_what_nobody_declares(cluster: Cluster) -> None:
+    """Then no tombstone goes."""
+    jobs = _made(cluster, None)
+    jobs.running()
+    assert _to_come(jobs) == []
+
+
+@pytest.mark.case("rules:R12")
+def test_records_that_were_left_out_may_come_again(late: Jobs) -> None:
+    """With the times they had: whichever job leaves records of the topic out, nothing is known any more."""
+    late.running()
+    assert _to_come(late) == [_HOUR_MS]
+    other = CreateTopic(name="others", partitions=PARTITIONS, key_schema=KEY_SCHEMA, value_schema=VALUE_SCHEMA)
+    client = late.cluster.client
+    client.create_topic(other)
+    client.create_job(CreateJob(name="second", output="topic:others", inputs={"events": EVENTS}))
+    assert _to_come(late) == [_HOUR_MS]
+    _begin(late, "second", on_bad_record=SKIP)
+    assert _to_come(late) == []
+
+
+def _begin(jobs: Jobs, name: str, **asked: Any) -> None:
+    plan = jobs.cluster.client.plan_generation(name, PlanGeneration(code=a_code(), **asked))
+    jobs.begin(plan)
