@@ -14,6 +14,7 @@ from anew.api.stores.replicas import ReplicaReport, ReplicaState
 from anew.api.stores.requests import RollBack
 from anew.controller.engine.schedules import step
 from anew.controller.reconcile import Reconciler
+from anew.controller.stores import views
 from anew.controller.stores.schedule import RepushSchedule, facts_of
 from anew.core.errors import Failed
 from anew.core.feed import PositionMap
@@ -382,6 +383,19 @@ def test_facts_are_those_of_the_replica_that_is_furthest(cluster: Cluster) -> No
         assert facts.unsorted_share == 30 / 31
     cluster.update(partitions=8)
     assert facts_of(cluster.store(), [], cluster.clock()).stale
+
+
+def test_a_store_says_when_a_repush_would_sort_much(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once most of what the current version was made of came through its feeds; a few records are worth nothing."""
+    cluster.create(replicas=1, partitions=1)
+    cluster.serve(cluster.push_plan())
+    cluster.write(cluster.store().feeds[0], 30)
+    cluster.settle(2)
+    assert cluster.client.store("flights").notes == ()
+    monkeypatch.setattr(views, "_MANY_UNSORTED", 30)
+    (note,) = cluster.client.store("flights").notes
+    assert note.startswith("97% of what was read for the current version came through its feeds (30 records)")
+    assert note.endswith("to sort it: anew repush flights")
 
 
 @pytest.mark.case("stores:H2")

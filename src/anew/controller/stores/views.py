@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,8 @@ from anew.controller.engine.context import Context
 from anew.controller.engine.nodes import live_reports
 from anew.controller.stores.readiness import coverage_of
 from anew.controller.stores.replicas import indexed, replicas_of
-from anew.controller.stores.schedule import decision_of
+from anew.controller.stores.schedule import decision_of, facts_of
+from anew.core.condition import Facts
 from anew.core.partitioners import is_custom
 from anew.core.stores.lifecycle import existing, missing_feeds
 from anew.core.stores.store import SERVABLE, Frozen, Store, Version, VersionStatus, pending_changes, source_digest
@@ -64,9 +66,21 @@ def store_view(context: Context, store: Store, shown: Past = _NEWEST) -> StoreDe
     versions = {version.number: version for version in (*past, *store.versions)}
     whole = store.model_copy(update={"versions": tuple(versions[of] for of in sorted(versions))})
     view = _store_view(whole, reports, context.catalog.dead_letter_counts().get(store.uid, 0), number)
-    schedule = _schedule_view(context, store, [r for found in reports.values() for r in found])
+    heard = [report for found in reports.values() for report in found]
+    schedule = _schedule_view(context, store, heard)
     following = str(past[-1].number) if len(found) > shown.limit else None
-    return StoreDetail(**dict(view), schedule=schedule, next=following)
+    notes = (*view.notes, *_worth_sorting(store, facts_of(store, heard, context.clock())))
+    return StoreDetail(**{**dict(view), "notes": notes}, schedule=schedule, next=following)
+
+
+def _worth_sorting(store: Store, facts: Facts) -> Iterator[str]:
+    """What a repush would gain by sorting: what feeds brought was applied record by record."""
+    if facts.feed_records >= _MANY_UNSORTED and facts.unsorted_share > _MOSTLY:
+        share = f"{facts.unsorted_share:.0%}"
+        yield (
+            f"{share} of what was read for the current version came through its feeds ({facts.feed_records} records) "
+            f"and is not sorted: a replica that is made anew applies all of it again; to sort it: anew repush {store.name}"
+        )
 
 
 def _schedule_view(context: Context, store: Store, reports: list[NodeReport]) -> StoreSchedule | None:
@@ -205,6 +219,8 @@ def _version_view(version: Version, fabric: str, lag: tuple[int, float]) -> Vers
     )
 
 
+_MANY_UNSORTED, _MOSTLY = 100_000, 0.5
+"""From so many records on, and above that share of all, a note says that a repush would sort them."""
 _FEW = 10
 _PATIENCE_MS = 60_000
 """What fails or waits for longer is told."""
