@@ -79,7 +79,8 @@ def _worth_sorting(store: Store, facts: Facts) -> Iterator[str]:
         share = f"{facts.unsorted_share:.0%}"
         yield (
             f"{share} of what was read for the current version came through its feeds ({facts.feed_records} records) "
-            f"and is not sorted: a replica that is made anew applies all of it again; to sort it: anew repush {store.name}"
+            "and is not sorted: a replica that is made anew applies all of it again; "
+            f"to sort it: anew repush {store.name}"
         )
 
 
