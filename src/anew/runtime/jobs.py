@@ -223,11 +223,15 @@ class JobHandle:
         view = begun_before(self._controller, request_id, self._planner.asked(start, packed, mode))
         return view.generation if isinstance(view, JobRebuildView) else None
 
-    def run(self, generation: int | None = None, *, accept_environment: bool = False) -> JobView:
+    def run(
+        self, generation: int | None = None, *, accept_environment: bool = False, foreground: bool = False
+    ) -> JobView:
         """Let a generation run, the live one for None.
 
         Args:
             generation: Its number.
+            foreground: Whether this process is to drive it, by `anew.runtime.connect.Cluster.drive_generation`; the
+                controller starts a driver where nobody has begun in a while.
             accept_environment: Go on with the Python and PySpark of this process, although its code was submitted from
                 others.
 
@@ -235,7 +239,8 @@ class JobHandle:
             Refused: ``generation_over``, ``not_ready``.
         """
         environment = environment_here() if accept_environment else None
-        return self._controller.run_job(self.name, RunGeneration(generation=generation, environment=environment))
+        request = RunGeneration(generation=generation, environment=environment, foreground=foreground)
+        return self._controller.run_job(self.name, request)
 
     def stop(self, generation: int | None = None) -> JobView:
         """Let a generation end after the batch that it is at.

@@ -121,11 +121,19 @@ def main(folder: str) -> int:
 def _found(here: Path) -> Shape | Declaration:
     from anew.rebuild.jobs.archive import unpack
     from anew.rebuild.jobs.calling import imported
+    from anew.spark.session import spark_session
 
     order = json.loads((here / "order.json").read_text(encoding="utf-8"))
     code = JobCode.model_validate(order["code"])
     unpacked = unpack(code, (here / "archive.zip").read_bytes(), here / "unpacked")
-    return _shape(order, code, unpacked) if "plan" in order else declaration_of(imported(code, unpacked.modules))
+    if "plan" in order:
+        return _shape(order, code, unpacked)
+    try:
+        return declaration_of(imported(code, unpacked.modules))
+    except InvalidRequest:
+        # A module that makes functions of Spark's needs a session, which takes seconds to start.
+        with spark_session("local[1]", {}):
+            return declaration_of(imported(code, unpacked.modules))
 
 
 def _shape(order: dict[str, Any], code: JobCode, unpacked: Unpacked) -> Shape:

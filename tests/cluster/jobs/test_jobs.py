@@ -143,6 +143,16 @@ def test_a_job_is_rewound_beside_the_live_one_and_cut_over_to_and_back(lone: Ane
     wait_until(lambda: served() == _wanted(events, 30) | _wanted(later, 20), "what was deployed", 120)
     anew.here("job", "stop", "delay_class")
     wait_until(lambda: not _generation(anew, 3)["driver"], "the driver to stop", 60)
+    # In the foreground of a terminal, until Ctrl-C.
+    here = anew.start("job", "run", "delay_class", "--foreground", "--json")
+    last = _events(600, 100)
+    _write(anew, last)
+    wanted = _wanted(events, 30) | _wanted(later | last, 20)
+    wait_until(lambda: served() == wanted, "what is driven in the foreground", 120)
+    assert _driver(anew, 3) is not None
+    here.send_signal(signal.SIGINT)
+    told, failed = here.communicate(timeout=120)
+    assert (here.returncode, json.loads(told)["generations"][2]["status"]) == (0, "stopped"), failed[-2_000:]
 
 
 def test_a_function_that_cannot_be_run_is_refused_before_anything_is_made(anew: Anew, tmp_path: Path) -> None:

@@ -100,8 +100,10 @@ class RunGeneration(OfGeneration):
 
     Attributes:
         environment: In which it goes on from now on, although its code was submitted from another; None: as before.
+        foreground: Whether whoever asks drives it: the controller starts a driver only where that one does not begin.
     """
 
+    foreground: bool = False
     environment: Environment | None = None
 
 

@@ -19,6 +19,8 @@ from anew.cli.jobs.options import (
     Files,
     Function,
     Inputs,
+    JobOptions,
+    JobSettings,
     MaxLateness,
     MaxRecords,
     NoTrial,
@@ -35,6 +37,7 @@ from anew.cli.output import Json, JsonLines, out, print_json, print_line, print_
 from anew.cli.session import asked_until_answered, cluster, pairs
 from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, STOP
+from anew.runtime.foreground import driven_beside
 from anew.runtime.jobplans import Start
 from anew.runtime.settings import resolve
 
@@ -61,6 +64,7 @@ def submit_job(
     inputs: Inputs = None,
     default_start: DefaultStarts = None,
     output: Output = None,
+    settings: JobOptions = None,
     max_lateness: MaxLateness = None,
     param: Params = None,
     file: Files = None,
@@ -75,9 +79,10 @@ def submit_job(
     json_output: Json = False,
 ) -> None:
     """Make a job and its first generation; it runs when told so."""
-    declared = declaration_in(inputs, default_start, output, max_lateness)
-    bad = on_bad(on_bad_record)
-    chosen = Start(start_from(start), master, pairs(conf, "--conf"), max_records, bad, dead_letter_limit)
+    said = JobSettings(max_lateness, max_records, on_bad_record, dead_letter_limit).with_those(settings)
+    declared = declaration_in(inputs, default_start, output, said.max_lateness)
+    begins, bad = start_from(start), on_bad(said.on_bad_record)
+    chosen = Start(begins, master, pairs(conf, "--conf"), said.max_records, bad, said.dead_letter_limit)
     with cluster() as connected:
         code = code_of(function, param, file, no_trial=no_trial)
         view = connected.job(name).submit(code, declared, chosen, request_id)
@@ -113,12 +118,21 @@ def run(
     accept_environment: Annotated[
         bool, typer.Option("--accept-environment", help="Go on with the Python and PySpark of here.")
     ] = False,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Drive it here until it is stopped: Ctrl-C stops it.")
+    ] = False,
     json_output: Json = False,
 ) -> None:
     """Let a generation run, the live one unless another is named."""
     name, number = named(which)
     with cluster() as connected:
-        view = connected.job(name).run(number, accept_environment=accept_environment)
+        job = connected.job(name)
+        view = job.run(number, accept_environment=accept_environment, foreground=foreground)
+        if foreground:
+            running = [view.live, *(each.number for each in view.generations if each.status == "running")]
+            chosen = next(each for each in (number, *running) if each is not None)
+            driven_beside(lambda: connected.drive_generation(name, chosen), lambda: job.stop(chosen))
+            view = job.show()
     print_job(view, as_json=json_output)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +14,8 @@ from anew.core.errors import InvalidRequest
 from anew.core.jobs.deadletters import MOST_LETTERS
 from anew.core.jobs.declaration import Declaration, Input, lateness_ms, start_named
 from anew.core.jobs.plan import MOST_RECORDS
+from anew.core.jobs.starts import is_number
+from anew.core.suggest import did_you_mean
 from anew.runtime.jobfile import SUFFIX, code_in_file
 from anew.runtime.jobplans import Code
 
@@ -45,6 +48,12 @@ MaxLateness = Annotated[
     str | None,
     typer.Option(metavar="DURATION", help="How late records may be, 2h: so that older tombstones can be dropped."),
 ]
+JobOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="K=V", help="One of the options below by its name, max_lateness=2h; may be repeated."
+    ),
+]
 Why = Annotated[str | None, typer.Option("--why", metavar="TEXT", help="The reason, for the history.")]
 
 
@@ -57,6 +66,36 @@ def code_of(function: str, param: Sequence[str] | None, file: Sequence[str] | No
     if function.endswith(SUFFIX):
         return code_in_file(Path(function), files, pairs(param, "--param"), trial=not no_trial)
     return Code(function, files, pairs(param, "--param"), trial=not no_trial)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """What a job is submitted with that has a name and a value: options of their own, or ``--set NAME=VALUE``."""
+
+    max_lateness: str | None
+    max_records: int
+    on_bad_record: str
+    dead_letter_limit: int
+
+    def with_those(self, settings: Sequence[str] | None) -> JobSettings:
+        """These, with those of ``--set``, which win.
+
+        Raises:
+            InvalidRequest: ``bad_option``: no such setting, or not a number.
+        """
+        changes: dict[str, Any] = {}
+        for name, text in pairs(settings, "--set").items():
+            if name not in self.__slots__:
+                known = sorted(self.__slots__)
+                hint = did_you_mean(name, known)
+                raise InvalidRequest(
+                    "bad_option", "a job has no such setting", found=name, expected=", ".join(known), hint=hint
+                )
+            is_count = isinstance(getattr(self, name), int)
+            if is_count and not is_number(text):
+                raise InvalidRequest("bad_option", f"{name} is a number", found=text, expected="such as 1000")
+            changes[name] = int(text) if is_count else text
+        return replace(self, **changes)
 
 
 def declaration_in(

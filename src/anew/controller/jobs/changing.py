@@ -94,7 +94,7 @@ def create_job(context: Context, request: CreateJob, actor: str) -> Job:
 
 
 def run(context: Context, name: str, request: RunGeneration, actor: str) -> Job:
-    """Let a generation run; the next round starts its driver.
+    """Let a generation run; the next round starts its driver, unless whoever asks is to be that.
 
     Raises:
         NotFound: ``unknown_job``, ``unknown_generation``.
@@ -106,7 +106,10 @@ def run(context: Context, name: str, request: RunGeneration, actor: str) -> Job:
     operation = context.operation("run job", name, actor, generation=generation.number, **accepted)
 
     def change(present: Job) -> tuple[Job, tuple[Put, ...]]:
-        after = jobs.to_run(present, generation.number, context.clock(), request.environment)
+        now_ms = context.clock()
+        after = jobs.to_run(present, generation.number, now_ms, request.environment)
+        if request.foreground and after != present:
+            after = jobs.started(after, generation.number, now_ms, context.limits.scheduled_start_seconds)
         return after, () if after == present else (with_record(context, generation, wanted=True),)
 
     return change_job(context, job.uid, operation, change)

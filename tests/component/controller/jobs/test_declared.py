@@ -23,6 +23,11 @@ import anew
 from pyspark.sql import functions as F
 
 
+@F.udf("string")
+def kind_of(delay):
+    return str(delay)
+
+
 @anew.job(inputs={"events": anew.Input(topic="events", start="newest")}, output="topic:classes", max_lateness="2h")
 def classify(events, *, severe: int = 15):
     return events.select("key", "value", "deleted", "timestamp")
@@ -94,12 +99,20 @@ def test_a_function_or_a_file_declares_the_job(
     assert (wrong["code"], wrong["expected"]) == ("declared_otherwise", f"topic:{CLASSES}")
     unsaid = ran("submit", "unsaid", f"{code}:plain", "--input", f"events={EVENTS}", *untried, code=2)["error"]
     assert (unsaid["code"], unsaid["found"]) == ("not_declared", "no output")
+    assert (
+        ran("submit", "wrong", "f.py:g", "--set", "max_record=1", code=2)["error"]["hint"]
+        == "did you mean max_records?"
+    )
+    assert ran("submit", "wrong", "f.py:g", "--set", "max_records=many", code=2)["error"]["found"] == "many"
     file = tmp_path / "job.toml"
     others = CreateTopic(name="others", partitions=PARTITIONS, key_schema=KEY_SCHEMA, value_schema=VALUE_SCHEMA)
     jobs.cluster.client.create_topic(others)
     file.write_text(f'function = "delays.py:plain"\noutput = "topic:others"\n[inputs]\nevents = "{EVENTS}"\n')
-    by_file = ran("submit", "by_file", str(file), *untried)
-    assert (by_file["starts"], by_file["max_lateness_ms"]) == ({"events": "oldest"}, None)
+    by_file = ran("submit", "by_file", str(file), "--set", "max_lateness=90s", "--set", "max_records=7", *untried)
+    assert (by_file["starts"], by_file["max_lateness_ms"]) == ({"events": "oldest"}, 90_000)
+    made_by_file = jobs.cluster.context.catalog.job("by_file")
+    assert made_by_file is not None
+    assert made_by_file.generations[0].max_records == 7
     file.write_text(file.read_text().replace("topic:others", f"topic:{CLASSES}"))
     moved = ran("plan", "by_file", str(file), *untried, code=2)["error"]
     assert (moved["code"], moved["found"]) == ("declared_otherwise", "topic:others")
