@@ -23,11 +23,6 @@ import anew
 from pyspark.sql import functions as F
 
 
-@F.udf("string")
-def kind_of(delay):
-    return str(delay)
-
-
 @anew.job(inputs={"events": anew.Input(topic="events", start="newest")}, output="topic:classes", max_lateness="2h")
 def classify(events, *, severe: int = 15):
     return events.select("key", "value", "deleted", "timestamp")
