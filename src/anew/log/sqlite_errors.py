@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,10 +42,18 @@ def from_sqlite(error: sqlite3.Error, path: Path) -> AnewError:
     name = str(getattr(error, "sqlite_errorname", ""))
     if name.startswith(_CORRUPT) or name in _NOT_OURS:
         return _corrupt(path, str(error))
-    if name.startswith("SQLITE_FULL"):
+    # SQLite says of its shared memory alone that it could not be written, not why.
+    if name.startswith("SQLITE_FULL") or (name.startswith("SQLITE_IOERR") and _no_room_beside(path)):
         return _full(path, str(error))
     hint = "another program holds the file's lock for too long" if name.startswith(_LOCKED) else None
     return Unreachable("log_unreachable", "the embedded log does not answer", found=f"{path}: {error}", hint=hint)
+
+
+def _no_room_beside(path: Path) -> bool:
+    try:
+        return os.statvfs(path.parent).f_bavail == 0
+    except OSError:
+        return False
 
 
 def _corrupt(path: Path, found: str) -> Failed:

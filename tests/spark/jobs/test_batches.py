@@ -10,9 +10,11 @@ import pytest
 from anew.core.errors import AnewError, InvalidRequest, Refused
 from anew.core.jobs.batch import BatchRecord
 from anew.log.interface import TopicSpec
+from anew.rebuild.jobs.driving import is_for_good
 from anew.rebuild.jobs.running import checked_frame
 from anew.spark.jobs.sink import check_types
 from anew.spark.session import SparkSession
+from tests.disks import filled, small_disk
 from tests.spark.jobs.jobs_world import CLASS, KEY, JobsWorld, running_world
 
 _EVENTS = [(f"flight-{number}", number % 40) for number in range(500)]
@@ -157,6 +159,21 @@ def test_what_is_refused_in_a_batch_keeps_its_code(world: JobsWorld) -> None:
     with pytest.raises(Refused) as caught:
         batches.wait(60)
     assert (caught.value.code, caught.value.expected) == ("epoch_outdated", 2)
+
+
+def test_on_a_full_disk_a_batch_fails_and_runs_again_once_there_is_room(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing of it counts, the next driver is not kept from trying, and all comes out once."""
+    disk = tmp_path / "log"
+    with small_disk(disk, 32), running_world(spark, tmp_path, _EVENTS) as world:
+        with filled(disk):
+            world.begin(batches := world.batches())
+            with pytest.raises(AnewError, match="full") as caught:
+                batches.wait(60)
+        assert (caught.value.code, is_for_good(caught.value), world.ledger.records) == ("log_full", False, [])
+        world.begin(again := world.batches(epoch=2))
+        assert again.wait(60)
+        assert _classes(world) == _expected()
+        assert sum(record.rows for record in world.ledger.records) == len(_EVENTS)
 
 
 @pytest.mark.case("streams:B9")
