@@ -29,7 +29,9 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise from_sqlite(error, path) from error
+        # Of its shared memory SQLite says only that it could not be written, not why.
+        is_full = str(getattr(error, "sqlite_errorname", "")).startswith("SQLITE_IOERR") and _no_room_beside(path)
+        raise (_full(path, str(error)) if is_full else from_sqlite(error, path)) from error
     except OSError as error:
         raise _from_system(error, path) from error
     except UnicodeDecodeError as error:
@@ -38,12 +40,11 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def from_sqlite(error: sqlite3.Error, path: Path) -> AnewError:
-    """What an SQLite error about a partition's file means."""
+    """What an SQLite error about a partition's file means, also one of a commit, whose outcome hangs on it."""
     name = str(getattr(error, "sqlite_errorname", ""))
     if name.startswith(_CORRUPT) or name in _NOT_OURS:
         return _corrupt(path, str(error))
-    # SQLite says of its shared memory alone that it could not be written, not why.
-    if name.startswith("SQLITE_FULL") or (name.startswith("SQLITE_IOERR") and _no_room_beside(path)):
+    if name.startswith("SQLITE_FULL"):
         return _full(path, str(error))
     hint = "another program holds the file's lock for too long" if name.startswith(_LOCKED) else None
     return Unreachable("log_unreachable", "the embedded log does not answer", found=f"{path}: {error}", hint=hint)

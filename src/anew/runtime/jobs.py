@@ -24,7 +24,7 @@ from anew.core.errors import AnewError, InvalidRequest, NotFound, Unreachable
 from anew.core.jobs.declaration import NOTHING_DECLARED, Declaration
 from anew.core.jobs.plan import DEPLOY, PARALLEL, JobPlan, Mode
 from anew.rebuild.asking import begun_before
-from anew.rebuild.jobs.archive import environment_here
+from anew.rebuild.jobs.archive import Packed, environment_here
 from anew.runtime.clock import new_id
 from anew.runtime.deadrecords import DeadRecord, Replayed, dead_record
 from anew.runtime.jobplans import Code, JobPlanner, Start
@@ -72,7 +72,7 @@ class JobHandle:
         """
         said, packed = self._planner.packed(code)
         told = code.declared.joined(declared, code.declared_by)
-        whole = declared_by(packed.code, packed.content).joined(told, packed.code.entry)
+        whole = _declared_by(code, packed, told).joined(told, packed.code.entry)
         request = job_request(self.name, whole, request_id)
         view = self._controller.create_job(request)
         if view.generations:
@@ -410,6 +410,16 @@ class JobHandle:
             expected=f"an output within {_READY_SECONDS:g} s",
             hint=f"is the log there? anew status; then: anew job show {self.name}",
         )
+
+
+def _declared_by(code: Code, packed: Packed, told: Declaration) -> Declaration:
+    """What a function declares; nothing of one that is not to be tried, and cannot be imported here, if all is told."""
+    try:
+        return declared_by(packed.code, packed.content)
+    except AnewError:
+        if code.trial or not told.inputs or told.output is None:
+            raise
+        return NOTHING_DECLARED
 
 
 def job_request(name: str, whole: Declaration, request_id: str | None) -> CreateJob:

@@ -99,6 +99,10 @@ def test_a_function_or_a_file_declares_the_job(
         == "did you mean max_records?"
     )
     assert ran("submit", "wrong", "f.py:g", "--set", "max_records=many", code=2)["error"]["found"] == "many"
+    code.with_name("elsewhere.py").write_text("import a_package_of_the_cluster\n")
+    function = f"{code.with_name('elsewhere.py')}:classify"
+    absent = ran("submit", "absent", function, *untried, code=2)["error"]
+    assert (absent["code"], "a_package_of_the_cluster" in absent["found"]) == ("import_failed", True)
     file = tmp_path / "job.toml"
     others = CreateTopic(name="others", partitions=PARTITIONS, key_schema=KEY_SCHEMA, value_schema=VALUE_SCHEMA)
     jobs.cluster.client.create_topic(others)
