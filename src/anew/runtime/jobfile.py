@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from anew.core.errors import InvalidRequest, NotFound
 from anew.core.jobs.code import parse_entry
-from anew.core.jobs.declaration import Declaration, Input, lateness_ms, start_named
+from anew.core.jobs.declaration import Declaration, Input, lateness_ms, misfit_of, start_named
 from anew.runtime.jobplans import Code
 
 SUFFIX = ".toml"
@@ -41,7 +41,9 @@ class _JobFile(BaseModel):
     files: dict[str, str] = {}
 
 
-def code_in_file(path: Path, files: Mapping[str, Path], params: Mapping[str, str], *, trial: bool) -> Code:
+def code_in_file(
+    path: Path, files: Mapping[str, Path], params: Mapping[str, str | float], *, trial: bool = True
+) -> Code:
     """The code that a file declares, with the declaration.
 
     Args:
@@ -61,7 +63,7 @@ def code_in_file(path: Path, files: Mapping[str, Path], params: Mapping[str, str
     return Code(
         entry=f"{folder / entry.where}:{entry.function}" if entry.is_file else said.function,
         files={**{name: folder / where for name, where in said.files.items()}, **files},
-        params={**{name: _text(value) for name, value in said.params.items()}, **params},
+        params={**said.params, **params},
         trial=trial,
         declared=Declaration(inputs=inputs, output=said.output, max_lateness_ms=lateness_ms(said.max_lateness)),
         declared_by=str(path),
@@ -81,18 +83,11 @@ def _read(path: Path) -> _JobFile:
     except tomllib.TOMLDecodeError as error:
         raise _bad(path, str(error), "TOML") from error
     except ValidationError as error:
-        first: Any = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise _bad(path, f"{where}: {first['msg']}", f"one of {', '.join(_JobFile.model_fields)}") from error
+        raise _bad(path, misfit_of(error), f"{', '.join(_JobFile.model_fields)}") from error
 
 
 def _input(of: _Input) -> Input:
     return Input(topic=of.topic, start=None if of.start is None else start_named(of.start))
-
-
-def _text(value: str | float) -> str:
-    """A parameter as it is written on a command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _bad(path: Path, found: str, expected: str) -> InvalidRequest:
@@ -101,5 +96,6 @@ def _bad(path: Path, found: str, expected: str) -> InvalidRequest:
         f"{path} declares no job",
         found=found,
         expected=expected,
-        hint='for example: function = "delays.py:classify", and [inputs] flights = "flights_in"',
+        hint='for example: function = "delays.py:classify", [inputs] flights = "flights_in", '
+        '[files] "model.bin" = "models/model.bin"',
     )

@@ -32,7 +32,7 @@ class Code:
     Attributes:
         entry: ``module:function``, or ``file.py:function``.
         files: Name → path: what it is given beside its frames.
-        params: What it is called with.
+        params: What it is called with; a number or a truth value as text has it, ``{"severe": 30}``.
         trial: Whether it is tried in a process of its own before anything is made.
         declared: What is declared with it, beside what the function itself declares.
         declared_by: Who declares that, for errors.
@@ -40,7 +40,7 @@ class Code:
 
     entry: str
     files: Mapping[str, Path] = field(default_factory=dict)
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str | float] = field(default_factory=dict)
     trial: bool = True
     declared: Declaration = NOTHING_DECLARED
     declared_by: str = "the submission"
@@ -99,6 +99,11 @@ def job_as_declared(view: JobView) -> Declaration:
     return Declaration(inputs=inputs, output=view.output, max_lateness_ms=view.max_lateness_ms)
 
 
+def param_text(value: str | float) -> str:
+    """A parameter as it is written on a command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class JobPlanner:
     """Makes the plans of one job, and keeps their code where drivers find it."""
 
@@ -114,7 +119,8 @@ class JobPlanner:
         Raises:
             InvalidRequest: What is wrong with it before it is tried.
         """
-        return code, pack(code.entry, code.files, code.params, CODE_FOLDER)
+        params = {name: param_text(value) for name, value in code.params.items()}
+        return code, pack(code.entry, code.files, params, CODE_FOLDER)
 
     def planned(self, start: Start, packed: tuple[Code, Packed] | None, mode: Mode = PARALLEL) -> JobPlan:
         """A plan, whose code was tried, and is stored.

@@ -428,19 +428,21 @@ def job_request(name: str, whole: Declaration, request_id: str | None) -> Create
     Raises:
         InvalidRequest: ``not_declared``.
     """
-    missing = [what for what, said in (("inputs", whole.inputs), ("an output", whole.output)) if not said]
+    topics = {each: of.topic for each, of in whole.inputs.items() if of.topic is not None}
+    unread = [f"a topic of the input {each}" for each in whole.inputs if each not in topics]
+    missing = unread + [what for what, said in (("an input", whole.inputs), ("an output", whole.output)) if not said]
     if missing or whole.output is None:
         raise InvalidRequest(
             "not_declared",
             f"nothing says what {name} reads and writes",
-            found=f"no {' and no '.join(each.removeprefix('an ') for each in missing)}",
+            found=f"no {' and no '.join(each.partition(' ')[2] for each in missing)}",
             expected=" and ".join(missing),
             hint="--input NAME=TOPIC and --output store:NAME; or declare them at the function, or in a file",
         )
     return CreateJob(
         name=name,
         output=whole.output,
-        inputs={each: of.topic for each, of in whole.inputs.items()},
+        inputs=topics,
         starts={each: of.start for each, of in whole.inputs.items() if of.start is not None},
         max_lateness_ms=whole.max_lateness_ms,
         request_id=request_id,

@@ -138,11 +138,18 @@ def _found(here: Path) -> Shape | Declaration:
 
 def _shape(order: dict[str, Any], code: JobCode, unpacked: Unpacked) -> Shape:
     from anew.api.location import LogLocation
+    from anew.rebuild.jobs.calling import load
     from anew.rebuild.jobs.trying import Trial, try_function
     from anew.spark.jobs.decoding import InputTask, json_fields
     from anew.spark.session import spark_session
 
     plan, job = JobPlan.model_validate(order["plan"]), Declaration.model_validate(order["job"])
+    try:
+        load(code, unpacked, [of.name for of in plan.inputs])
+    except InvalidRequest as error:
+        # What its parameters are is known before Spark starts, unless its module needs a session.
+        if error.code != "import_failed":
+            raise
     with spark_session("local[1]", {}) as spark:
 
         def task(of: JobInput) -> InputTask:

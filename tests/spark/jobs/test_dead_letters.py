@@ -19,6 +19,7 @@ from anew.core.jobs.deadletters import DeadLetter
 from anew.core.jobs.inputs import JobInput
 from anew.core.topics.topic import TopicFormat
 from anew.log.interface import RAW_APPEND
+from anew.rebuild.jobs.driving import is_for_good
 from anew.rebuild.jobs.faults import Skipping
 from anew.rebuild.jobs.running import Batches, part_frame
 from anew.spark.jobs.decoding import InputTask
@@ -111,6 +112,16 @@ def test_more_than_the_limit_stop_the_generation_with_the_first_places(world: Jo
     assert "no such delay: 3" in str(caught.value.found)
     assert "at most 1" in str(caught.value.expected)
     assert world.ledger.records == []
+
+
+def test_who_leaves_nothing_out_ends_for_good_and_names_the_record(world: JobsWorld) -> None:
+    """Another driver would come to the same end; nothing of the batch is recorded."""
+    world.begin(batches := _skipping(world, world.batches(code=_raising('row["value"]["delay"] == 7')), 0))
+    with pytest.raises(AnewError) as caught:
+        batches.wait(390)
+    assert (caught.value.code, is_for_good(caught.value), world.ledger.records) == ("record_failed", True, [])
+    place, _, reason = str(caught.value.found).partition(": ")
+    assert (place.partition(":")[0], reason) == ("events", "no such delay: 7")
 
 
 def test_expressions_of_spark_and_values_that_do_not_fit(world: JobsWorld) -> None:

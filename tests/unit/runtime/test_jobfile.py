@@ -10,6 +10,7 @@ from anew.core.errors import AnewError
 from anew.core.jobs.declaration import Declaration, Input
 from anew.core.jobs.inputs import Start
 from anew.runtime.jobfile import code_in_file
+from anew.runtime.jobplans import param_text
 
 _WHOLE = """
 function = "code/delays.py:classify"
@@ -37,7 +38,8 @@ def test_a_file_says_all_of_a_job(tmp_path: Path) -> None:
     path.write_text(_WHOLE)
     code = code_in_file(path, {}, {}, trial=False)
     assert (code.entry, code.trial) == (f"{tmp_path}/code/delays.py:classify", False)
-    assert code.params == {"severe": "30", "share": "0.5", "strict": "true", "name": "a"}
+    assert code.params == {"severe": 30, "share": 0.5, "strict": True, "name": "a"}
+    assert [param_text(value) for value in code.params.values()] == ["30", "0.5", "true", "a"]
     assert code.files == {"model.bin": tmp_path / "models/model.bin"}
     inputs = {"flights": Input(topic="flight_events"), "weather": Input(topic="weather_events", start=Start.NEWEST)}
     assert code.declared == Declaration(inputs=inputs, output="store:delays", max_lateness_ms=7_200_000)
@@ -57,10 +59,10 @@ def test_a_module_in_a_file_is_a_module(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", "function: Field required"),
+        ("", "function: it is missing"),
         ("function = ", "Invalid value"),
-        ('function = "f.py:g"\noutputs = "store:a"', "outputs: Extra inputs"),
-        ('function = "f.py:g"\n[inputs]\na = { topic = "t", begin = 3 }', "inputs.a.begin: Extra inputs"),
+        ('function = "f.py:g"\noutputs = "store:a"', "outputs: there is no such key"),
+        ('function = "f.py:g"\n[inputs]\na = { topic = "t", begin = 3 }', "inputs.a.begin: there is no such key"),
         ('function = "f.py:g"\n[inputs]\na = { topic = "t", start = "3" }', "3"),
         ('function = "f.py:g"\nmax_lateness = "long"', "long"),
         ('function = "f.py:g"\n[params]\na = [1]', "params.a"),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from anew.cli.output import err
 from anew.cli.session import pairs
 from anew.core.errors import InvalidRequest
 from anew.core.jobs.deadletters import MOST_LETTERS
@@ -63,6 +64,8 @@ def code_of(function: str, param: Sequence[str] | None, file: Sequence[str] | No
     for given in file or ():
         name, separator, path = given.partition("=")
         files[name if separator else Path(given).name] = Path(path if separator else given)
+    if not no_trial:
+        err().print("trying the function first: Spark starts for that", markup=False)
     if function.endswith(SUFFIX):
         return code_in_file(Path(function), files, pairs(param, "--param"), trial=not no_trial)
     return Code(function, files, pairs(param, "--param"), trial=not no_trial)
@@ -104,19 +107,11 @@ def declaration_in(
     """What options say of a job.
 
     Raises:
-        InvalidRequest: ``bad_option``, ``bad_declaration``; ``unknown_input``: a default start of none.
+        InvalidRequest: ``bad_option``, ``bad_declaration``.
     """
     named = pairs(inputs, "--input", "NAME=TOPIC")
     starts = {name: start_named(start) for name, start in pairs(default_start, "--default-start").items()}
-    unknown = sorted(starts.keys() - named.keys())
-    if unknown:
-        raise InvalidRequest(
-            "unknown_input",
-            "a default start is given with the input",
-            found=f"--default-start {unknown[0]}={starts[unknown[0]]}",
-            expected=f"--input {unknown[0]}=TOPIC beside it",
-        )
-    declared = {name: Input(topic=topic, start=starts.get(name)) for name, topic in named.items()}
+    declared = {name: Input(topic=named.get(name), start=starts.get(name)) for name in {**named, **starts}}
     return Declaration(inputs=declared, output=output, max_lateness_ms=lateness_ms(max_lateness))
 
 

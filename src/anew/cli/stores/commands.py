@@ -57,7 +57,7 @@ def create(
     if json_output:
         print_json(view)
     else:
-        out().print(f"created {name}; next: anew push {name} FILE --key …")
+        out().print(f"created {name}; next: anew push {name} FILE --key …, or anew job submit … --output store:{name}")
 
 
 @stores_app.command()

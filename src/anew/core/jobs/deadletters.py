@@ -169,11 +169,22 @@ def check_dead_letters(name: str, letters: Sequence[DeadLetter], before: int, li
         limit: How many it may have; 0 where it stops at the first one.
 
     Raises:
-        Failed: ``too_many_dead_letters``.
+        Failed: ``too_many_dead_letters``; ``record_failed``, where it stops at the first one.
     """
     if before + len(letters) <= limit:
         return
     shown = "; ".join(str(letter) for letter in letters[:_SHOWN_LETTERS])
+    if limit == 0:
+        raise Failed(
+            "record_failed",
+            f"{name} stops at a record on which it fails",
+            found=shown,
+            expected="records that the function can process",
+            hint=(
+                f"mend the function, and go on where {name} ended: anew job deploy {name.partition('@')[0]} FUNCTION; "
+                "if such records may be left out: with --on-bad-record skip"
+            ),
+        )
     raise Failed(
         "too_many_dead_letters",
         f"{name} would leave out more records than it may",

@@ -8,26 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from anew.core.errors import InvalidRequest
 from anew.core.jobs.inputs import Start
-from anew.core.moment import LAST_MS, duration_ms
+from anew.core.moment import LAST_MS, duration_ms, duration_text
 from anew.core.plan import Value
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ATTRIBUTE = "__anew_job__"
+_LATENESS = "the greatest lateness"
 
 
 class Input(Value):
     """An input as it is declared.
 
     Attributes:
-        topic: The name of the topic.
+        topic: The name of the topic; None: it is not declared.
         start: Where a generation begins that is not told otherwise; None: it is not declared, ``oldest``.
     """
 
-    topic: str
+    topic: str | None = None
     start: Start | None = None
 
 
@@ -57,16 +58,14 @@ class Declaration(Value):
         """
         inputs = dict(other.inputs)
         for name, of in self.inputs.items():
-            said = other.inputs.get(name)
-            if said is not None:
-                _check_same(place, f"the topic of the input {name}", of.topic, said.topic)
-                start = _one_of(place, f"the default start of the input {name}", of.start, said.start)
-                of = of.model_copy(update={"start": start})
-            inputs[name] = of
+            said = other.inputs.get(name, Input())
+            topic = _one_of(place, f"the topic of the input {name}", of.topic, said.topic)
+            start = _one_of(place, f"the default start of the input {name}", of.start, said.start)
+            inputs[name] = Input(topic=topic, start=start)
         return Declaration(
             inputs=inputs,
             output=_one_of(place, "the output", self.output, other.output),
-            max_lateness_ms=_one_of(place, "the greatest lateness in ms", self.max_lateness_ms, other.max_lateness_ms),
+            max_lateness_ms=_one_of(place, _LATENESS, self.max_lateness_ms, other.max_lateness_ms),
         )
 
     def check_of(self, job: Declaration, place: str) -> None:
@@ -80,14 +79,15 @@ class Declaration(Value):
             InvalidRequest: ``declared_otherwise``.
         """
         for name, of in self.inputs.items():
-            known = job.inputs.get(name)
-            _check_same(place, f"the topic of the input {name}", of.topic, None if known is None else known.topic)
-            if of.start is not None and known is not None:
-                _check_same(place, f"the default start of the input {name}", of.start, known.start or Start.OLDEST)
+            known = job.inputs.get(name, Input())
+            if of.topic is not None:
+                _check_same(place, f"the topic of the input {name}", known.topic, of.topic)
+            if of.start is not None:
+                _check_same(place, f"the default start of the input {name}", known.start or Start.OLDEST, of.start)
         if self.output is not None:
-            _check_same(place, "the output", self.output, job.output)
+            _check_same(place, "the output", job.output, self.output)
         if self.max_lateness_ms is not None:
-            _check_same(place, "the greatest lateness in ms", self.max_lateness_ms, job.max_lateness_ms)
+            _check_same(place, _LATENESS, job.max_lateness_ms, self.max_lateness_ms)
 
 
 NOTHING_DECLARED = Declaration()
@@ -142,6 +142,14 @@ def lateness_ms(text: str | None) -> int | None:
     return found
 
 
+def misfit_of(error: ValidationError) -> str:
+    """What does not fit in a declaration, in one line: first what has a name that nobody knows."""
+    kinds = {"extra_forbidden": "there is no such key", "missing": "it is missing"}
+    found = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")[0]
+    said = kinds.get(found["type"], found["msg"][:1].lower() + found["msg"][1:])
+    return f"{'.'.join(map(str, found['loc']))}: {said}"
+
+
 def start_named(text: str) -> Start:
     """A default start as people write it.
 
@@ -166,12 +174,13 @@ def _one_of(place: str, what: str, declared: Any, said: Any) -> Any:
     return said if declared is None else declared
 
 
-def _check_same(place: str, what: str, declared: object, said: object) -> None:
-    if declared != said:
+def _check_same(place: str, what: str, wanted: object, found: object) -> None:
+    if wanted != found:
+        shown = [duration_text(each) if isinstance(each, int) else each for each in (found, wanted)]
         raise InvalidRequest(
             "declared_otherwise",
             f"{place} declares {what} otherwise",
-            found=said,
-            expected=declared,
+            found=shown[0],
+            expected="none is declared" if shown[1] is None else shown[1],
             hint="a job keeps its inputs, its output and its lateness: change the declaration, or make another job",
         )

@@ -216,7 +216,7 @@ def at_rest(job: Job) -> Generation:
             f"{job.name}@{live.number} runs: where it ends is not known yet",
             found=live.status.value,
             expected="a generation that is stopped",
-            hint=f"anew job stop {job.name}, or --stop",
+            hint=f"anew job stop {job.name}; a command with --stop does that itself, unless it is a dry run",
         )
     return live
 

@@ -22,7 +22,7 @@ def why_left_over(before: Shape | None, after: Shape | None) -> str | None:
         after: Likewise of the other code.
     """
     if after is None:
-        return "nobody has looked what the function keeps of each record: it was not tried"
+        return "nobody has looked what the function keeps of each record: it was not tried (leave out --no-trial)"
     if before is None:
         return "nobody has looked what the live generation's function keeps of each record: it was not tried"
     if not after.rows:

@@ -136,7 +136,7 @@ def check_store_unused(name: str, uid: str, jobs: Iterable[Job]) -> None:
 
 
 def _stopped_and_deleted(job: Job) -> str:
-    return f"first delete the job: anew job delete {job.name}"
+    return f"first stop the job and delete it: anew job stop {job.name}, anew job delete {job.name}"
 
 
 def _topic_in_use(topic: Topic, found: str, hint: str) -> Refused:

@@ -249,7 +249,8 @@ def _check_follower(store: Store, made: Follower) -> None:
             "a version with an empty base lacks the keys that were not written since the start of its generation",
             found="a start after the first record",
             expected="a start at the first record that each partition ever had",
-            hint="--from oldest, where its topics have lost no record; else submit a new job with a new store",
+            hint="--from oldest, where its topics have lost no record; from another start in place of the live "
+            "generation: --simple; else submit a new job with a new store",
         )
     job = job_of(made.feed)
     strange = [feed for feed in made.replaces if jobs_among(store, (feed,)) != {job}]

@@ -16,8 +16,11 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
+from pydantic import ValidationError
+
 from anew.core.errors import InvalidRequest
 from anew.core.jobs.code import FILES, JobCode
+from anew.core.jobs.declaration import Input, misfit_of
 from anew.rebuild.jobs.archive import Unpacked
 from anew.spark.session import DataFrame
 
@@ -94,13 +97,23 @@ def imported(code: JobCode, modules: Path) -> JobFunction:
     """The function of a code, from the folder of its modules.
 
     Raises:
-        InvalidRequest: ``import_failed``, ``no_function``.
+        InvalidRequest: ``import_failed``, ``no_function``, ``bad_declaration``.
     """
     if str(modules) not in sys.path:
         sys.path.insert(0, str(modules))
     try:
         module = importlib.import_module(code.module)
+    except InvalidRequest:
+        # What the module declares is no job.
+        raise
     except Exception as error:
+        if isinstance(error, ValidationError) and error.title == Input.__name__:
+            raise _bad(
+                "bad_declaration",
+                f"what the module {code.module} declares is no job",
+                misfit_of(error),
+                "@anew.job(inputs={NAME: anew.Input(topic=…, start=…)}, output=…, max_lateness=…)",
+            ) from error
         raise _bad(
             "import_failed",
             f"the module {code.module} cannot be imported",

@@ -28,7 +28,6 @@ from anew.api.rebuilds import JobStart
 from anew.core.errors import AnewError, Failed, InvalidRequest, Refused, Unreachable
 from anew.core.jobs.batch import BatchRecord
 from anew.core.jobs.code import Environment, JobCode
-from anew.core.jobs.deadletters import SKIP
 from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput, Span
 from anew.core.jobs.job import check_environment
@@ -58,6 +57,7 @@ _STAYS = frozenset(
         "input_expired",
         "checkpoint_unreadable",
         "code_damaged",
+        "record_failed",
         "too_many_dead_letters",
     }
 )
@@ -233,7 +233,7 @@ def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
             clock=driving.clock,
             start_loop=prepared.start_loop,
             waiting=driving.waiting,
-            skipping=_skipping(generation, prepared),
+            skipping=Skipping(generation.most_dead_letters, prepared.part),
         )
         batches = Batches(run, recorder)
         batches.start(prepared.frame)
@@ -248,12 +248,6 @@ def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
                 with driving.in_time():
                     batches.stop()
                 raise _nobody_there(lease.silent_seconds)
-
-
-def _skipping(generation: Generation, prepared: Prepared) -> Skipping | None:
-    if generation.on_bad_record != SKIP:
-        return None
-    return Skipping(generation.dead_letter_limit, prepared.part)
 
 
 def _nobody_there(seconds: float) -> Unreachable:

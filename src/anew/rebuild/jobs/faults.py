@@ -16,8 +16,12 @@ from anew.spark.jobs.sink import SinkTask, evaluate_frame
 
 _LOG = structlog.get_logger("anew.jobs")
 _OF_SPARK = "build_failed"
-_OF_A_RECORD = frozenset({_OF_SPARK, "input_unreadable", "output_misfit", "written_at_out_of_range"})
+_MISFIT = "output_misfit"
+_OF_A_RECORD = frozenset({_OF_SPARK, _MISFIT, "input_unreadable", "written_at_out_of_range"})
 """Failures of a batch that may lie in a record: the function raised, or what it was given or gave fits no schema."""
+
+_COMES_AGAIN = frozenset({_OF_SPARK, _MISFIT})
+"""Of these: what another driver finds too. A time may only be ahead of this machine's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,8 @@ class Skipping:
     """What leaving out records takes.
 
     Attributes:
-        limit: How many records the generation may leave out.
+        limit: How many records the generation may leave out; 0 where it stops at the first one, which is looked for
+            so that people know it.
         part: What the function makes of parts of its inputs, as a frame of fixed rows; without any part of rows that
             are not there. It may be evaluated any number of times.
     """
@@ -59,10 +64,10 @@ class Search:
             error: With which it failed.
 
         Raises:
-            Failed: ``too_many_dead_letters``.
+            Failed: ``too_many_dead_letters``, ``record_failed``.
             AnewError: ``error`` itself where it is no record's; what evaluations raise that is none's either.
         """
-        if not lies_in_a_record(error):
+        if not self._may_lie_in_a_record(error):
             raise error
         limit = self.skipping.limit
         found = find_at_fault(self.spans, self._evaluate, max(0, limit - self.before))
@@ -79,10 +84,14 @@ class Search:
         try:
             evaluate_frame(self.skipping.part(spans), self.sink)
         except AnewError as error:
-            if not lies_in_a_record(error):
+            if not self._may_lie_in_a_record(error):
                 raise
             return str(error.found) if error.code == _OF_SPARK else f"{error.message}: {error.found}"
         return None
+
+    def _may_lie_in_a_record(self, error: AnewError) -> bool:
+        """Of a generation that stops: also whether it would come again, and does not name its record itself."""
+        return lies_in_a_record(error) and (self.skipping.limit > 0 or error.code in _COMES_AGAIN)
 
 
 def lies_in_a_record(error: AnewError) -> bool:

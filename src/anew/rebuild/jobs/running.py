@@ -76,7 +76,8 @@ class GenerationRun:
         interval_ms: How often it looks for new records.
         start_loop: Starts what plans batches and hands over their frames.
         waiting: How the run waits.
-        skipping: How records are left out on which the function fails; None: they end the run.
+        skipping: How records are found on which the function fails, and left out where it may leave out some; None:
+            they end the run unfound.
     """
 
     function: Loaded

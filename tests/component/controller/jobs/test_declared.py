@@ -114,7 +114,11 @@ def test_a_function_or_a_file_declares_the_job(
     assert made_by_file.generations[0].max_records == 7
     file.write_text(file.read_text().replace("topic:others", f"topic:{CLASSES}"))
     moved = ran("plan", "by_file", str(file), *untried, code=2)["error"]
-    assert (moved["code"], moved["found"]) == ("declared_otherwise", "topic:others")
+    assert (moved["code"], moved["found"], moved["expected"]) == (
+        "declared_otherwise",
+        f"topic:{CLASSES}",
+        "topic:others",
+    )
     twice = ran("submit", "twice", str(file), "--input", "events=classes", *untried, code=2)["error"]
     assert (twice["code"], str(file) in twice["message"]) == ("declared_otherwise", True)
     assert sorted(job.name for job in jobs.cluster.client.jobs()) == sorted((JOB, "declared", "by_file"))

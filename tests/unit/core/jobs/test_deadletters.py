@@ -52,7 +52,7 @@ def test_a_reason_is_one_line() -> None:
     assert (len(one_line("x" * 999)), one_line("x" * 999)[-1]) == (300, "…")
 
 
-@pytest.mark.parametrize(("before", "new", "limit"), [(0, 1, 0), (3, 2, 4), (0, 3, 2)])
+@pytest.mark.parametrize(("before", "new", "limit"), [(3, 2, 4), (0, 3, 2)])
 def test_more_than_the_limit_is_refused_with_the_first_places(before: int, new: int, limit: int) -> None:
     """The error has the limit, the first positions, and what to do; up to the limit nothing is said."""
     letters = [_letter(offset) for offset in range(new)]
@@ -63,3 +63,11 @@ def test_more_than_the_limit_is_refused_with_the_first_places(before: int, new: 
     assert f"at most {limit} in" in str(caught.value.expected)
     assert "anew job deploy classify FUNCTION" in str(caught.value.hint)
     check_dead_letters("classify@2", letters, before, before + new)
+
+
+def test_who_leaves_nothing_out_stops_at_the_first_record() -> None:
+    """The error says which it is, and why."""
+    with pytest.raises(Failed) as caught:
+        check_dead_letters("classify@2", [_letter(7)], 0, 0)
+    assert (caught.value.code, caught.value.found) == ("record_failed", "events:0=7: ValueError: no delay")
+    assert "--on-bad-record skip" in str(caught.value.hint)

@@ -44,6 +44,8 @@ def test_what_is_left_open_may_be_added_and_nothing_contradicted() -> None:
     """Both say what the job is; of what both say, both have to say the same."""
     said = Declaration(inputs={"weather": Input(topic="w")})
     assert _WHOLE.joined(said, "f") == _WHOLE.model_copy(update={"inputs": {**_WHOLE.inputs, **said.inputs}})
+    start = Declaration(inputs={"flights": Input(start=Start.NEWEST)})
+    assert _WHOLE.joined(start, "f") == start.joined(_WHOLE, "f") == _WHOLE
     again = Declaration(inputs={"flights": Input(topic="flight_events")}, output="store:delays")
     assert _WHOLE.joined(again, "f") == again.joined(_WHOLE, "f") == _WHOLE
     others = [
