@@ -56,8 +56,6 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     _check_held(held, start)
     is_whole = _whole(job, request.mode, start)
     before = None if job.live is None else job.generation(job.live).writes_to
-    if request.mode == SIMPLE and request.draft:
-        at_rest(job)
     notes = context.outputs.of_kind(job.output.kind).notes(context, job.output.name, before)
     if request.mode == SIMPLE and not request.draft:
         notes = (*check_simple(context, job, code, SimpleRewind(inputs, start, request.on_bad_record)), *notes)
