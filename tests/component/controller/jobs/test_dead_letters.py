@@ -113,7 +113,7 @@ def test_more_than_the_limit_are_not_recorded(jobs: Jobs) -> None:
     number = jobs.running(jobs.plan(code=None))
     other = jobs.take(number)
     error = refused(Failed, lambda: jobs.record(other, {0: 9, 1: 0}, number=number, letters=_letters(5)))
-    assert error.code == "too_many_dead_letters"
+    assert error.code == "record_failed"
 
 
 def test_limits_and_pages_have_bounds(jobs: Jobs) -> None:
