@@ -32,6 +32,7 @@ class Writer:
         rebuild: The id of its rebuild.
         goes_on: Whether it goes on in the place of the one that it replaces, into what that one wrote.
         wrote_before: What the generations of its job write into, or did. A deleted job may have had the same name.
+        silent: What nobody writes into any more: all of its generations, of whichever job, are over.
     """
 
     origin: Origin
@@ -41,6 +42,7 @@ class Writer:
     rebuild: str
     goes_on: bool = False
     wrote_before: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

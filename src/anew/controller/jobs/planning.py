@@ -8,7 +8,7 @@ from anew.api.jobs.requests import PlanGeneration
 from anew.controller.engine.context import Context
 from anew.controller.engine.outputs import Opened, Writer
 from anew.controller.jobs.inplace import SimpleRewind, check_simple
-from anew.controller.jobs.records import check_no_driver, position_of
+from anew.controller.jobs.records import check_no_driver, position_of, silent_outputs
 from anew.controller.jobs.starting import Asked, Begins, Held, begins_at, settled, times_at
 from anew.core.errors import InvalidRequest, NotFound, Refused
 from anew.core.jobs.code import JobCode
@@ -107,6 +107,7 @@ def open_output(context: Context, job: Job, plan: JobPlan, rebuild: str) -> Open
         rebuild=rebuild,
         goes_on=plan.in_place,
         wrote_before=frozenset(each.writes_to for each in job.generations),
+        silent=silent_outputs(context),
     )
     return context.outputs.of_kind(job.output.kind).open(context, writer)
 

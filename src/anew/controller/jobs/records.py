@@ -93,6 +93,28 @@ def is_forgotten(context: Context, job: Job, generation: Generation) -> bool:
     return lost and not context.catalog.batches(job.uid, generation.number, 1)
 
 
+def silent_outputs(context: Context) -> frozenset[str]:
+    """What generations wrote into that will not run again, and whose drivers have ended: nobody writes into it."""
+    generations = [
+        (job, each)
+        for job in (*context.catalog.jobs(), *context.catalog.deleted_jobs())
+        for each in job.generations
+        if each.status is not GenerationStatus.RECLAIMED
+    ]
+    written = {each.writes_to for job, each in generations if not each.over or _may_append(context, job, each)}
+    return frozenset(each.writes_to for _, each in generations) - written
+
+
+def _may_append(context: Context, job: Job, generation: Generation) -> bool:
+    try:
+        check_no_driver(context, job, generation)
+    except Refused:
+        return True
+    except NotFound:
+        return False
+    return False
+
+
 def check_no_driver(context: Context, job: Job, generation: Generation) -> None:
     """Raise while a driver of a generation may still append.
 

@@ -92,7 +92,8 @@ class StoreOutput(Output):
         replaces = () if writer.replaces is None else _fed_by(store, writer)
         path = version_path(store.uid, store.next_version, writer.rebuild, 1)
         # An empty store lacks nothing that was written before the first generation began.
-        made = Follower(feed, replaces, writer.is_whole or not serves, writer.rebuild, path)
+        empty = tuple(each for each in _empty(context, store, writer.silent) if each not in replaces)
+        made = Follower(feed, replaces, writer.is_whole or not serves, writer.rebuild, path, empty)
         ends = ends_of(context.fabrics, store.real_time_feeds)
         after = begin_following(store, made, ends, context.clock())
         return Opened(feed.id, after.versions[-1].number, (PutStore(after, store.revision),))
@@ -239,6 +240,16 @@ def new_feed(context: Context, store: Store, origin: Origin, fabric: str) -> Fee
     hint = "remove the topic, or give the job another name"
     check_no_topic(fabric_named(context, fabric), feed.topic, hint=hint, besides=left)
     return feed
+
+
+def _empty(context: Context, store: Store, silent: Collection[str]) -> list[str]:
+    """The feeds among some that hold no record, and never did.
+
+    Raises:
+        Unreachable: A log does not answer.
+    """
+    feeds = [feed for feed in store.feeds if feed.id in silent and not any(feed.low_water)]
+    return [feed.id for feed in feeds if not any(ends_of(context.fabrics, (feed,)).values())]
 
 
 def _asked_about(store: Store, feed: str) -> Version | None:

@@ -51,6 +51,8 @@ class Follower:
         from_first_record: Whether the generation reads each partition of its inputs from the first record that there
             ever was. From any other start, keys that were not written since would be missing in the new version.
         rebuild: The id of what makes the version, which its history names.
+        empty: The ids of other feeds without a record, into which nobody will write: their generations are over. It
+            applies none of them, and lacks nothing.
         path: Its directory in the deep store: ``version_path(store.uid, store.next_version, rebuild, 1)`` of
             ``anew.segments.layout``.
     """
@@ -60,6 +62,7 @@ class Follower:
     from_first_record: bool
     rebuild: str
     path: str
+    empty: tuple[str, ...] = ()
 
 
 def begin_following(store: Store, made: Follower, ends: Mapping[FeedPartition, int], now_ms: int) -> Store:
@@ -81,7 +84,7 @@ def begin_following(store: Store, made: Follower, ends: Mapping[FeedPartition, i
     if is_known(store, made.feed):
         return store
     _check_follower(store, made)
-    check_alone(store, made.replaces, ends)
+    check_alone(store, (*made.replaces, *made.empty), ends)
     feeds = (*_nearline_feeds(store), made.feed)
     start = PositionMap({at: feed.low_water[at.partition] for feed in feeds for at in feed.feed_partitions()})
     config = store.config.frozen
@@ -99,7 +102,7 @@ def begin_following(store: Store, made: Follower, ends: Mapping[FeedPartition, i
         epoch=1,
         path=made.path,
         feeds=tuple(feed.id for feed in feeds),
-        replaces=made.replaces,
+        replaces=(*made.replaces, *made.empty),
         ttl_floor_ms=present_ttl_floor_ms(store),
         timed=True,
         unpushed=True,

@@ -248,6 +248,7 @@ def test_what_a_deleted_job_of_the_name_wrote_is_not_replaced(stored: Jobs) -> N
     stored.running()
     stored.cluster.settle(4)
     epoch = stored.take()
+    stored.cluster.write(stored.cluster.store(_STORE).feeds[0], 1)
     stored.record(epoch, {0: 5, 1: 0})
     client.stop_job(JOB, OfGeneration())
     stored.end(epoch)
@@ -258,6 +259,34 @@ def test_what_a_deleted_job_of_the_name_wrote_is_not_replaced(stored: Jobs) -> N
     stored.cluster.settle(4)
     assert stored.job().live == 2
     assert refused(Refused, lambda: stored.plan(code=None)).code == "store_has_other_writers"
+
+
+@pytest.mark.case("rules:R9")
+def test_a_deleted_job_that_never_wrote_is_no_other_writer(stored: Jobs) -> None:
+    """A submission that was a mistake: the next job of the store is rewound, cut over to and back, without its feed."""
+    client = stored.cluster.client
+    stored.write(5)
+    stored.running()
+    stored.cluster.settle(4)
+    stored.take()
+    client.stop_job(JOB, OfGeneration())
+    client.delete_job(JOB)
+    client.create_job(CreateJob(name=JOB, output=f"store:{_STORE}", inputs={"events": EVENTS}, request_id="again"))
+    stored.running()
+    stored.cluster.settle(4)
+    # Its driver may be at its last batch.
+    assert refused(Refused, lambda: stored.plan(code=None)).code == "store_has_other_writers"
+    stored.cluster.pass_seconds(stored.cluster.context.limits.lease_seconds + 1)
+    stored.running(stored.plan(code=None))
+    stored.cluster.settle(4)
+    never, old, new = (feed.id for feed in stored.cluster.store(_STORE).feeds)
+    version = stored.cluster.version(2, _STORE)
+    assert (version.feeds, version.replaces) == ((new,), (old, never))
+    _caught_up(stored, 3)
+    client.cut_over(JOB, CutOver(force=True))
+    assert _statuses(stored) == {1: "backup", 2: "current"}
+    client.cut_over(JOB, CutOver(generation=2, force=True))
+    assert _statuses(stored) == {1: "current", 2: "following"}
 
 
 @pytest.mark.case("streams:E9")
