@@ -38,7 +38,7 @@ def history(
     if json_output:
         print_json(found)
     else:
-        print_table(["at (ms)", "who", "what", "subject"], [(h.at_ms, h.actor, h.what, h.subject) for h in found])
+        print_table(["at", "who", "what", "subject"], [(utc_text(h.at_ms), h.actor, h.what, h.subject) for h in found])
 
 
 def _follow(controller: ControllerClient, store: str | None, limit: int, *, as_json: bool) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -189,7 +190,10 @@ def read(
         told = f"partition {each.partition} waits at offset {each.offset}: batch {each.batch} of {each.writer}"
         err().print(f"{told} is not recorded yet", markup=False, highlight=False)
     columns = ["partition", "offset", "time", "key", "value", "flaw"]
-    rows = [[instant_text(row["timestamp_ms"]) if what == "time" else row[what] for what in columns] for row in found]
+    rows = [
+        [instant_text(row["timestamp_ms"]) if what == "time" else _as_written(row[what]) for what in columns]
+        for row in found
+    ]
     print_rows(columns, rows)
 
 
@@ -332,3 +336,8 @@ def _from_base64(what: str, text: Any) -> bytes | None:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
         raise InvalidRequest("value_misfit", f"the {what} is not base64", found=text, expected="base64") from error
+
+
+def _as_written(value: object) -> object:
+    """A value as `anew topic write` takes it: what is no text, as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value

@@ -80,7 +80,13 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         dead_letter_limit=request.dead_letter_limit,
         unreachable=begins.unreachable,
         downstream=downstream_of(job, request.mode, context.catalog.jobs()),
-        why=(*begins.why, *_why(job, request.mode, is_whole=is_whole), _why_bad_records(request), *notes),
+        why=(
+            *begins.why,
+            *_why(job, request.mode, is_whole=is_whole),
+            *_why_nothing(request.mode, records, held),
+            _why_bad_records(request),
+            *notes,
+        ),
         estimate=Estimate(records=records, bytes=0, seconds=None),
         fence=JobFence(job_uid=job.uid, live=job.live, batch=batch),
     ).sealed()
@@ -318,6 +324,13 @@ def _why_bad_records(request: PlanGeneration) -> str:
     if request.on_bad_record == SKIP:
         return f"a record on which it fails is left out as a dead letter, at most {request.dead_letter_limit} of them"
     return "a record on which it fails stops it"
+
+
+def _why_nothing(mode: Mode, records: int, held: Mapping[str, Held]) -> tuple[str, ...]:
+    """What is said of a rewind that reads nothing of the history that there is."""
+    is_history = any(each.end > each.begin for of in held.values() for each in of.values())
+    is_passed = mode != DEPLOY and records == 0 and is_history
+    return ("it reads none of the records that are there now: --from oldest reads history",) if is_passed else ()
 
 
 def _why(job: Job, mode: Mode, *, is_whole: bool) -> tuple[str, ...]:

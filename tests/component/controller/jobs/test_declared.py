@@ -52,6 +52,8 @@ def test_a_generation_begins_where_its_inputs_say(jobs: Jobs) -> None:
     begins = {name: _planned(jobs, name).start["events"][0] for name in (JOB, "latest")}
     assert begins == {JOB: 0, "latest": 3}
     assert [each.default_start for each in _planned(jobs, "latest").inputs] == [Start.NEWEST]
+    passed = "it reads none of the records that are there now: --from oldest reads history"
+    assert [passed in _planned(jobs, name).why for name in (JOB, "latest")] == [False, True]
     assert _planned(jobs, "latest", start=Oldest()).start["events"][0] == 0
     with pytest.raises(InvalidRequest, match="where to begin") as caught:
         _planned(jobs, "told")
