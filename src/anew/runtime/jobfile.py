@@ -20,7 +20,7 @@ SUFFIX = ".toml"
 class _Input(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    topic: str
+    topic: str | None = None
     start: str | None = None
 
     @model_validator(mode="before")

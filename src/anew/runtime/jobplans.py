@@ -95,7 +95,7 @@ class Start:
 
 def job_as_declared(view: JobView) -> Declaration:
     """What a job is, as a declaration would say it."""
-    inputs = {name: Input(topic=topic, start=view.starts[name]) for name, topic in view.inputs.items()}
+    inputs = {name: Input(topic=topic, start=view.starts.get(name)) for name, topic in view.inputs.items()}
     return Declaration(inputs=inputs, output=view.output, max_lateness_ms=view.max_lateness_ms)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import structlog
+
 from anew.api.http import ControllerClient
 from anew.api.jobs.requests import (
     CreateJob,
@@ -30,6 +32,7 @@ from anew.runtime.deadrecords import DeadRecord, Replayed, dead_record
 from anew.runtime.jobplans import Code, JobPlanner, Start
 from anew.runtime.trying import declared_by
 
+_LOG = structlog.get_logger("anew.jobs")
 TOPIC = "topic"
 _READY_SECONDS, _REST_SECONDS = 30.0, 300.0
 _LOOK_SECONDS = 0.2
@@ -416,9 +419,10 @@ def _declared_by(code: Code, packed: Packed, told: Declaration) -> Declaration:
     """What a function declares; nothing of one that is not to be tried, and cannot be imported here, if all is told."""
     try:
         return declared_by(packed.code, packed.content)
-    except AnewError:
+    except AnewError as error:
         if code.trial or not told.inputs or told.output is None:
             raise
+        _LOG.warning("declaration_unread", function=packed.code.entry, error=str(error))
         return NOTHING_DECLARED
 
 

@@ -241,7 +241,8 @@ def _floor() -> AbstractContextManager[Any]:
     cut = floors.tombstone_cut_ms
 
     def without_jobs(store: Any, version: Any, feeds: Any, read_until_ms: int, now_ms: int, _to_come: Any) -> int:
-        return cut(store, version, [f for f in feeds if f.kind is FeedKind.RT], read_until_ms, now_ms, {})
+        bare = store.model_copy(update={"feeds": tuple(f for f in store.feeds if f.kind is FeedKind.RT)})
+        return cut(bare, version, [f for f in feeds if f.kind is FeedKind.RT], read_until_ms, now_ms, {})
 
     return rebinding({cut: without_jobs})
 

@@ -35,8 +35,10 @@ class CreateJob(Request):
     name: str
     output: str
     inputs: dict[str, str]
-    starts: dict[str, Start] = Field(default_factory=dict)
-    max_lateness_ms: int | None = Field(default=None, ge=0, le=LAST_MS)
+    starts: dict[str, Start] = Field(default_factory=dict, exclude_if=lambda starts: not starts)
+    max_lateness_ms: int | None = Field(
+        default=None, ge=0, le=LAST_MS, exclude_if=lambda lateness_ms: lateness_ms is None
+    )
     request_id: str | None = None
 
 
@@ -103,7 +105,7 @@ class RunGeneration(OfGeneration):
         foreground: Whether whoever asks drives it: the controller starts a driver only where that one does not begin.
     """
 
-    foreground: bool = False
+    foreground: bool = Field(default=False, exclude_if=lambda foreground: not foreground)
     environment: Environment | None = None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from anew.api.wire import Wire
 from anew.core.jobs.committed import CountedBatch
 from anew.core.jobs.cutover import PlannedCut
@@ -85,8 +87,8 @@ class JobView(Wire):
     live: int | None
     code: str | None
     inputs: dict[str, str]
-    starts: dict[str, Start]
-    max_lateness_ms: int | None
+    starts: dict[str, Start] = Field(default_factory=dict)
+    max_lateness_ms: int | None = None
     output: str
     generations: tuple[GenerationView, ...]
     planned_cut: PlannedCut | None = None

@@ -55,7 +55,9 @@ def check_simple(context: Context, job: Job, code: JobCode, rewind: SimpleRewind
         if why is not None and _reads_again(context, job, before, rewind):
             found = f"of {job.name}@{before.number} what it does not write again would stay (rule R26): {why}"
             raise _must_be_parallel(job, found)
-    below = _below(context, rewind, output.floor_ms(context, job.output.name))
+    floor_ms = output.floor_ms(context, job.output.name)
+    # What was appended so long after the floor may be dated before it.
+    below = _below(context, rewind, floor_ms + (job.max_lateness_ms or 0)) if floor_ms > 0 else None
     if below is not None:
         raise _must_be_parallel(job, f"{job.output} would turn old records away (rule R12): {below}")
     if rewind.on_bad_record == SKIP:
@@ -99,18 +101,16 @@ def _reads_again(context: Context, job: Job, before: Generation, rewind: SimpleR
     )
 
 
-def _below(context: Context, rewind: SimpleRewind, floor_ms: int) -> str | None:
-    """Where the records begin that are older than a floor; None: none of them is."""
-    if floor_ms <= 0:
-        return None
+def _below(context: Context, rewind: SimpleRewind, until_ms: int) -> str | None:
+    """Where the records begin that were appended before a time, and may be older than a floor; None: there are none."""
     for of in rewind.inputs:
         log = context.fabrics[of.fabric].log
         for partition, offset in sorted(rewind.start[of.name].items()):
-            first = log.offset_for_time(TopicPartition(of.topic, of.topic_uid, partition), floor_ms)
+            first = log.offset_for_time(TopicPartition(of.topic, of.topic_uid, partition), until_ms)
             if offset < first:
                 return (
-                    f"partition {partition} of {of.topic} from offset {offset} on; deletes were forgotten"
-                    f" up to {utc_text(floor_ms)}, which is offset {first}"
+                    f"partition {partition} of {of.topic} from offset {offset} on; deletes were forgotten that records"
+                    f" appended before {utc_text(until_ms)} may be older than, which is offset {first}"
                 )
     return None
 

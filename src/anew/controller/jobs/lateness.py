@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from anew.controller.engine.context import Context
 from anew.controller.jobs.planning import held_of
-from anew.controller.jobs.records import position_of
+from anew.controller.jobs.records import position_of, silent_outputs
 from anew.controller.jobs.starting import time_at
 from anew.core.feed import Feed
 from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput, Offsets, next_offset
 from anew.core.jobs.job import Job
+from anew.core.moment import LAST_MS
 from anew.core.stamp import Origin
 from anew.log.interface import TopicPartition
 
@@ -22,12 +23,14 @@ from anew.log.interface import TopicPartition
 def to_come_ms(context: Context, feed: Feed) -> int | None:
     """No record that will still come into a feed of a job has an earlier time; None: nothing is known of that.
 
-    Nothing is known where the job declares no lateness, where records of its inputs were left out, or may be, because
-    these may be given to their topics again with their old times, and of a feed whose generations have all ended.
+    Nothing comes where all generations of the feed are over. Nothing is known where the job declares no lateness, and
+    where records of its inputs were left out, or may be: these may be given to their topics again with their old times.
 
     Raises:
         AnewError: A log does not answer.
     """
+    if feed.id in silent_outputs(context):
+        return LAST_MS
     job = context.catalog.job(Origin.decode(feed.origin_bytes).name)
     if job is None or job.max_lateness_ms is None or _may_come_again(context, job):
         return None
@@ -42,7 +45,7 @@ def to_come_ms(context: Context, feed: Feed) -> int | None:
 def _may_come_again(context: Context, job: Job) -> bool:
     """Whether records of a job's inputs were left out, or may be, by whichever job reads them too."""
     topics = set(job.inputs.values())
-    for other in context.catalog.jobs():
+    for other in (*context.catalog.jobs(), *context.catalog.deleted_jobs()):
         if topics.isdisjoint(other.inputs.values()):
             continue
         if any(each.most_dead_letters > 0 and not each.over for each in other.generations):

@@ -43,7 +43,8 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     held = {of.name: held_of(context, of) for of in inputs}
     batch = None
     # What is tried reads nothing: a job that has to be told where it begins is tried all the same.
-    at = Oldest() if request.draft and request.start is None else request.start
+    is_untold = request.draft and request.start is None and request.mode != DEPLOY
+    at = Oldest() if is_untold else request.start
     asked = Asked(at, request.clamp, request.from_oldest_available)
     if request.mode == DEPLOY:
         # A deployment is asked for while the live one runs: what a stop does not mend is refused first.

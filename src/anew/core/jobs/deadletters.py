@@ -118,6 +118,22 @@ def find_at_fault(spans: Sequence[Span], evaluate: Evaluate, most: int) -> list[
     return found if why is not None and _search(spans, why, evaluate, most, found) else None
 
 
+def samples(spans: Sequence[Span], besides: Iterable[DeadLetter]) -> list[Span]:
+    """Up to four single offsets of spans: the first, the last and two between, without those of dead letters."""
+    rest = without(spans, besides)
+    total = sum(span.count for span in rest)
+    places = sorted({0, total // 3, 2 * total // 3, total - 1}) if total else []
+    found = []
+    for place in places:
+        left = place
+        for span in rest:
+            if left < span.count:
+                found.append(_cut(span, span.begin + left, span.begin + left + 1))
+                break
+            left -= span.count
+    return found
+
+
 def _search(spans: Sequence[Span], why: str, evaluate: Evaluate, most: int, found: list[DeadLetter]) -> bool:
     """Add what is at fault in spans that fail; False: their halves do not."""
     if sum(span.count for span in spans) == 1:

@@ -59,8 +59,9 @@ class Job(Value):
     name: str
     fabric: str
     inputs: dict[str, str]
-    starts: dict[str, Start] = Field(default_factory=dict)
-    max_lateness_ms: int | None = None
+    # A controller of the release before knows neither.
+    starts: dict[str, Start] = Field(default_factory=dict, exclude_if=lambda starts: not starts)
+    max_lateness_ms: int | None = Field(default=None, exclude_if=lambda lateness_ms: lateness_ms is None)
     output: JobOutput
     generations: tuple[Generation, ...] = ()
     live: int | None = None
@@ -301,7 +302,8 @@ def to_stop(job: Job, number: int, now_ms: int) -> Job:
     _check_not_over(job, found)
     if found.status is not GenerationStatus.RUNNING:
         return job
-    return _to(job, found, GenerationStatus.STOPPED, now_ms)
+    # Nobody waits for a driver that was started and has not taken it yet: it will be turned away.
+    return _to(job, found, GenerationStatus.STOPPED, now_ms, launched=False)
 
 
 def started(job: Job, number: int, now_ms: int, start_seconds: float) -> Job:

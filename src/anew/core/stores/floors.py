@@ -59,10 +59,10 @@ def tombstone_cut_ms(
 ) -> int:
     """The tombstones that a repush drops are older than this: min(now − grace, read until), never less than before.
 
-    A job's records carry event times: what is appended tomorrow may be dated last week. So where the new version
-    applies a job's feed, only tombstones are dropped that are older than all that the job has yet to write; where
-    nothing is known of that, none beyond those that were dropped before. The same holds where the new version applies a
-    feed that its source did not.
+    A job's records carry event times: what is appended tomorrow may be dated last week. So in a store with feeds of
+    jobs only tombstones are dropped that are older than all that the jobs have yet to write; where nothing is known of
+    that, none beyond those that were dropped before. A feed counts that the new version does not apply: it may get it.
+    The same holds where the new version applies a feed that its source did not.
 
     Args:
         store: Whose settings decide.
@@ -73,7 +73,7 @@ def tombstone_cut_ms(
         to_come_ms: Feed of a job → no record that will still come into it has an earlier time; one that is not named:
             nothing is known.
     """
-    jobs = [feed.id for feed in feeds if feed.kind is FeedKind.GENERATION]
+    jobs = [feed.id for feed in store.feeds if feed.kind is FeedKind.GENERATION]
     if any(feed not in to_come_ms for feed in jobs) or any(feed.id not in source.feeds for feed in feeds):
         return source.tombstone_floor_ms
     grace_ms = store.config.tombstone_grace_seconds * 1000

@@ -8,8 +8,8 @@ from typing import Any
 
 import structlog
 
-from anew.core.errors import AnewError
-from anew.core.jobs.deadletters import DeadLetter, check_dead_letters, find_at_fault
+from anew.core.errors import AnewError, Failed
+from anew.core.jobs.deadletters import DeadLetter, check_dead_letters, find_at_fault, samples
 from anew.core.jobs.inputs import Span
 from anew.spark.failures import is_of_machines
 from anew.spark.jobs.sink import SinkTask, evaluate_frame
@@ -64,16 +64,26 @@ class Search:
             error: With which it failed.
 
         Raises:
-            Failed: ``too_many_dead_letters``, ``record_failed``.
+            Failed: ``too_many_dead_letters``, ``record_failed``; ``each_record_fails``, where it stops at a record.
             AnewError: ``error`` itself where it is no record's; what evaluations raise that is none's either.
         """
         if not self._may_lie_in_a_record(error):
             raise error
         limit = self.skipping.limit
-        found = find_at_fault(self.spans, self._evaluate, max(0, limit - self.before))
+        passed = list[Sequence[Span]]()
+
+        def evaluate(spans: Sequence[Span]) -> str | None:
+            said = self._evaluate(spans)
+            if said is None and spans:
+                passed.append(spans)
+            return said
+
+        found = find_at_fault(self.spans, evaluate, max(0, limit - self.before))
         if found is None:
             raise error
         origin = self.sink.origin
+        if limit == 0 and not passed and all(evaluate([one]) is not None for one in samples(self.spans, found)):
+            raise _of_all_alike(f"{origin.name}@{origin.generation}", found[0])
         check_dead_letters(f"{origin.name}@{origin.generation}", found, self.before, limit)
         for letter in found:
             _LOG.warning("record_left_out", **letter.model_dump())
@@ -92,6 +102,18 @@ class Search:
     def _may_lie_in_a_record(self, error: AnewError) -> bool:
         """Of a generation that stops: also whether it would come again, and does not name its record itself."""
         return lies_in_a_record(error) and (self.skipping.limit > 0 or error.code in _COMES_AGAIN)
+
+
+def _of_all_alike(name: str, letter: DeadLetter) -> Failed:
+    """Another driver may not find it: so fails all that needs something which is away for a while."""
+    return Failed(
+        "each_record_fails",
+        f"{name} fails on each record that was tried, and without any it does not",
+        found=str(letter),
+        expected="records that the function can process",
+        hint="it is tried again; if the function needs something that is away, bring that back; if it fails by itself, "
+        f"mend it, and go on where {name} ended: anew job deploy {name.partition('@')[0]} FUNCTION",
+    )
 
 
 def lies_in_a_record(error: AnewError) -> bool:

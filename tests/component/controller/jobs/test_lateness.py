@@ -6,15 +6,20 @@ from typing import Any
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, DropGeneration, PlanGeneration
+from anew.api.jobs.requests import CreateJob, DropGeneration, OfGeneration, PlanGeneration
 from anew.api.topics import CreateTopic
+from anew.core.errors import Refused
+from anew.core.jobs.code import Shape
 from anew.core.jobs.deadletters import SKIP
+from anew.core.moment import LAST_MS
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
 from anew.testing.job_builders import a_code
-from tests.component.controller.harness import Cluster
+from tests.component.controller.harness import Cluster, refused
 from tests.component.controller.jobs.jobs_harness import EVENTS, JOB, PARTITIONS, Jobs
 
-_STORE, _HOUR_MS = "flights", 3_600_000
+_STORE, _HOUR_MS, _DAY_SECONDS = "flights", 3_600_000, 86_400
+_KEEPS = Shape(rows=True, key=True, time=True)
+_OLD, _NEW = a_code(shape=_KEEPS), a_code(archive="cc", shape=_KEEPS)
 
 
 @pytest.fixture
@@ -33,11 +38,11 @@ def _made(cluster: Cluster, max_lateness_ms: int | None) -> Jobs:
 
 
 def _to_come(jobs: Jobs) -> list[int]:
-    """What is known of each feed, as so many ms before now, without the skew that clocks may have."""
+    """What is known of each feed into which records may come, as ms before now, without the skew of clocks."""
     cluster = jobs.cluster
     snapshot = cluster.client.snapshot(_STORE)
     skew_ms = {feed.id: feed.skew_limit_ms for feed in snapshot.store.feeds}
-    return [cluster.clock() - at_ms - skew_ms[feed] for feed, at_ms in snapshot.to_come_ms.items()]
+    return [cluster.clock() - at_ms - skew_ms[feed] for feed, at_ms in snapshot.to_come_ms.items() if at_ms != LAST_MS]
 
 
 @pytest.mark.case("rules:R12")
@@ -68,7 +73,76 @@ def test_a_rewind_brings_its_history(late: Jobs) -> None:
     late.running(late.plan(code=None, start="oldest"))
     assert sorted(_to_come(late)) == [_HOUR_MS, 25 * _HOUR_MS]
     late.cluster.client.drop_generation(JOB, DropGeneration(generation=2))
+    late.cluster.pass_seconds(late.cluster.context.limits.lease_seconds + 1)
     assert _to_come(late) == [_HOUR_MS]
+
+
+def _floors(jobs: Jobs, repushes: int) -> list[int]:
+    """The floors of repushes, thirty days apart, as days before each."""
+    found = []
+    for _ in range(repushes):
+        jobs.cluster.pass_seconds(30 * _DAY_SECONDS)
+        plan = jobs.cluster.repush_plan()
+        found.append(round((jobs.cluster.clock() - plan.target.tombstone_floor_ms) / _DAY_SECONDS / 1_000))
+        jobs.cluster.serve(plan)
+        jobs.cluster.settle(4)
+    return found
+
+
+@pytest.mark.case("rules:R12")
+def test_a_deployment_changes_nothing_of_what_is_to_come(late: Jobs) -> None:
+    """Into the feed of the generation before nothing comes any more: it limits no floor. The grace is ten days."""
+    late.write(5)
+    late.running(late.plan(code=_OLD))
+    late.cluster.settle(4)
+    epoch = late.take()
+    late.record(epoch, {0: 5, 1: 0})
+    late.cluster.client.stop_job(JOB, OfGeneration())
+    late.end(epoch)
+    late.running(late.plan(mode="deploy", code=_NEW))
+    late.cluster.settle(4)
+    assert _floors(late, 2) == [10, 10]
+    assert len(late.cluster.version(3).feeds) == 2
+
+
+@pytest.mark.case("rules:R12")
+def test_a_simple_rewind_counts_how_late_its_records_may_be(cluster: Cluster) -> None:
+    """Appended after the floor is not dated after it: what may be dated before it takes a version of its own."""
+    late = _made(cluster, 10 * _DAY_SECONDS * 1_000)
+    late.running(late.plan(code=_OLD))
+    cluster.settle(4)
+    late.write(5)
+    cluster.pass_seconds(25 * _DAY_SECONDS)
+    late.write(5)
+    cluster.pass_seconds(5 * _DAY_SECONDS)
+    epoch = late.take()
+    late.record(epoch, {0: 10, 1: 0})
+    cluster.pass_seconds(120)
+    plan = cluster.repush_plan()
+    assert round((cluster.clock() - plan.target.tombstone_floor_ms) / _DAY_SECONDS / 1_000) == 10
+    cluster.serve(plan)
+    cluster.settle(4)
+    cluster.client.stop_job(JOB, OfGeneration())
+    late.end(epoch)
+    error = refused(Refused, lambda: late.plan(mode="simple", code=_NEW, start={"events": {0: 5, 1: 0}}))
+    assert (error.code, "deletes were forgotten" in str(error.found)) == ("must_be_parallel", True)
+
+
+@pytest.mark.case("rules:R12")
+def test_a_job_that_is_not_applied_yet_counts(cluster: Cluster) -> None:
+    """A push served before it: the version of a repush gets its feed later, with all that it has yet to write."""
+    cluster.create(_STORE)
+    late = Jobs(cluster)
+    late.topics()
+    request = CreateJob(name=JOB, output=f"store:{_STORE}", inputs={"events": EVENTS}, max_lateness_ms=_HOUR_MS)
+    cluster.client.create_job(request)
+    late.write(5)
+    late.begin()
+    cluster.serve(cluster.push_plan())
+    cluster.pass_seconds(30 * _DAY_SECONDS)
+    plan = cluster.repush_plan()
+    floor_ms = plan.target.tombstone_floor_ms
+    assert cluster.clock() - floor_ms >= 30 * _DAY_SECONDS * 1_000, floor_ms
 
 
 @pytest.mark.case("rules:R12")

@@ -10,6 +10,7 @@ from anew.core.jobs.deadletters import (
     check_dead_letters,
     find_at_fault,
     one_line,
+    samples,
     spans_between,
     without,
 )
@@ -44,6 +45,16 @@ def test_the_search_ends_with_what_is_not_a_records() -> None:
 
     with pytest.raises(Failed, match="the log is away"):
         find_at_fault([Span(input="events", partition=0, begin=0, end=9)], evaluate, 5)
+
+
+def test_samples_are_single_offsets_all_over_a_batch() -> None:
+    """Of what is left without dead letters; of few, each once."""
+    spans = [Span(input="a", partition=0, begin=10, end=12), Span(input="b", partition=1, begin=0, end=10)]
+    found = [(span.input, span.begin, span.count) for span in samples(spans, [])]
+    assert found == [("a", 10, 1), ("b", 2, 1), ("b", 6, 1), ("b", 9, 1)]
+    letter = DeadLetter(input="a", partition=0, offset=10, reason="no")
+    assert [(span.input, span.begin) for span in samples(spans[:1], [letter])] == [("a", 11)]
+    assert samples([], []) == []
 
 
 def test_a_reason_is_one_line() -> None:
