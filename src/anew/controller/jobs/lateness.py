@@ -23,16 +23,19 @@ from anew.log.interface import TopicPartition
 def to_come_ms(context: Context, feed: Feed) -> int | None:
     """No record that will still come into a feed of a job has an earlier time; None: nothing is known of that.
 
-    Nothing comes where all generations of the feed are over. Nothing is known where the job declares no lateness, and
-    where records of its inputs were left out, or may be: these may be given to their topics again with their old times.
+    Nothing is known where the job declares no lateness, or is not there any more. Nothing comes where all generations
+    of the feed are over; the next one has a feed of its own. Nor is anything known where records of the job's inputs
+    were left out, or may be: these may be given to their topics again with their old times.
 
     Raises:
         AnewError: A log does not answer.
     """
+    job = context.catalog.job(Origin.decode(feed.origin_bytes).name)
+    if job is None or job.max_lateness_ms is None:
+        return None
     if feed.id in silent_outputs(context):
         return LAST_MS
-    job = context.catalog.job(Origin.decode(feed.origin_bytes).name)
-    if job is None or job.max_lateness_ms is None or _may_come_again(context, job):
+    if _may_come_again(context, job):
         return None
     writers = [each for each in job.generations if each.writes_to == feed.id and not each.over]
     unread_ms = [_unread_ms(context, job, each, feed.skew_limit_ms) for each in writers]
