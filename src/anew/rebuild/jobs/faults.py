@@ -70,21 +70,25 @@ class Search:
         if not self._may_lie_in_a_record(error):
             raise error
         limit = self.skipping.limit
-        passed = list[Sequence[Span]]()
+        any_passed = False
 
         def evaluate(spans: Sequence[Span]) -> str | None:
+            nonlocal any_passed
             said = self._evaluate(spans)
-            if said is None and spans:
-                passed.append(spans)
+            any_passed = any_passed or (said is None and bool(spans))
             return said
 
         found = find_at_fault(self.spans, evaluate, max(0, limit - self.before))
         if found is None:
             raise error
-        origin = self.sink.origin
-        if limit == 0 and not passed and all(evaluate([one]) is not None for one in samples(self.spans, found)):
-            raise _of_all_alike(f"{origin.name}@{origin.generation}", found[0])
-        check_dead_letters(f"{origin.name}@{origin.generation}", found, self.before, limit)
+        name = f"{self.sink.origin.name}@{self.sink.origin.generation}"
+        if (
+            limit == 0
+            and not any_passed
+            and all(self._evaluate([one]) is not None for one in samples(self.spans, found))
+        ):
+            raise _of_all_alike(name, found[0])
+        check_dead_letters(name, found, self.before, limit)
         for letter in found:
             _LOG.warning("record_left_out", **letter.model_dump())
         return found
