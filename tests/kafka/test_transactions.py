@@ -56,10 +56,12 @@ def test_an_open_transaction_holds_the_end_back(log: Log, at: TopicPartition, pr
     _send(producer, 3)
     log.append(at, some_records(2, "after"))
     assert log.offsets(at) == Offsets(0, 2)
+    assert log.next_offset(at) == 7
     assert len(keys(log, at)) == 2
     producer.commit_transaction(30)
     # Their five records, and the one of Kafka's own that ends the transaction, which a broker writes a moment later.
     wait_until(lambda: log.offsets(at).end == 8, "the end of the transaction")
+    assert log.next_offset(at) == 8
     found = keys_below(log, at, 2, 8)
     assert [key[:6] for key in found] == [b"theirs"] * 3 + [b"after-"] * 2
 

@@ -116,6 +116,10 @@ class FarLog:
         """See `Log.offsets`."""
         return self._network.outside(_LOG_READ, lambda: self._log.offsets(at))
 
+    def next_offset(self, at: TopicPartition) -> int:
+        """See `Log.next_offset`."""
+        return self._network.outside(_LOG_READ, lambda: self._log.next_offset(at))
+
     def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
         """See `Log.offset_for_time`."""
         return self._network.outside(_LOG_READ, lambda: self._log.offset_for_time(at, appended_ms))

@@ -211,6 +211,10 @@ class EmbeddedLog:
         with self._reader(at).reading() as meta:
             return Offsets(meta.begin, meta.next_offset)
 
+    def next_offset(self, at: TopicPartition) -> int:
+        """See `Log.next_offset`. There are no transactions."""
+        return self.offsets(at).end
+
     def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
         """See `Log.offset_for_time`. Append times do not decrease, so that bisection finds it."""
         still, known = self._stillness(at), self._open.older

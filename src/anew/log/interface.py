@@ -373,7 +373,13 @@ class Log(Protocol):
         """
 
     def offsets(self, at: TopicPartition) -> Offsets:
-        """The partition's begin and end now (begin: the first readable offset; end: the next to be written)."""
+        """The partition's begin and end now (begin: the first readable offset; end: the next to be written).
+
+        Where another program has a transaction open, the end is its first offset: no reader sees further.
+        """
+
+    def next_offset(self, at: TopicPartition) -> int:
+        """The next offset to be written now. Above an end that is asked for afterwards: a transaction is open."""
 
     def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
         """The first offset whose append time is at or after ``appended_ms``; the end when there is none."""

@@ -17,7 +17,7 @@ from anew.core.jobs.inputs import JobInput, Offsets, next_offset
 from anew.core.jobs.job import Job
 from anew.core.moment import LAST_MS
 from anew.core.stamp import Origin
-from anew.log.interface import TopicPartition
+from anew.log.interface import TopicPartition, present_partitions
 
 
 def to_come_ms(context: Context, feed: Feed) -> int | None:
@@ -74,12 +74,18 @@ def _unread_ms(context: Context, job: Job, generation: Generation, skew_ms: int)
 def _first_ms(context: Context, of: JobInput, position: Offsets) -> list[int] | None:
     """When the first record behind a position was appended, of each partition that has one; None: nobody can say."""
     found = []
+    log = context.fabrics[of.fabric].log
+    # Before the ends: where the log is further than its end then, a transaction of another program is open. What it
+    # holds was appended nobody knows when, and will be read once it is over.
+    written = {at.partition: log.next_offset(at) for at in present_partitions(log, of.topic, of.topic_uid)}
     for partition, held in held_of(context, of).items():
         offset = next_offset(position, partition)
         if offset >= held.end:
+            if written.get(partition, held.end) > held.end:
+                return None
             continue
         place = TopicPartition(of.topic, of.topic_uid, partition)
-        at_ms = time_at(context.fabrics[of.fabric].log, place, offset)
+        at_ms = time_at(log, place, offset)
         if at_ms is None:
             return None
         found.append(at_ms)

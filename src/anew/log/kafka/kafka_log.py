@@ -143,6 +143,11 @@ class KafkaLog:
         with self._connection.operation():
             return self._ranges.offsets(at)
 
+    def next_offset(self, at: TopicPartition) -> int:
+        """See `Log.next_offset`; the high watermark."""
+        with self._connection.operation():
+            return self._ranges.next_offset(at)
+
     def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
         """See `Log.offset_for_time`."""
         with self._connection.operation():

@@ -13,7 +13,7 @@ from confluent_kafka.admin import DeletedRecords, ListOffsetsResultInfo, OffsetS
 from anew.core.errors import Failed, Refused
 from anew.log.interface import Offsets, PartitionFacts, TopicPartition
 from anew.log.kafka.connection import Connection
-from anew.log.kafka.failures import LOST, OUT_OF_RANGE
+from anew.log.kafka.failures import LOST, OUT_OF_RANGE, unreachable
 from anew.log.kafka.topics import Topics
 from anew.log.refusals import beyond_the_end
 
@@ -44,6 +44,19 @@ class Ranges:
     def offsets(self, at: TopicPartition) -> Offsets:
         """See `Log.offsets`; the end is the last stable offset (rule R7)."""
         return self._of_topic(at, lambda: self._offsets(at))
+
+    def next_offset(self, at: TopicPartition) -> int:
+        """See `Log.next_offset`; the high watermark, which also tells of what nobody may read yet."""
+
+        def high() -> int:
+            latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # Confluent left its types out
+            what = f"see the end of partition {at.partition} of {at.topic}"
+            told = self._listed([at], latest, what, IsolationLevel.READ_UNCOMMITTED).get(at)
+            if told is None:
+                raise unreachable(self._connection.bootstrap, "no answer", self._connection.timeout_seconds)
+            return int(told.offset)
+
+        return self._of_topic(at, high)
 
     def facts(self, ats: Sequence[TopicPartition]) -> tuple[PartitionFacts, ...]:
         """Begin, end and oldest time of partitions; the caller looks afterwards whether the topic is still the same.
@@ -104,7 +117,11 @@ class Ranges:
         self._ask(at, "delete records of", delete)
 
     def _listed(
-        self, ats: Collection[TopicPartition], where: OffsetSpec, what: str
+        self,
+        ats: Collection[TopicPartition],
+        where: OffsetSpec,
+        what: str,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, ListOffsetsResultInfo]:
         """What brokers say of a place in many partitions, without those of which none says anything."""
         asked = {confluent_kafka.TopicPartition(at.topic, at.partition): at for at in ats}
@@ -112,7 +129,7 @@ class Ranges:
         def see(seconds: float) -> dict[TopicPartition, ListOffsetsResultInfo]:
             futures = self._connection.admin.list_offsets(
                 dict.fromkeys(asked, where),
-                isolation_level=IsolationLevel.READ_COMMITTED,
+                isolation_level=isolation,
                 request_timeout=seconds,
             )
             found = {}

@@ -253,6 +253,10 @@ class MemoryLog:
         partition = self._partition(at)
         return Offsets(partition.begin, len(partition.rows))
 
+    def next_offset(self, at: TopicPartition) -> int:
+        """See `Log.next_offset`. There are no transactions."""
+        return self.offsets(at).end
+
     def offset_for_time(self, at: TopicPartition, appended_ms: int) -> int:
         """See `Log.offset_for_time`."""
         partition = self._partition(at)

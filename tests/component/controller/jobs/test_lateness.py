@@ -63,6 +63,21 @@ def test_what_is_to_come_is_as_old_as_what_was_not_read(late: Jobs) -> None:
 
 
 @pytest.mark.case("rules:R12")
+def test_of_an_open_transaction_nothing_is_known(late: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another program has appended and not committed will be read with the time of its append, however old."""
+    late.running()
+    late.take()
+    log, behind = late.cluster.log, {0: 0, 1: 3}
+    plain = log.next_offset
+    monkeypatch.setattr(
+        log, "next_offset", lambda at: plain(at) + (behind[at.partition] if at.topic == EVENTS else 0), raising=True
+    )
+    assert _to_come(late) == []
+    behind[1] = 0
+    assert _to_come(late) == [_HOUR_MS]
+
+
+@pytest.mark.case("rules:R12")
 def test_a_rewind_brings_its_history(late: Jobs) -> None:
     """Of each generation by itself: the one that is rewound has all history to write, however near the live one is."""
     late.write(5)
