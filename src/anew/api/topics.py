@@ -91,6 +91,8 @@ class TopicView(Wire):
         topic_uid: The identity that the log gave it, once it is ``ready``.
         incarnation: How many topics have had this name in this fabric.
         created_at: In ms.
+        written_by: ``JOB`` where a job names it as its output, ``JOB@N`` where a generation writes into it: programs
+            do not.
         facts: What the log says now; null in lists, and while it says nothing.
         log_error: Why it says nothing.
     """
@@ -112,5 +114,6 @@ class TopicView(Wire):
     incarnation: int
     ready: bool
     created_at: int
+    written_by: str | None = None
     facts: TopicFactsView | None
     log_error: str | None

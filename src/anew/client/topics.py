@@ -53,7 +53,7 @@ class Topic:
         """Buffers records and appends them; a context manager.
 
         Raises:
-            Refused: ``topic_not_ready``.
+            Refused: ``topic_not_ready``; ``topic_in_use``: it is the output of a job.
         """
         return TopicWriter(self.view, self._open_log(self.view.fabric))
 

@@ -46,8 +46,16 @@ class TopicWriter:
         """Use ``Topic.writer``.
 
         Raises:
-            Refused: ``topic_not_ready``.
+            Refused: ``topic_not_ready``; ``topic_in_use``: a job writes it.
         """
+        if view.written_by is not None:
+            raise Refused(
+                "topic_in_use",
+                f"the topic {view.name} is written by a job alone",
+                found=f"written by {view.written_by}",
+                expected="a topic that is no output of a job",
+                hint="write into a topic that the job reads, or into one of your own: anew topic create",
+            )
         if not view.ready:
             raise Refused(
                 "topic_not_ready",

@@ -366,7 +366,7 @@ class JobHandle:
                 ``force``.
         """
         view = self.show()
-        going = [each.number for each in view.generations if each.status not in ("retired", "reclaimed")]
+        going = [each.number for each in view.generations if not each.over]
         seen = None if view.live is None or not going else (view.live, max(going))
         return self._controller.undo_rewind(self.name, UndoRewind(force=force, seen=seen))
 

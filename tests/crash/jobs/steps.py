@@ -187,8 +187,7 @@ class Steps(JobRun):
         self.settle()
 
     def _going(self) -> list[int]:
-        over = ("retired", "reclaimed")
-        return [each.number for each in self.view().generations if each.status not in over]
+        return [each.number for each in self.view().generations if not each.over]
 
     def repush(self, _step: Step) -> None:
         """The store is repushed."""

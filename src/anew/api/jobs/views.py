@@ -8,7 +8,7 @@ from anew.api.wire import Wire
 from anew.core.jobs.committed import CountedBatch
 from anew.core.jobs.cutover import PlannedCut
 from anew.core.jobs.diff import JobChange
-from anew.core.jobs.generation import unknown_generation
+from anew.core.jobs.generation import GenerationStatus, unknown_generation
 from anew.core.jobs.inputs import Offsets, Start
 from anew.core.jobs.plan import Mode
 from anew.core.jobs.undoing import Undoing
@@ -67,6 +67,11 @@ class GenerationView(Wire):
     rebuild: str
     error: str | None
     created_at_ms: int
+
+    @property
+    def over(self) -> bool:
+        """Whether it will not run again: retired, or reclaimed already."""
+        return self.status in (GenerationStatus.RETIRED, GenerationStatus.RECLAIMED)
 
 
 class JobView(Wire):

@@ -33,7 +33,7 @@ from anew.cli.jobs.options import (
 from anew.cli.jobs.showing import left_of, pace_of, planned_text, print_job, status_of
 from anew.cli.jobs.undoing import undo
 from anew.cli.options import Conf, Master, RequestId
-from anew.cli.output import Json, JsonLines, out, print_json, print_line, print_table
+from anew.cli.output import Json, JsonLines, err, out, print_json, print_line, print_table
 from anew.cli.session import asked_until_answered, cluster, pairs
 from anew.core.errors import Failed, InvalidRequest, Refused
 from anew.core.jobs.deadletters import DEFAULT_LIMIT, STOP
@@ -142,6 +142,11 @@ def stop(which: Which, *, json_output: Json = False) -> None:
     name, number = named(which)
     with cluster() as connected:
         view = connected.job(name).stop(number)
+    stopped = view.live if number is None else number
+    others = [f"{name}@{each.number}" for each in view.generations if each.status == "running"]
+    others = [each for each in others if each != f"{name}@{stopped}"]
+    if others:
+        err().print(f"{', '.join(others)} runs on")
     print_job(view, as_json=json_output)
 
 
@@ -209,7 +214,10 @@ def cutover(
     name, number = named(which)
     if cancel:
         with cluster() as connected:
+            planned = connected.controller.job(name).planned_cut
             view = connected.job(name).call_off_cut_over()
+        if planned is None:
+            err().print(f"{name}: no cut-over was planned, and nothing changes")
         print_job(view, as_json=json_output)
         return
     if not later:
@@ -237,7 +245,7 @@ def cutback(
         with cluster() as connected:
             view = connected.controller.job(name)
         older = (each for each in view.generations if each.number < (view.live or 0))
-        before = [each.number for each in older if each.status not in ("retired", "reclaimed")]
+        before = [each.number for each in older if not each.over]
         if not before:
             raise Refused(
                 "nothing_to_cut_over",
@@ -267,7 +275,10 @@ def reclaim(
         if dry_run:
             _print_owned(handle.owned(number), as_json=json_output)
             return
+        ended = {each.number: each.status for each in handle.show().generations if each.over}
         view = handle.drop(number, force=force)
+    if number in ended:
+        err().print(f"{which} is {ended[number]} already, and nothing changes")
     print_job(view, as_json=json_output)
 
 

@@ -100,4 +100,4 @@ def left_of(each: GenerationView) -> str:
 
 def pace_of(each: GenerationView) -> str:
     """How many records it reads in a second."""
-    return "" if each.status in ("retired", "reclaimed") else f"{each.records_per_s or 0:,.0f}"
+    return "" if each.over else f"{each.records_per_s or 0:,.0f}"

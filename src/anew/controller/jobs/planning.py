@@ -94,7 +94,12 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     if not request.draft:
         # What would be refused then is refused now.
         check_begins(job, plan.generation, plan.replaces)
-        open_output(context, job, plan, _NO_REBUILD)
+        try:
+            open_output(context, job, plan, _NO_REBUILD)
+        except Refused as error:
+            # It may be what was chosen in place of what was asked for that the output does not take.
+            found = "; ".join((str(error.found), *begins.why))
+            raise Refused(error.code, error.message, found=found, expected=error.expected, hint=error.hint) from error
     return plan
 
 

@@ -21,27 +21,27 @@ def add_topics(app: FastAPI, context: Context) -> None:
     @takes(OPERATE_NAME)
     def create(request: CreateTopic, actor: Actor = "anonymous") -> TopicView:
         """Make a topic."""
-        return views.topic_view(changing.create_topic(context, request, actor))
+        return views.topic_view(context, changing.create_topic(context, request, actor))
 
     @app.get("/v1/topics", tags=["topics"])
     @takes(READ_ALL)
     def list_topics(limit: Limit = DEFAULT_ITEMS, after: After = None) -> Page[TopicView]:
         """All topics, by name."""
         found = page_of(context.catalog.topics_page(after or "", limit + 1), limit, lambda topic: topic.name)
-        return Page(items=tuple(views.topic_view(topic) for topic in found.items), next=found.next)
+        return Page(items=views.topic_views(context, found.items), next=found.next)
 
     @app.get("/v1/topics/{name}", tags=["topics"])
     @takes(READ)
     def show(name: str, facts: bool = True) -> TopicView:  # noqa: FBT001, FBT002
         """One topic, with what its log says of it now; without ``facts`` the log is not asked."""
         topic = topic_named(context, name)
-        return views.topic_with_facts(context, topic) if facts else views.topic_view(topic)
+        return views.topic_with_facts(context, topic) if facts else views.topic_view(context, topic)
 
     @app.patch("/v1/topics/{name}", tags=["topics"])
     @takes(OPERATE)
     def alter(name: str, request: AlterTopic, actor: Actor = "anonymous") -> TopicView:
         """Give a topic more partitions."""
-        return views.topic_view(changing.alter_topic(context, name, request, actor))
+        return views.topic_view(context, changing.alter_topic(context, name, request, actor))
 
     @app.delete("/v1/topics/{name}", tags=["topics"])
     @takes(OPERATE)

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anew.api.topics import PartitionFactsView, TopicFactsView, TopicView
 from anew.controller.engine.context import Context
 from anew.core.errors import AnewError
+from anew.core.jobs.job import Job
+from anew.core.jobs.uses import written_by
 from anew.core.topics.topic import Topic
 from anew.log.interface import TopicFacts
 
 
-def topic_view(topic: Topic, facts: TopicFacts | None = None, log_error: str | None = None) -> TopicView:
-    """The ``topic`` shape."""
+def topic_views(context: Context, topics: Sequence[Topic]) -> tuple[TopicView, ...]:
+    """The ``topic`` shape of each, without what the log says."""
+    jobs = context.catalog.jobs()
+    return tuple(_view(topic, jobs) for topic in topics)
+
+
+def topic_view(context: Context, topic: Topic) -> TopicView:
+    """The ``topic`` shape, without what the log says."""
+    return _view(topic, context.catalog.jobs())
+
+
+def _view(
+    topic: Topic, jobs: Sequence[Job], facts: TopicFacts | None = None, log_error: str | None = None
+) -> TopicView:
     return TopicView(
         name=topic.name,
         uid=topic.uid,
@@ -29,6 +45,7 @@ def topic_view(topic: Topic, facts: TopicFacts | None = None, log_error: str | N
         incarnation=topic.incarnation,
         ready=topic.ready,
         created_at=topic.created_at_ms,
+        written_by=written_by(topic, jobs),
         facts=None if facts is None else _facts_view(facts),
         log_error=log_error,
     )
@@ -37,11 +54,12 @@ def topic_view(topic: Topic, facts: TopicFacts | None = None, log_error: str | N
 def topic_with_facts(context: Context, topic: Topic) -> TopicView:
     """The ``topic`` shape with what the log says now; what keeps the log from saying anything stands in it too."""
     if not topic.ready:
-        return topic_view(topic)
+        return topic_view(context, topic)
+    jobs = context.catalog.jobs()
     try:
-        return topic_view(topic, context.fabrics[topic.fabric].log.facts(topic.name, topic.topic_uid))
+        return _view(topic, jobs, context.fabrics[topic.fabric].log.facts(topic.name, topic.topic_uid))
     except AnewError as error:
-        return topic_view(topic, log_error=str(error))
+        return _view(topic, jobs, log_error=str(error))
 
 
 def _facts_view(facts: TopicFacts) -> TopicFactsView:

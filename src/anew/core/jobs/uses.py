@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from anew.core.errors import Refused
+from anew.core.jobs.generation import Generation
 from anew.core.jobs.job import Job
 from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, Mode
 from anew.core.topics.topic import Topic
@@ -62,13 +63,36 @@ def check_topic_unused(topic: Topic, jobs: Iterable[Job]) -> None:
     """
     for job in jobs:
         check_topic_unread(topic, (job,))
-        writes = next((g for g in job.generations if not g.over and g.writes_to == topic.identity), None)
         if job.output.uid == topic.uid:
             raise _topic_in_use(topic, f"{job.name} has it as its output", _stopped_and_deleted(job))
+        writes = _writing(topic, job)
         if writes is not None:
             is_live = writes.number == job.live
             gone = _stopped_and_deleted(job) if is_live else f"anew job reclaim {job.name}@{writes.number}"
             raise _topic_in_use(topic, f"{job.name}@{writes.number} writes into it", gone)
+
+
+def written_by(topic: Topic, jobs: Iterable[Job]) -> str | None:
+    """Whose a topic is, so that nobody else is to write into it; None: no job's.
+
+    Args:
+        topic: It.
+        jobs: All jobs that were not deleted.
+
+    Returns:
+        ``JOB`` of the topic that a job names as its output, ``JOB@N`` of the one that a generation writes into.
+    """
+    for job in jobs:
+        if job.output.uid == topic.uid:
+            return job.name
+        writes = _writing(topic, job)
+        if writes is not None:
+            return f"{job.name}@{writes.number}"
+    return None
+
+
+def _writing(topic: Topic, job: Job) -> Generation | None:
+    return next((g for g in job.generations if not g.over and g.writes_to == topic.identity), None)
 
 
 def check_topic_grows(topic: Topic, jobs: Iterable[Job]) -> None:

@@ -17,6 +17,7 @@ from anew.api.rebuilds import JobStart
 from anew.api.topics import CreateTopic
 from anew.client.topicreads import Edge
 from anew.client.topics import Topic
+from anew.client.topicwriter import TopicWriter
 from anew.codec.avro import encode_datum, parse_schema
 from anew.core.identity import identified_origins, sequences
 from anew.core.jobs.batch import NO_DIGEST, BatchRecord, TaskOutput, chained
@@ -141,12 +142,21 @@ class Jobs:
 
     def output(self, number: int = 1) -> Topic:
         """A generation's topic, over a handle of its own on the log."""
+        return self.topic(f"{CLASSES}_g{number}")
 
-        def open_log(fabric: str) -> Log:
-            directory = Path(self.cluster.context.fabrics[fabric].log_location.address)
-            return EmbeddedLog(directory, clock=self.cluster.clock, durable=False)
+    def topic(self, name: str) -> Topic:
+        """A topic, over a handle of its own on the log."""
+        return Topic(self.cluster.client, name, self._opened_log)
 
-        return Topic(self.cluster.client, f"{CLASSES}_g{number}", open_log)
+    def write_past_us(self, key: str) -> None:
+        """Another program writes into the first generation's topic, by the log's own means."""
+        view = self.output().view
+        with TopicWriter(view.model_copy(update={"written_by": None}), self._opened_log(view.fabric)) as writer:
+            writer.put(key, None)
+
+    def _opened_log(self, fabric: str) -> Log:
+        directory = Path(self.cluster.context.fabrics[fabric].log_location.address)
+        return EmbeddedLog(directory, clock=self.cluster.clock, durable=False)
 
     def record(
         self,

@@ -11,7 +11,7 @@ from anew.controller.engine.commit import commit
 from anew.controller.jobs import committed
 from anew.core.errors import Refused
 from tests.component.controller.harness import refused
-from tests.component.controller.jobs.jobs_harness import JOB, Jobs
+from tests.component.controller.jobs.jobs_harness import CLASSES, EVENTS, JOB, Jobs
 
 
 @pytest.mark.case("streams:C7")
@@ -22,13 +22,26 @@ def test_what_dead_attempts_appended_is_left_out(jobs: Jobs) -> None:
     jobs.append(0, epoch, 7, "dead")
     jobs.append(0, epoch, 8, "a", "b")
     jobs.record(epoch, {0: 0, 1: 0}, attempts=(8,))
-    with jobs.output().writer() as writer:
-        writer.put("by hand", None)
+    jobs.write_past_us("by hand")
     plain = [record.key for record in jobs.output().read(partition=0)]
     hand = [record.key for record in jobs.output().read() if record.key == "by hand"]
     assert (plain[:3], hand) == (["dead", "a", "b"], ["by hand"])
     everywhere = [record.key for record in jobs.output().read_committed().records]
     assert sorted(everywhere) == ["a", "b", "by hand"]
+
+
+@pytest.mark.parametrize("generation", [None, 1])
+def test_nobody_else_writes_what_a_job_writes(jobs: Jobs, generation: int | None) -> None:
+    """Not into a generation's topic, and not into the one that the job names: a rewind would not carry it on."""
+    jobs.running()
+    topic, by = (jobs.output(), f"{JOB}@1") if generation else (jobs.topic(CLASSES), JOB)
+    error = refused(Refused, topic.writer)
+    assert (error.code, error.found, topic.view.written_by) == ("topic_in_use", f"written by {by}", by)
+    assert jobs.topic(EVENTS).view.written_by is None
+    jobs.cluster.client.stop_job(JOB, OfGeneration())
+    jobs.cluster.pass_seconds(jobs.cluster.context.limits.lease_seconds + 1)
+    jobs.cluster.client.delete_job(JOB)
+    assert jobs.topic(CLASSES).view.written_by is None
 
 
 def test_a_read_tells_when_a_job_says_that_a_record_was_written(jobs: Jobs) -> None:
@@ -38,8 +51,7 @@ def test_a_read_tells_when_a_job_says_that_a_record_was_written(jobs: Jobs) -> N
     before_ms = jobs.cluster.clock()
     jobs.append(0, epoch, 1, "a", written_ms=before_ms - 5_000)
     jobs.record(epoch, {0: 0, 1: 0}, attempts=(1,))
-    with jobs.output().writer() as writer:
-        writer.put("by hand", None)
+    jobs.write_past_us("by hand")
     found = {record.key: record for record in jobs.output().read_committed().records}
     assert {key: record.written_ms for key, record in found.items()} == {"a": before_ms - 5_000, "by hand": None}
     assert all(record.timestamp_ms >= before_ms for record in found.values())

@@ -13,7 +13,7 @@ from anew.controller.stores.output import StoreOutput
 from anew.core.errors import Refused
 from anew.core.jobs.job import Job
 from anew.core.jobs.plan import JobPlan
-from anew.core.moment import utc_text
+from anew.core.moment import instant_text, utc_text
 from anew.testing.job_builders import a_code
 from tests.component.controller.harness import Cluster, refused
 from tests.component.controller.jobs.jobs_harness import EVENTS, JOB, Jobs
@@ -42,6 +42,16 @@ def _caught_up(jobs: Jobs, number: int) -> None:
 
 
 @pytest.mark.case("streams:E7")
+def test_a_refusal_says_what_was_chosen_in_place_of_what_was_asked(stored: Jobs) -> None:
+    """The output may not take just that."""
+    stored.write(5)
+    stored.running()
+    stored.cluster.settle(4)
+    error = refused(Refused, lambda: stored.plan(start=instant_text(stored.cluster.clock() + 1)))
+    assert error.code == "base_would_be_missing"
+    assert "partition 0: nothing at or after" in str(error.found)
+
+
 def test_a_first_generation_serves_by_itself_and_others_when_they_are_cut_over_to(stored: Jobs) -> None:
     """Into an empty store a version follows it, and serves once it is loaded; a rewind has one of its own beside it."""
     stored.write(5)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from anew.api.jobs.requests import OfGeneration
+from anew.cli.main import run_command
 from anew.core.jobs.code import Shape
 from anew.runtime import jobs as of_jobs
 from anew.testing.job_builders import a_code
@@ -36,6 +37,23 @@ def test_a_cut_over_is_planned_and_taken_back(jobs: Jobs, said: Said, ran: Ran) 
     assert "will serve once it has caught up" in said("show", JOB)
     assert ran("cutover", JOB, "--cancel")["planned_cut"] is None
     assert ran("cutover", JOB, "--when-caught-up")["planned"]["generation"] == 2
+
+
+def test_what_changes_nothing_says_so(jobs: Jobs, said: Said, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody is to believe that something was called off, or went, or stopped, that was not there or goes on."""
+
+    def told(*arguments: str) -> str:
+        assert said("list")
+        assert run_command(["job", *arguments]) == 0
+        return capsys.readouterr().err
+
+    jobs.running()
+    jobs.running(jobs.plan(code=None))
+    assert "no cut-over was planned" in told("cutover", JOB, "--cancel")
+    assert told("cutover", JOB, "--when-caught-up") == told("cutover", JOB, "--cancel") == ""
+    assert f"{JOB}@2 runs on" in told("stop", JOB)
+    assert told("reclaim", f"{JOB}@2") == ""
+    assert f"{JOB}@2 is retired already" in told("reclaim", f"{JOB}@2")
 
 
 def test_what_was_stopped_for_nothing_runs_again(jobs: Jobs, ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
