@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from anew.core.errors import InvalidRequest, NotFound
+from anew.core.errors import InvalidRequest
 from anew.core.jobs.code import parse_entry
 from anew.core.jobs.declaration import Declaration, Input, lateness_ms, misfit_of, start_named
 from anew.runtime.jobplans import Code
+from anew.runtime.textfiles import text_in
 
 SUFFIX = ".toml"
 
@@ -71,13 +72,7 @@ def code_in_file(
 
 
 def _read(path: Path) -> _JobFile:
-    try:
-        text = path.expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        found = f"{path}: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}"
-        raise NotFound(
-            "no_input", "the file cannot be read", found=found, expected="a file that declares a job"
-        ) from error
+    text = text_in(path, "a file that declares a job")
     try:
         return _JobFile.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:

@@ -75,8 +75,7 @@ class LogContract(ABC):
         log.append(at, some_records(3))
         assert log.create_topic(TOPIC) == topic
         assert log.create_topic(topic) == topic
-        assert log.offsets(at) == Offsets(0, 3)
-        assert log.next_offset(at) == 3
+        assert (log.offsets(at), log.next_offset(at)) == (Offsets(0, 3), 3)
 
     def test_a_closed_topic_takes_nothing(
         self, log: Log, at: TopicPartition, topic: TopicSpec, tmp_path: Path, clock: Callable[[], int]

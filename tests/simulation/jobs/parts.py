@@ -68,11 +68,11 @@ class JobClient(SimulatedClient):
 
     def create_topic(self, request: CreateTopic) -> TopicView:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: topic_view(topics.create_topic(c, request, self._actor)))
+        return self._ask(_TOLD, lambda c: topic_view(c, topics.create_topic(c, request, self._actor)))
 
     def alter_topic(self, name: str, request: AlterTopic) -> TopicView:
         """See `ControllerClient`."""
-        return self._ask(_TOLD, lambda c: topic_view(topics.alter_topic(c, name, request, self._actor)))
+        return self._ask(_TOLD, lambda c: topic_view(c, topics.alter_topic(c, name, request, self._actor)))
 
     def create_job(self, request: CreateJob) -> JobView:
         """See `ControllerClient`."""

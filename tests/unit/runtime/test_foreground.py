@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from anew.core.errors import Refused
 from anew.runtime.foreground import driven_beside
+
+
+@pytest.fixture(autouse=True)
+def in_a_terminal() -> Iterator[None]:
+    """A shell without job control starts what it puts aside with SIGINT ignored, and so may this process be."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def _ctrl_c() -> None:

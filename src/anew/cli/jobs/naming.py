@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from anew.cli.session import json_value
-from anew.core.errors import InvalidRequest, NotFound
+from anew.core.errors import InvalidRequest
 from anew.core.jobs.deadletters import SKIP, STOP, OnBadRecord
 from anew.core.jobs.positions import positions_of
 from anew.core.jobs.properties import is_properties, positions_in
 from anew.core.jobs.starts import AtOffsets, AtTopicOffsets, StartAt, is_number, start_of
 from anew.core.moment import instant_ms
+from anew.runtime.textfiles import text_in
 
 Which = Annotated[str, typer.Argument(metavar="JOB[@GENERATION]")]
 From = Annotated[
@@ -90,11 +91,7 @@ def start_from(text: str | None, file: str | None = None) -> StartAt | None:
 
 
 def _positions_in(path: Path) -> StartAt:
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        found = f"{path}: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}"
-        raise NotFound("no_input", "the file cannot be read", found=found, expected="a file of positions") from error
+    content = text_in(path, "a file of positions")
     if is_properties(content):
         return AtTopicOffsets(topics=positions_in(content))
     return AtOffsets(offsets=positions_of(json_value(content)))

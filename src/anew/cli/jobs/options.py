@@ -64,11 +64,14 @@ def code_of(function: str, param: Sequence[str] | None, file: Sequence[str] | No
     for given in file or ():
         name, separator, path = given.partition("=")
         files[name if separator else Path(given).name] = Path(path if separator else given)
-    if not no_trial:
-        err().print("trying the function first: Spark starts for that", markup=False)
+    params = pairs(param, "--param")
     if function.endswith(SUFFIX):
-        return code_in_file(Path(function), files, pairs(param, "--param"), trial=not no_trial)
-    return Code(function, files, pairs(param, "--param"), trial=not no_trial)
+        code = code_in_file(Path(function), files, params, trial=not no_trial)
+    else:
+        code = Code(function, files, params, trial=not no_trial)
+    if code.trial:
+        err().print("trying the function first: Spark starts for that", markup=False)
+    return code
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ subject says what each of these changes besides the envelope, in the same commit
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -122,13 +122,12 @@ class Subject(ABC, Generic[R, P]):
         hint = f"anew rebuild resume {rebuild.id}, or: anew rebuild kill {rebuild.id}"
         return f"in {left_seconds} s the rebuild fails", hint
 
-    def to_come_ms(self, context: Context, feed: Feed) -> int | None:
-        """No record that will still come into a feed has an earlier time; None: nothing is known of that (rule R12).
+    def to_come_ms(self, context: Context, feeds: Sequence[Feed]) -> dict[str, int]:
+        """Feed → no record that will still come into it has an earlier time, of those where that is known (rule R12).
 
-        Raises:
-            AnewError: A log does not answer.
+        A log of which that is asked, and which does not answer, is no reason to refuse a plan: tombstones are kept.
         """
-        return None
+        return {}
 
     def lost(self, context: Context, rebuild: R) -> bool:
         """Go on after a driver whose lease is over; False: the rebuild fails."""

@@ -7,10 +7,14 @@ stopped, and however far back in history it is.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
 from anew.controller.engine.context import Context
 from anew.controller.jobs.planning import held_of
 from anew.controller.jobs.records import position_of, silent_outputs
 from anew.controller.jobs.starting import time_at
+from anew.core.errors import AnewError
 from anew.core.feed import Feed
 from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput, Offsets, next_offset
@@ -20,20 +24,27 @@ from anew.core.stamp import Origin
 from anew.log.interface import TopicPartition, present_partitions
 
 
-def to_come_ms(context: Context, feed: Feed) -> int | None:
-    """No record that will still come into a feed of a job has an earlier time; None: nothing is known of that.
+def to_come_ms(context: Context, feeds: Sequence[Feed]) -> dict[str, int]:
+    """Feed of a job → no record that will still come into it has an earlier time, of those where that is known.
 
     Nothing is known where the job declares no lateness, or is not there any more. Nothing comes where all generations
     of the feed are over; the next one has a feed of its own. Nor is anything known where records of the job's inputs
-    were left out, or may be: these may be given to their topics again with their old times.
-
-    Raises:
-        AnewError: A log does not answer.
+    were left out, or may be: these may be given to their topics again with their old times; nor where a log does not
+    answer.
     """
+    silent, found = silent_outputs(context) if feeds else frozenset[str](), dict[str, int]()
+    for feed in feeds:
+        with suppress(AnewError):
+            at_ms = _to_come_ms(context, feed, silent)
+            found |= {} if at_ms is None else {feed.id: at_ms}
+    return found
+
+
+def _to_come_ms(context: Context, feed: Feed, silent: Collection[str]) -> int | None:
     job = context.catalog.job(Origin.decode(feed.origin_bytes).name)
     if job is None or job.max_lateness_ms is None:
         return None
-    if feed.id in silent_outputs(context):
+    if feed.id in silent:
         return LAST_MS
     if _may_come_again(context, job):
         return None

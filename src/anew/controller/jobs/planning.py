@@ -56,8 +56,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     held, start = begins.held, begins.start
     _check_held(held, start)
     is_whole = _whole(job, request.mode, start)
-    before = None if job.live is None else job.generation(job.live).writes_to
-    notes = context.outputs.of_kind(job.output.kind).notes(context, job.output.name, before)
+    notes = _notes(context, job)
     if request.mode == SIMPLE and not request.draft:
         notes = (*check_simple(context, job, code, SimpleRewind(inputs, start, request.on_bad_record)), *notes)
     records = sum(held[name][p].end - offset for name, of in start.items() for p, offset in of.items())
@@ -139,6 +138,10 @@ def check_plan(context: Context, job: Job, plan: JobPlan) -> None:
             f"inputs {[of.topic_uid for of in plan.inputs]}, whole {plan.is_whole}",
             f"inputs {[of.topic_uid for of in inputs]}, whole {is_whole}",
         )
+    new = [note for note in _notes(context, job) if note not in plan.why]
+    if new:
+        # What the output does with its records is not what somebody agreed to.
+        raise _outdated("; ".join(new), "what the plan says of the output")
     held = {of.name: held_of(context, of) for of in inputs}
     if plan.mode == DEPLOY:
         start, batch = _end_of_live(context, job, inputs, held, Asked(None))
@@ -148,6 +151,11 @@ def check_plan(context: Context, job: Job, plan: JobPlan) -> None:
         check_no_driver(context, job, at_rest(job))
         check_simple(context, job, plan.code, SimpleRewind(inputs, plan.start, plan.on_bad_record))
     _check_held(settled(context, inputs, held, plan.start), plan.start)
+
+
+def _notes(context: Context, job: Job) -> tuple[str, ...]:
+    before = None if job.live is None else job.generation(job.live).writes_to
+    return context.outputs.of_kind(job.output.kind).notes(context, job.output.name, before)
 
 
 def _check_held(held: Mapping[str, Held], start: Mapping[str, Offsets]) -> None:

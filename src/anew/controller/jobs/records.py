@@ -96,23 +96,23 @@ def is_forgotten(context: Context, job: Job, generation: Generation) -> bool:
 def silent_outputs(context: Context) -> frozenset[str]:
     """What generations wrote into that will not run again, and whose drivers have ended: nobody writes into it."""
     generations = [
-        (job, each)
+        each
         for job in (*context.catalog.jobs(), *context.catalog.deleted_jobs())
         for each in job.generations
         if each.status is not GenerationStatus.RECLAIMED
     ]
-    written = {each.writes_to for job, each in generations if not each.over or _may_append(context, job, each)}
-    return frozenset(each.writes_to for _, each in generations) - written
+    written = {each.writes_to for each in generations if not each.over or _may_append(context, each)}
+    return frozenset(each.writes_to for each in generations) - written
 
 
-def _may_append(context: Context, job: Job, generation: Generation) -> bool:
-    try:
-        check_no_driver(context, job, generation)
-    except Refused:
-        return True
-    except NotFound:
-        return False
-    return False
+def _may_append(context: Context, generation: Generation) -> bool:
+    record = context.catalog.rebuild(generation.rebuild)
+    return isinstance(record, JobRebuild) and _has_driver(context, record)
+
+
+def _has_driver(context: Context, record: JobRebuild) -> bool:
+    """Whether a driver may still append: one that died has until the end of its lease."""
+    return bool(record.driver) and context.clock() <= record.lease_until_ms
 
 
 def check_no_driver(context: Context, job: Job, generation: Generation) -> None:
@@ -122,7 +122,7 @@ def check_no_driver(context: Context, job: Job, generation: Generation) -> None:
         Refused: ``driver_alive``.
     """
     record = find_of(context, generation.rebuild, JobRebuild)
-    if record.driver and context.clock() <= record.lease_until_ms:
+    if _has_driver(context, record):
         raise Refused(
             "driver_alive",
             f"the driver of {job.name}@{generation.number} is at its last batch",

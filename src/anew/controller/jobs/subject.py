@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from anew.api.rebuilds import JobStart
@@ -138,9 +138,9 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
         """The next round starts another driver."""
         return True
 
-    def to_come_ms(self, context: Context, feed: Feed) -> int | None:
-        """What the job declares of the generations that write into the feed, and where they stand."""
-        return to_come_ms(context, feed)
+    def to_come_ms(self, context: Context, feeds: Sequence[Feed]) -> dict[str, int]:
+        """What jobs declare of the generations that write into feeds, and where they stand."""
+        return to_come_ms(context, feeds)
 
     def stops(self, rebuild: JobRebuild) -> bool:
         """Where somebody stopped the generation."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from anew.api.stores.routing import RoutedVersion, Routing, SnapshotView
 from anew.controller.engine.context import Context
 from anew.controller.engine.fabrics import fabric_named
@@ -13,7 +11,6 @@ from anew.controller.stores.feeds import ends_of, offsets_at
 from anew.controller.stores.readiness import is_loaded
 from anew.controller.stores.records import store_named
 from anew.controller.stores.replicas import replicas_of
-from anew.core.errors import AnewError
 from anew.core.feed import FeedKind, PositionMap
 from anew.core.plan import PACE_LOOKS_AT, pace_of
 from anew.core.stores.jobfeeds import generations_of
@@ -32,7 +29,10 @@ def snapshot(context: Context, name: str, at_ms: int | None) -> SnapshotView:
     # are further apart than the skew limit are wrong (rules R6, R12).
     skew_ms = max((feed.skew_limit_ms for feed in store.feeds), default=0)
     read_until_ms = context.clock() - skew_ms
-    to_come_ms = _to_come_ms(context, store)
+    of_jobs = [feed for feed in store.feeds if feed.kind is FeedKind.GENERATION]
+    to_come_ms = dict[str, int]()
+    for subject in context.subjects.all:
+        to_come_ms |= subject.to_come_ms(context, of_jobs)
     past = rebuilds_of(context, store.uid, StoreRebuild, running_only=False, limit=PACE_LOOKS_AT)
     return SnapshotView(
         store=store,
@@ -44,21 +44,6 @@ def snapshot(context: Context, name: str, at_ms: int | None) -> SnapshotView:
         read_until_ms=read_until_ms,
         to_come_ms=to_come_ms,
     )
-
-
-def _to_come_ms(context: Context, store: Store) -> dict[str, int]:
-    """Feed of a job → no record that will still come into it has an earlier time, of those where that is known.
-
-    A log of which that is asked, and which does not answer, is no reason to refuse a plan: tombstones are kept then.
-    """
-    found = dict[str, int]()
-    for feed in store.feeds:
-        if feed.kind is not FeedKind.GENERATION:
-            continue
-        with suppress(AnewError):
-            times = [at for subject in context.subjects.all if (at := subject.to_come_ms(context, feed)) is not None]
-            found |= {feed.id: min(times)} if times else {}
-    return found
 
 
 NOT_ASKED = PositionMap()

@@ -241,13 +241,18 @@ def test_a_plan_says_which_records_would_be_dead_letters(cluster: Cluster) -> No
     cluster.create(_STORE, tombstone_grace_seconds=60)
     cluster.client.create_job(CreateJob(name=JOB, output=f"store:{_STORE}", inputs={"events": EVENTS}))
     cluster.serve(cluster.push_plan(_STORE))
-    assert not any("dead letter" in line for line in jobs.plan().why)
+    early = jobs.plan()
+    assert not any("dead letter" in line for line in early.why)
     cluster.pass_seconds(120)
     cluster.settle(2)
     cluster.serve(cluster.repush_plan(_STORE))
     floor_ms = cluster.version(2, _STORE).tombstone_floor_ms
     assert floor_ms > 0
-    assert any("dead letter" in line and utc_text(floor_ms) in line for line in jobs.plan().why)
+    later = jobs.plan()
+    assert any("dead letter" in line and utc_text(floor_ms) in line for line in later.why)
+    # Who agreed to the plan of before agreed to none of that.
+    assert refused(Refused, lambda: jobs.begin(early)).code == "plan_outdated"
+    assert jobs.begin(later) == 1
 
 
 @pytest.mark.case("streams:E9")
