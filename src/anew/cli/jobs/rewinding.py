@@ -215,5 +215,5 @@ def _check_state(text: str) -> None:
             "a generation begins with an empty state",
             found=text,
             expected=_EMPTY,
-            hint="functions that keep state between batches are not supported yet",
+            hint="what a generation before it remembered is not carried on yet",
         )

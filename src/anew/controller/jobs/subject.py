@@ -61,6 +61,7 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
             is_whole=plan.is_whole,
             replaces=plan.replaces,
             in_place=plan.in_place,
+            stateless=plan.state == "none",
             master=plan.master,
             conf=plan.conf,
             max_records=plan.max_records,

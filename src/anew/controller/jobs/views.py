@@ -107,7 +107,7 @@ def _generation_view(context: Context, job: Job, generation: Generation, dead: i
         code=generation.code.hash,
         entry=generation.code.entry,
         start=generation.start,
-        state="empty",
+        state="none" if generation.stateless else "empty",
         source="anew",
         positions=positions,
         lag_records=None if lags is None else sum(lags.values()),

@@ -15,6 +15,7 @@ from anew.core.plan import Estimate, PlanValue, Value
 
 REWIND: Literal["rewind"] = "rewind"
 Mode = Literal["parallel", "simple", "deploy"]
+BeginningState = Literal["empty", "none"]
 PARALLEL: Mode = "parallel"
 SIMPLE: Mode = "simple"
 DEPLOY: Mode = "deploy"
@@ -42,7 +43,8 @@ class JobPlan(PlanValue):
         start: Input → partition → the first offset that it reads, of every partition.
         start_times: Input → partition → when the record there was appended; None: none is there, or nobody can say.
         begins: How the start was asked for, in words; None: it was not.
-        state: What the function remembers to begin with.
+        state: What the function remembers to begin with: ``empty``; ``none``: it may keep no state, because it begins
+            in the midst of what its output is made of.
         base: What the output holds to begin with: ``empty`` is right from the first record ever alone; ``present``:
             what the live generation wrote.
         output: ``KIND:NAME``.
@@ -65,7 +67,7 @@ class JobPlan(PlanValue):
     start: dict[str, Offsets]
     start_times: dict[str, dict[int, int | None]] = Field(default_factory=dict)
     begins: str | None = None
-    state: Literal["empty"] = "empty"
+    state: BeginningState = "empty"
     base: Literal["empty", "present"] = "empty"
     output: str
     is_whole: bool = True
