@@ -84,6 +84,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         max_records=request.max_records,
         on_bad_record=request.on_bad_record,
         dead_letter_limit=request.dead_letter_limit,
+        hold_retention=request.hold_retention,
         unreachable=begins.unreachable,
         downstream=downstream_of(job, request.mode, context.catalog.jobs()),
         why=(
@@ -91,6 +92,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
             *_why(job, request.mode, is_whole=is_whole),
             *_why_nothing(request.mode, records, held),
             *_why_state(code, start),
+            *_why_held(inputs, is_held=request.hold_retention),
             _why_bad_records(request),
             *notes,
         ),
@@ -216,6 +218,11 @@ def _check_state(job: Job, request: PlanGeneration, code: JobCode, state: Beginn
         check_carried(job.name, request.mode, before=job.live_generation().code.state, after=code.state)
     if code.state and request.on_bad_record == SKIP:
         raise no_skipping(code.state)
+
+
+def _why_held(inputs: tuple[JobInput, ...], *, is_held: bool) -> tuple[str, ...]:
+    topics = ", ".join(sorted({of.topic for of in inputs}))
+    return (f"{topics} forget nothing until it has caught up: mind their disks",) if is_held else ()
 
 
 def _why_state(code: JobCode, start: Mapping[str, Offsets]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from functools import partial
 
 from anew.api.jobs.views import UnreadExpiry
 from anew.controller.engine.context import Context
+from anew.controller.jobs.looks import LAG_LIMIT_RECORDS
 from anew.controller.jobs.planning import held_of
 from anew.controller.jobs.starting import Held, time_at
 from anew.core.errors import AnewError
@@ -17,6 +18,7 @@ from anew.core.jobs.generation import Generation, GenerationStatus
 from anew.core.jobs.inputs import JobInput, Offsets, with_added
 from anew.core.jobs.job import Job
 from anew.core.jobs.pace import Backlog, Rates, TimeLeft, expires_at_ms, read_rates, time_left
+from anew.core.jobs.rebuild import JobRebuild
 from anew.core.topics.topic import Kept
 from anew.log.interface import TopicPartition
 
@@ -63,6 +65,18 @@ def progress_of(context: Context, job: Job, generation: Generation) -> Generatio
         with suppress(AnewError):
             expires = _first_expiry(context, generation, held, positions, read_rates(batches), appends)
     return GenerationProgress(batches, positions, lags, appends, left, expires)
+
+
+def reads_history(context: Context, rebuild: JobRebuild) -> bool:
+    """Whether a generation has history to read that its inputs' topics hold for it."""
+    job = context.catalog.job_by_uid(rebuild.job_uid)
+    generation = None if job is None else job.find(rebuild.generation)
+    if job is None or generation is None or generation.over:
+        return False
+    progress = progress_of(context, job, generation)
+    if not progress.batches or progress.lags is None:
+        return True
+    return sum(progress.lags.values()) > LAG_LIMIT_RECORDS or progress.expires is not None
 
 
 def reads_what_expires(context: Context, generation: Generation) -> bool:

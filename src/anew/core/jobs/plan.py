@@ -53,6 +53,7 @@ class JobPlan(PlanValue):
         on_bad_record: What a record does on which the function fails: ``stop`` ends the generation, ``skip`` leaves the
             record out as a dead letter.
         dead_letter_limit: How many records may be left out.
+        hold_retention: Whether the topics of its inputs forget nothing until it has caught up (case E4).
         unreachable: What history is gone that the start asks for, a line each.
         downstream: Which jobs read what it writes, and what that means for them, a line each (case N5).
         why: Why it is as it is, a line each.
@@ -77,6 +78,7 @@ class JobPlan(PlanValue):
     max_records: int = 100_000
     on_bad_record: OnBadRecord = STOP
     dead_letter_limit: int = DEFAULT_LIMIT
+    hold_retention: bool = Field(default=False, exclude_if=lambda is_held: not is_held)
     unreachable: tuple[str, ...] = ()
     downstream: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
