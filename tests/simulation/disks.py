@@ -68,6 +68,10 @@ class FarLog:
         """See `Log.add_partitions`."""
         return self._act(lambda: self._log.add_partitions(name, uid, partitions))
 
+    def set_retention(self, name: str, uid: str, retention: Retention) -> None:
+        """See `Log.set_retention`."""
+        self._act(lambda: self._log.set_retention(name, uid, retention))
+
     def partition_count(self, name: str, uid: str) -> int:
         """See `Log.partition_count`."""
         return self._network.outside(_LOG_READ, lambda: self._log.partition_count(name, uid))

@@ -93,6 +93,7 @@ class TopicView(Wire):
         created_at: In ms.
         written_by: ``JOB`` where a job names it as its output, ``JOB@N`` where a generation writes into it: programs
             do not.
+        held_by: The generations, ``JOB@N``, until whose catching up it forgets nothing.
         facts: What the log says now; null in lists, and while it says nothing.
         log_error: Why it says nothing.
     """
@@ -115,5 +116,6 @@ class TopicView(Wire):
     ready: bool
     created_at: int
     written_by: str | None = None
+    held_by: tuple[str, ...] = ()
     facts: TopicFactsView | None
     log_error: str | None

@@ -105,6 +105,7 @@ def show(name: str, *, json_output: Json = False) -> None:
         "value schema": None if view.value_schema is None else f"{view.value_schema_id}: {view.value_schema}",
         "ready": "yes" if view.ready else "no",
         "written by": view.written_by,
+        "forgets nothing for": ", ".join(view.held_by) or None,
         "log": view.log_error,
     }
     print_table(["topic", name], [(what, said) for what, said in told.items() if said is not None])

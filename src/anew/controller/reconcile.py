@@ -25,6 +25,7 @@ from anew.controller.stores.lowwater import move_low_water
 from anew.controller.stores.replicas import indexed
 from anew.controller.stores.step import StoreSteps
 from anew.controller.tables.step import step_table
+from anew.controller.topics.holding import settle_holds
 from anew.controller.topics.making import add_announced_partitions, make_announced
 from anew.controller.topics.upkeep import TopicRetention
 from anew.controller.upkeep.forgetting import Forgetting
@@ -157,6 +158,7 @@ class Reconciler:
                         look_at_partitions(self.context, store)
         if cluster_paused(self.context) is None:
             self._forgetting.step(apart)
+            settle_holds(self.context, apart)
             self._topic_retention.step(apart)
             self._archives.step(apart)
             self._logs.step(apart)

@@ -124,6 +124,10 @@ class EmbeddedLog:
         partitions = tuple(self._partition_facts(at) for at in partitions_of(spec))
         return TopicFacts(uid, spec.retention, compacted=False, partitions=partitions)
 
+    def set_retention(self, name: str, uid: str, retention: Retention) -> None:
+        """See `Log.set_retention`. The topic's description says it."""
+        self._topics.keep(name, uid, retention)
+
     def apply_retention(self, at: TopicPartition, retention: Retention) -> int:
         """See `Log.apply_retention`. Appends have turns in between."""
         if retention == KEEP_FOR_EVER:

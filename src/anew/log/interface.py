@@ -300,6 +300,12 @@ class Log(Protocol):
     def facts(self, name: str, uid: str) -> TopicFacts:
         """Retention, compaction, and what each partition holds; it asks for all partitions, so not in a hot path."""
 
+    def set_retention(self, name: str, uid: str, retention: Retention) -> None:
+        """Let the topic keep so much from now on; the same again changes nothing.
+
+        What has gone does not come back. `facts` of any handle tells of it within seconds.
+        """
+
     def apply_retention(self, at: TopicPartition, retention: Retention) -> int:
         """Forget what a retention keeps no longer: whole prefixes of the partition, and never its newest record.
 

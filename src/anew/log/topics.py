@@ -135,6 +135,19 @@ class TopicDirectories:
             if grown != present:
                 self._grow(grown, range(present.partitions, partitions), make_partition)
 
+    def keep(self, name: str, uid: str, retention: Retention) -> None:
+        """Describe the topic with another retention.
+
+        Raises:
+            Failed: ``topic_lost``.
+        """
+        with self._changing():
+            present = self.present(name, uid)
+            kept = replace(present, retention=retention)
+            check_spec(kept)
+            if kept.retention != present.retention:
+                self._describe(self._prepared(kept, range(0), _no_partition), name)
+
     def delete(self, name: str, uid: str) -> None:
         """Remove the topic of that name and uid; nothing when there is none."""
         with self._changing():
@@ -165,6 +178,11 @@ class TopicDirectories:
             if not (home / name).exists():
                 (making / name).rename(home / name)
         _sync(home)
+        self._describe(making, spec.name)
+
+    def _describe(self, making: Path, name: str) -> None:
+        """Put the description of a directory under a temporary name in the place of the topic's."""
+        home = self._root / name
         (making / _DESCRIPTION).rename(home / _DESCRIPTION)
         _sync(home)
         shutil.rmtree(making)
@@ -209,6 +227,10 @@ class TopicDirectories:
                 threading.Event().wait(_POLL_SECONDS)
             else:
                 return
+
+
+def _no_partition(_path: Path, _uid: str, _partition: int) -> None:
+    """Of a description alone there is none to make."""
 
 
 def _file_name(uid: str, partition: int) -> str:

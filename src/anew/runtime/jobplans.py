@@ -58,6 +58,7 @@ class Start:
         dead_letter_limit: How many records may be left out, 1 to 1,000.
         clamp: Whether offsets that a log does not hold are moved to the nearest ones that it does.
         from_oldest_available: Whether a start at a time that retention has passed begins at the oldest record.
+        hold_retention: Whether the topics of its inputs forget nothing until it has caught up.
     """
 
     at: AnyStart | None = None
@@ -68,6 +69,7 @@ class Start:
     dead_letter_limit: int = DEFAULT_LIMIT
     clamp: bool = False
     from_oldest_available: bool = False
+    hold_retention: bool = False
 
     def __post_init__(self) -> None:
         """Raise where a number is none that a generation can have, or the start is none.
@@ -180,6 +182,7 @@ class JobPlanner:
             max_records=start.max_records,
             on_bad_record=start.on_bad_record,
             dead_letter_limit=start.dead_letter_limit,
+            hold_retention=start.hold_retention,
         )
 
     def tried(self, start: Start, packed: tuple[Code, Packed] | None) -> tuple[Code, Packed] | None:
@@ -249,6 +252,8 @@ class JobPlanner:
             "max_records": start.max_records,
             "on_bad_record": start.on_bad_record,
             "dead_letter_limit": start.dead_letter_limit,
+            # Not there where it is not asked for: a request of before means the same.
+            **({"hold_retention": True} if start.hold_retention else {}),
         }
         return asked_for(REWIND if mode == PARALLEL else mode, self.name, code=code, start=said)
 

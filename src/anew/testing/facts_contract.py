@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +26,7 @@ from anew.testing.log_contract import AGAIN, TOPIC, ClockedLogContract, LogContr
 from anew.testing.log_reading import partition_of, rows
 
 KEPT = Retention(3_600_000, 50_000_000)
+_NOTICED_SECONDS = 10.0
 
 
 class FactsContract(LogContract):
@@ -45,6 +48,21 @@ class FactsContract(LogContract):
         assert other.facts(made.name, made.uid).retention == kept
         assert other.create_topic(replace(TOPIC, retention=Retention(7_200_000, None))) == made
         assert other.facts(made.name, made.uid).retention == kept
+        other.close()
+
+    def test_a_topic_keeps_from_now_on_what_it_is_told_to(
+        self, log: Log, tmp_path: Path, clock: Callable[[], int]
+    ) -> None:
+        """Longer, for ever, and as before; a topic of the name that is another one is left alone."""
+        made = log.create_topic(replace(TOPIC, retention=KEPT))
+        other = self.open_log(tmp_path, clock)
+        for kept in (KEEP_FOR_EVER, KEPT, Retention(None, 7_000_000), Retention(None, 7_000_000)):
+            log.set_retention(made.name, made.uid, kept)
+            assert _tells(other, made, kept)
+        with pytest.raises(Failed) as caught:
+            log.set_retention(made.name, "another", KEPT)
+        assert caught.value.code == "topic_lost"
+        assert log.facts(made.name, made.uid).retention == Retention(None, 7_000_000)
         other.close()
 
     @pytest.mark.parametrize("kept", [Retention(0, None), Retention(None, -1)])
@@ -140,3 +158,13 @@ class RetentionContract(FactsContract, ClockedLogContract):
             log.apply_retention(at, Retention(1, None))
         assert caught.value.code == "topic_lost"
         assert log.offsets(partition_of(made)) == Offsets(0, 3)
+
+
+def _tells(log: Log, topic: TopicSpec, kept: Retention) -> bool:
+    """Whether a handle tells of a topic's retention, within seconds."""
+    deadline = time.monotonic() + _NOTICED_SECONDS
+    while log.facts(topic.name, topic.uid).retention != kept:
+        if time.monotonic() > deadline:
+            return False
+        threading.Event().wait(0.05)
+    return True

@@ -158,7 +158,7 @@ def test_a_job_is_rewound_beside_the_live_one_and_cut_over_to_and_back(lone: Ane
 def test_a_function_that_cannot_be_run_is_refused_before_anything_is_made(anew: Anew, tmp_path: Path) -> None:
     """It is tried in a process of its own: what is wrong is named, and no job is left."""
     code = tmp_path / "bad.py"
-    code.write_text("def classify(events):\n    return events.groupBy('key').count()\n", encoding="utf-8")
+    code.write_text("def classify(events):\n    return events.limit(3)\n", encoding="utf-8")
     schemas = ("--key-schema", _KEY, "--value-schema")
     for name, schema in (("bad_events", _EVENT), ("bad_classes", _CLASS)):
         anew.here("topic", "create", name, "--partitions", "1", *schemas, schema)

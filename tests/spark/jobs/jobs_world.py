@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from anew.api.location import LogLocation
@@ -114,6 +115,18 @@ class JobsWorld:
         for partition in np.unique(to).tolist():
             self.log.append(self.at("events", partition), records.filter(pa.array(to == partition)))
 
+    def write_times(self, partition: int, times_ms: npt.NDArray[np.int64]) -> None:
+        """Append events that were written at these times, in their order, to one partition."""
+        count, key = len(times_ms), encode_datum(parse_schema(KEY), "k")
+        columns: list[Any] = [
+            pa.array(times_ms),
+            pa.array([b""] * count, pa.binary()),
+            pa.array([key] * count, pa.binary()),
+            pa.array(np.ones(count, np.int32)),
+            pa.array([encode_datum(parse_schema(EVENT), {"delay": 1})] * count, pa.binary()),
+        ]
+        self.log.append(self.at("events", partition), pa.RecordBatch.from_arrays(columns, schema=APPEND_RECORDS))
+
     def grow(self, partitions: int) -> None:
         """The input gets more partitions, over which `write` spreads from now on."""
         self.events_partitions = self.log.add_partitions("events", self.specs["events"].uid, partitions)
@@ -152,14 +165,16 @@ class JobsWorld:
             clock=now_ms,
         )
 
-    def function(self, code: str = CODE, name: str = "classify", **params: str) -> tuple[JobCode, Loaded]:
+    def function(
+        self, code: str = CODE, name: str = "classify", inputs: Sequence[str] = ("events",), **params: str
+    ) -> tuple[JobCode, Loaded]:
         """A job's code as it is submitted and loaded."""
         source = self.folder / f"code-{abs(hash((code, name)))}"
         source.mkdir(exist_ok=True)
         module = source / f"m{abs(hash((code, name)))}.py"
         module.write_text(code, encoding="utf-8")
         packed = pack(f"{module}:{name}", {}, params, "jobs/j/code")
-        return packed.code, load(packed.code, unpack(packed.code, packed.content, source / "unpacked"), ["events"])
+        return packed.code, load(packed.code, unpack(packed.code, packed.content, source / "unpacked"), list(inputs))
 
     def batches(
         self,
@@ -185,6 +200,7 @@ class JobsWorld:
     def begin(self, batches: Batches, *, until_now: bool = True) -> None:
         """Start them."""
         frame = checked_frame(self.spark, batches.run.function, batches.run.readings)
+        batches.run = replace(batches.run, keeps_state=bool(frame.state))
         batches.start(frame, until_now=until_now)
 
     def output(self) -> list[Seen]:

@@ -58,6 +58,7 @@ class PlanGeneration(Request):
         on_bad_record: What a record does that cannot be read, or on which the function fails: ``stop`` ends the
             generation, ``skip`` leaves it out as a dead letter.
         dead_letter_limit: How many records may be left out.
+        hold_retention: Whether the topics of its inputs forget nothing until it has caught up.
     """
 
     model_config = example(start={"kind": "time", "at_ms": 1_386_072_000_000}, max_records=50_000)
@@ -74,6 +75,7 @@ class PlanGeneration(Request):
     max_records: int = Field(default=100_000, ge=1, le=MOST_RECORDS)
     on_bad_record: OnBadRecord = STOP
     dead_letter_limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MOST_LETTERS)
+    hold_retention: bool = Field(default=False, exclude_if=lambda is_held: not is_held)
 
 
 class OfGeneration(Request):

@@ -14,6 +14,18 @@ from anew.core.jobs.plan import Mode
 from anew.core.jobs.undoing import Undoing
 
 
+class UnreadExpiry(Wire):
+    """Records of an input that its topic's retention takes before they are read, at the present rates.
+
+    Attributes:
+        at_ms: From when on.
+    """
+
+    input: str
+    partition: int
+    at_ms: int
+
+
 class GenerationView(Wire):
     """A generation.
 
@@ -30,6 +42,8 @@ class GenerationView(Wire):
         seconds_left: Until it has come to the ends, at that pace and with what arrives meanwhile, of the slowest
             partition; null: never, or not known.
         never: Whether a partition of its inputs grows at least as fast as it is read.
+        expires: Which records will be gone before it reads them, the first ones of all partitions; null: none, or
+            nobody can say.
         caught_up: Whether it was found to have caught up often enough to be cut over to.
         batch: The last batch that was recorded; null before the first.
         rows: How many records all of its batches have written.
@@ -55,6 +69,7 @@ class GenerationView(Wire):
     appended_per_s: float | None
     seconds_left: float | None
     never: bool
+    expires: UnreadExpiry | None = None
     caught_up: bool
     applied: bool | None
     batch: int | None

@@ -30,6 +30,9 @@ FromFile = Annotated[
     typer.Option("--from-file", help="Positions, as `anew job checkpoint show JOB@N` prints them (JSON, properties)."),
 ]
 Clamp = Annotated[bool, typer.Option("--clamp", help="Move offsets that a log does not hold to the nearest.")]
+HoldRetention = Annotated[
+    bool, typer.Option("--hold-retention", help="Its inputs' topics forget nothing until it has caught up.")
+]
 OldestAvailable = Annotated[
     bool, typer.Option("--from-oldest-available", help="Of a time that retention has passed: the oldest record.")
 ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from anew.cli.jobs.naming import Clamp, From, FromFile, OldestAvailable, on_bad, start_from
+from anew.cli.jobs.naming import Clamp, From, FromFile, HoldRetention, OldestAvailable, on_bad, start_from
 from anew.cli.jobs.options import (
     DeadLetterLimit,
     Files,
@@ -82,6 +82,7 @@ def plan(
     from_file: FromFile = None,
     clamp: Clamp = False,
     from_oldest_available: OldestAvailable = False,
+    hold_retention: HoldRetention = False,
     state: State = _EMPTY,
     master: Master = None,
     conf: Conf = None,
@@ -95,7 +96,7 @@ def plan(
     _check_state(state)
     bad, mode = on_bad(on_bad_record), _mode(parallel=parallel, simple=simple)
     at, set_ = start_from(start, from_file), pairs(conf, "--conf")
-    chosen = Start(at, master, set_, max_records, bad, dead_letter_limit, clamp, from_oldest_available)
+    chosen = Start(at, master, set_, max_records, bad, dead_letter_limit, clamp, from_oldest_available, hold_retention)
     with cluster() as connected:
         found = connected.job(name).plan_rewind(chosen, other_code_of(function, param, file, no_trial=no_trial), mode)
     print_plan(found, as_json=json_output)
@@ -113,6 +114,7 @@ def rewind(
     from_file: FromFile = None,
     clamp: Clamp = False,
     from_oldest_available: OldestAvailable = False,
+    hold_retention: HoldRetention = False,
     state: State = _EMPTY,
     stop: Stop = False,
     master: Master = None,
@@ -131,7 +133,7 @@ def rewind(
     _check_state(state)
     bad, mode = on_bad(on_bad_record), _mode(parallel=parallel, simple=simple)
     at, set_ = start_from(start, from_file), pairs(conf, "--conf")
-    chosen = Start(at, master, set_, max_records, bad, dead_letter_limit, clamp, from_oldest_available)
+    chosen = Start(at, master, set_, max_records, bad, dead_letter_limit, clamp, from_oldest_available, hold_retention)
     if plan_file is not None and (function or dry_run or simple or parallel or chosen != Start()):
         raise InvalidRequest("contradiction", "a plan says it all", found="--plan with other options")
     if stop and not simple and plan_file is None:
@@ -215,5 +217,5 @@ def _check_state(text: str) -> None:
             "a generation begins with an empty state",
             found=text,
             expected=_EMPTY,
-            hint="functions that keep state between batches are not supported yet",
+            hint="what a generation before it remembered is not carried on yet",
         )

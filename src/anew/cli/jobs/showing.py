@@ -26,6 +26,12 @@ def print_job(view: JobView, *, as_json: bool) -> None:
     if view.planned_cut is not None:
         out().print(planned_text(view.planned_cut))
     for g in view.generations:
+        if g.expires is not None:
+            place = f"partition {g.expires.partition} of {g.expires.input}"
+            out().print(
+                f"{view.name}@{g.number}: records of {place} expire before they are read, "
+                f"from {instant_text(g.expires.at_ms)} on"
+            )
         if g.dead_letters:
             which = f"{view.name}@{g.number}"
             out().print(

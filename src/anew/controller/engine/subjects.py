@@ -129,6 +129,10 @@ class Subject(ABC, Generic[R, P]):
         """
         return {}
 
+    def reads_history(self, context: Context, rebuild: R) -> bool:
+        """Whether a rebuild still reads what topics hold for it; where nobody can say it does."""
+        return False
+
     def lost(self, context: Context, rebuild: R) -> bool:
         """Go on after a driver whose lease is over; False: the rebuild fails."""
         return False

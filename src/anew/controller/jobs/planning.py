@@ -15,8 +15,9 @@ from anew.core.jobs.code import JobCode
 from anew.core.jobs.deadletters import SKIP
 from anew.core.jobs.inputs import JobInput, Offsets, Start, check_start, input_of, next_offset, topics_of, with_added
 from anew.core.jobs.job import Job, at_rest, batches_lost, check_begins
-from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, JobFence, JobPlan, Mode
+from anew.core.jobs.plan import DEPLOY, PARALLEL, SIMPLE, BeginningState, JobFence, JobPlan, Mode
 from anew.core.jobs.starts import Oldest
+from anew.core.jobs.state import check_carried, check_state_settings, no_skipping
 from anew.core.jobs.uses import downstream_of
 from anew.core.plan import Estimate
 from anew.core.suggest import did_you_mean
@@ -38,6 +39,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         Unreachable: A log does not answer: what it holds is never guessed.
     """
     _check_conf(request.conf)
+    check_state_settings(request.conf)
     _check_output(context, job)
     inputs, code = inputs_of(context, job), _code(job, request)
     held = {of.name: held_of(context, of) for of in inputs}
@@ -59,6 +61,9 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     notes = _notes(context, job)
     if request.mode == SIMPLE and not request.draft:
         notes = (*check_simple(context, job, code, SimpleRewind(inputs, start, request.on_bad_record)), *notes)
+    state = _beginning_state(context, job, request.mode, start)
+    if not request.draft:
+        _check_state(job, request, code, state)
     records = sum(held[name][p].end - offset for name, of in start.items() for p, offset in of.items())
     plan = JobPlan(
         mode=request.mode,
@@ -69,6 +74,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         start=start,
         start_times=times_at(context, inputs, held, start),
         begins=begins.said,
+        state=state,
         base="empty" if request.mode == PARALLEL else "present",
         output=str(job.output),
         is_whole=is_whole,
@@ -78,12 +84,15 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         max_records=request.max_records,
         on_bad_record=request.on_bad_record,
         dead_letter_limit=request.dead_letter_limit,
+        hold_retention=request.hold_retention,
         unreachable=begins.unreachable,
         downstream=downstream_of(job, request.mode, context.catalog.jobs()),
         why=(
             *begins.why,
             *_why(job, request.mode, is_whole=is_whole),
             *_why_nothing(request.mode, records, held),
+            *_why_state(code, start),
+            *_why_held(inputs, is_held=request.hold_retention),
             _why_bad_records(request),
             *notes,
         ),
@@ -132,11 +141,11 @@ def check_plan(context: Context, job: Job, plan: JobPlan) -> None:
     """
     _check_output(context, job)
     inputs = inputs_of(context, job)
-    is_whole = _whole(job, plan.mode, plan.start)
-    if plan.inputs != inputs or plan.is_whole != is_whole or plan.output != str(job.output):
+    is_whole, state = _whole(job, plan.mode, plan.start), _beginning_state(context, job, plan.mode, plan.start)
+    if plan.inputs != inputs or (plan.is_whole, plan.state, plan.output) != (is_whole, state, str(job.output)):
         raise _outdated(
-            f"inputs {[of.topic_uid for of in plan.inputs]}, whole {plan.is_whole}",
-            f"inputs {[of.topic_uid for of in inputs]}, whole {is_whole}",
+            f"inputs {[of.topic_uid for of in plan.inputs]}, whole {plan.is_whole}, state {plan.state}",
+            f"inputs {[of.topic_uid for of in inputs]}, whole {is_whole}, state {state}",
         )
     new = [note for note in _notes(context, job) if note not in plan.why]
     if new:
@@ -182,7 +191,45 @@ def _outdated(found: str, expected: str) -> Refused:
 def _whole(job: Job, mode: Mode, start: Mapping[str, Offsets]) -> bool:
     if mode != PARALLEL:
         return job.live_generation().is_whole
+    return _from_first(start)
+
+
+def _from_first(start: Mapping[str, Offsets]) -> bool:
+    """Whether a start is at the first record that each partition ever had."""
     return all(offset == 0 for of in start.values() for offset in of.values())
+
+
+def _beginning_state(context: Context, job: Job, mode: Mode, start: Mapping[str, Offsets]) -> BeginningState:
+    """Whether a generation may keep state, which begins empty.
+
+    What goes on in an output by keys would write in the place of what all records gave what some of them give.
+    """
+    by_key = context.outputs.of_kind(job.output.kind).by_key
+    return "none" if mode == DEPLOY or (mode == SIMPLE and by_key and not _from_first(start)) else "empty"
+
+
+def _check_state(job: Job, request: PlanGeneration, code: JobCode, state: BeginningState) -> None:
+    """Raise where code that is known to keep state cannot be run so.
+
+    Raises:
+        InvalidRequest: ``state_not_carried``, ``state_skips_nothing``.
+    """
+    if state == "none":
+        check_carried(job.name, request.mode, before=job.live_generation().code.state, after=code.state)
+    if code.state and request.on_bad_record == SKIP:
+        raise no_skipping(code.state)
+
+
+def _why_held(inputs: tuple[JobInput, ...], *, is_held: bool) -> tuple[str, ...]:
+    topics = ", ".join(sorted({of.topic for of in inputs}))
+    return (f"{topics} forget nothing until it has caught up: mind their disks",) if is_held else ()
+
+
+def _why_state(code: JobCode, start: Mapping[str, Offsets]) -> tuple[str, ...]:
+    if not code.state:
+        return ()
+    said = "" if _from_first(start) else ", and knows nothing of the records before its start"
+    return (f"it keeps state ({', '.join(code.state)}), which begins empty{said}",)
 
 
 def _end_of_live(

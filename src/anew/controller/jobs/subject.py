@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 from anew.api.rebuilds import JobStart
 from anew.api.rights import SUBMIT_ALL
-from anew.catalog.change import Put, PutJob
+from anew.catalog.change import Put, PutJob, PutTopic
 from anew.controller.engine.context import Context
 from anew.controller.engine.subjects import Begun, Step, Subject
 from anew.controller.jobs.archives import CODE, remove_archive
 from anew.controller.jobs.batches import NO_LEASE
 from anew.controller.jobs.lateness import to_come_ms
 from anew.controller.jobs.planning import check_plan, open_output
+from anew.controller.jobs.progress import reads_history
 from anew.controller.jobs.records import ended_record, job_named, job_of
 from anew.core.errors import Refused
 from anew.core.feed import Feed
@@ -22,6 +23,7 @@ from anew.core.jobs.job import Job, check_begins, driver_began, in_place, retire
 from anew.core.jobs.plan import JobPlan
 from anew.core.jobs.rebuild import JOB, JobRebuild
 from anew.core.rebuild import RebuildStatus
+from anew.core.topics.topic import Holder, held
 
 
 class JobSubject(Subject[JobRebuild, JobPlan]):
@@ -61,6 +63,7 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
             is_whole=plan.is_whole,
             replaces=plan.replaces,
             in_place=plan.in_place,
+            stateless=plan.state == "none",
             master=plan.master,
             conf=plan.conf,
             max_records=plan.max_records,
@@ -74,8 +77,10 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
             retired_with = (ended_record(context, job.generation(plan.replaces or 0)),)
         else:
             after = with_generation(job, generation)
+        holder = Holder(rebuild=generation.rebuild, name=f"{job.name}@{generation.number}")
+        holds = _holds(context, plan, holder) if plan.hold_retention else ()
         detail = {"generation": generation.number, "mode": plan.mode, "from": plan.begins}
-        return Begun(record, (PutJob(after, job.revision), *retired_with, *opened.puts), detail)
+        return Begun(record, (PutJob(after, job.revision), *retired_with, *holds, *opened.puts), detail)
 
     def document(self, context: Context, rebuild: JobRebuild) -> Job:
         """The job."""
@@ -134,6 +139,10 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
         """The next round starts another one."""
         return "another one is started", f"anew job logs {rebuild.job}@{rebuild.generation}"
 
+    def reads_history(self, context: Context, rebuild: JobRebuild) -> bool:
+        """Until the generation has caught up with its inputs, or is over."""
+        return reads_history(context, rebuild)
+
     def lost(self, context: Context, rebuild: JobRebuild) -> bool:
         """The next round starts another driver."""
         return True
@@ -170,6 +179,12 @@ class JobSubject(Subject[JobRebuild, JobPlan]):
 def retired_status(generation: Generation) -> RebuildStatus:
     """How the record of a generation ends that is retired."""
     return RebuildStatus.FAILED if generation.status is GenerationStatus.FAILED else RebuildStatus.SUCCEEDED
+
+
+def _holds(context: Context, plan: JobPlan, holder: Holder) -> tuple[Put, ...]:
+    """The topics of a plan's inputs, which forget nothing that its generation needs."""
+    topics = (context.catalog.topic(name) for name in sorted({of.topic for of in plan.inputs}))
+    return tuple(PutTopic(held(topic, holder), topic.revision) for topic in topics if topic is not None)
 
 
 def _check_fence(job: Job, plan: JobPlan) -> None:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from anew.api.jobs.views import GenerationView, JobView
 from anew.api.models import Problem
 from anew.api.pages import Page, page_of
 from anew.controller.engine.context import Context
-from anew.controller.jobs.looks import ends_of, looks_of
+from anew.controller.jobs.looks import looks_of
+from anew.controller.jobs.progress import progress_of, reads_what_expires
 from anew.core.errors import AnewError
-from anew.core.jobs.batch import BatchRecord, behind
+from anew.core.jobs.batch import behind
 from anew.core.jobs.catchup import LOOKS_TO_CATCH_UP
 from anew.core.jobs.generation import Generation, GenerationStatus
-from anew.core.jobs.inputs import Offsets, with_added
 from anew.core.jobs.job import Job
-from anew.core.jobs.pace import Rates, TimeLeft, read_rates, time_left, total_rate
+from anew.core.jobs.pace import total_rate
 from anew.core.jobs.rebuild import JobRebuild
-from anew.log.interface import TopicPartition
-
-_GROWTH_SECONDS = 60
-"""Over so long a time the growth of inputs is looked at."""
-_PACE_BATCHES = 20
-"""From how many of the last batches the pace is taken."""
+from anew.core.moment import utc_text
 
 
 def job_view(context: Context, job: Job) -> JobView:
@@ -53,7 +48,7 @@ def job_page(context: Context, after: str, limit: int) -> Page[JobView]:
 
 def job_problems(context: Context, job: Job) -> list[Problem]:
     """What is wrong with a job's generations, since when, and what comes next."""
-    return [*_failures(job), *_standing_still(job), *_not_cut(job)]
+    return [*_failures(job), *_standing_still(job), *_not_cut(job), *_expiring(context, job)]
 
 
 def _failures(job: Job) -> Iterator[Problem]:
@@ -78,6 +73,22 @@ def _standing_still(job: Job) -> Iterator[Problem]:
             )
 
 
+def _expiring(context: Context, job: Job) -> Iterator[Problem]:
+    """Running generations that lose the race with a retention (case E4): said before it happens."""
+    for each in job.generations:
+        if each.status is not GenerationStatus.RUNNING or not reads_what_expires(context, each):
+            continue
+        found = progress_of(context, job, each).expires
+        if found is not None:
+            which = f"{job.name}@{each.number}"
+            yield Problem(
+                what=f"{which} will not have read partition {found.partition} of {found.input} before its records "
+                f"expire, from {utc_text(found.at_ms)} on",
+                since_ms=each.since_ms,
+                hint=f"let the topic keep them longer, or give the generation more: anew job show {which}",
+            )
+
+
 def _not_cut(job: Job) -> Iterator[Problem]:
     cut = job.planned_cut
     if cut is not None and cut.error is not None:
@@ -89,16 +100,10 @@ def _not_cut(job: Job) -> Iterator[Problem]:
 
 
 def _generation_view(context: Context, job: Job, generation: Generation, dead: int) -> GenerationView:
-    batches = context.catalog.batches(job.uid, generation.number, _PACE_BATCHES)
+    progress = progress_of(context, job, generation)
+    batches, positions, lags = progress.batches, progress.positions, progress.lags
     record = context.catalog.rebuild(generation.rebuild)
     driven = isinstance(record, JobRebuild) and bool(record.driver) and context.clock() <= record.lease_until_ms
-    positions = batches[-1].end if batches else generation.start
-    ends = None if generation.over else _ends(context, generation)
-    if ends is not None:
-        positions = with_added(positions, ends)
-    lags = None if ends is None else _lags(ends, positions)
-    appends = _append_rates(context, generation, lags)
-    left = _time_left(lags, appends, batches)
     return GenerationView(
         number=generation.number,
         status=generation.status.value,
@@ -107,14 +112,15 @@ def _generation_view(context: Context, job: Job, generation: Generation, dead: i
         code=generation.code.hash,
         entry=generation.code.entry,
         start=generation.start,
-        state="empty",
+        state="none" if generation.stateless else "empty",
         source="anew",
         positions=positions,
         lag_records=None if lags is None else sum(lags.values()),
         records_per_s=_rounded(total_rate(batches)),
-        appended_per_s=None if appends is None else _rounded(sum(appends.values())),
-        seconds_left=_rounded(left.seconds),
-        never=left.never,
+        appended_per_s=None if progress.appends is None else _rounded(sum(progress.appends.values())),
+        seconds_left=_rounded(progress.left.seconds),
+        never=progress.left.never,
+        expires=progress.expires,
         caught_up=looks_of(context, job, generation.number) >= LOOKS_TO_CATCH_UP,
         applied=None if generation.over else _applied(context, job, generation),
         batch=batches[-1].batch if batches else None,
@@ -128,49 +134,6 @@ def _generation_view(context: Context, job: Job, generation: Generation, dead: i
         error=generation.error,
         created_at_ms=generation.created_at_ms,
     )
-
-
-def _ends(context: Context, generation: Generation) -> dict[str, Offsets] | None:
-    """The ends of the inputs; None: a log does not answer."""
-    try:
-        return ends_of(context, generation)
-    except AnewError:
-        return None
-
-
-def _lags(ends: Mapping[str, Offsets], positions: Mapping[str, Offsets]) -> dict[tuple[str, int], int]:
-    """Input and partition → how many records are left."""
-    return {
-        (name, partition): max(0, end - positions[name][partition])
-        for name, of in ends.items()
-        for partition, end in of.items()
-    }
-
-
-def _append_rates(context: Context, generation: Generation, lags: Mapping[tuple[str, int], int] | None) -> Rates | None:
-    """How fast the partitions grow that a running generation has not read to their ends; None: nobody can say."""
-    if lags is None or generation.status is not GenerationStatus.RUNNING:
-        return None
-    since_ms = context.clock() - _GROWTH_SECONDS * 1000
-    inputs, rates = {of.name: of for of in generation.inputs}, {}
-    try:
-        for (name, partition), lag in lags.items():
-            if lag:
-                of = inputs[name]
-                log, at = context.fabrics[of.fabric].log, TopicPartition(of.topic, of.topic_uid, partition)
-                grown = log.offsets(at).end - log.offset_for_time(at, since_ms)
-                rates[name, partition] = grown / _GROWTH_SECONDS
-    except AnewError:
-        return None
-    return rates
-
-
-def _time_left(
-    lags: Mapping[tuple[str, int], int] | None, appends: Rates | None, batches: list[BatchRecord]
-) -> TimeLeft:
-    if lags is None or (any(lags.values()) and appends is None):
-        return TimeLeft(None)
-    return time_left(lags, read_rates(batches), appends or {})
 
 
 def _rounded(number: float | None) -> float | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from anew.controller.engine.apart import Apart
 from anew.controller.engine.context import Context
 from anew.controller.topics.making import spec_of
+from anew.controller.topics.records import topic_with
 from anew.core.topics.topic import Kept, Topic
 from anew.log.interface import present_partitions
 
@@ -58,10 +59,14 @@ class TopicRetention:
             if topic.name > self._after
             and topic.ready
             and topic.kept != Kept()
+            and topic.hold is None
             and fabrics[topic.fabric].log_location.kind == "embedded"
         ]
 
     def _apply(self, topic: Topic) -> None:
+        if topic_with(self.context, topic.uid).hold is not None:
+            # Since the round has begun.
+            return
         retention, log = spec_of(topic).retention, self.context.fabrics[topic.fabric].log
         for at in present_partitions(log, topic.name, topic.topic_uid):
             begin = -1

@@ -46,6 +46,7 @@ def _view(
         ready=topic.ready,
         created_at=topic.created_at_ms,
         written_by=written_by(topic, jobs),
+        held_by=() if topic.hold is None else tuple(holder.name for holder in topic.hold.by),
         facts=None if facts is None else _facts_view(facts),
         log_error=log_error,
     )

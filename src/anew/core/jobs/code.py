@@ -45,11 +45,13 @@ class Shape(Value):
         rows: Each record gives a row.
         key: Its row has the record's key.
         time: Its row is written at the record's timestamp.
+        state: The operators of the function's frame that keep state between batches, as Spark names them.
     """
 
     rows: bool
     key: bool
     time: bool
+    state: tuple[str, ...] = Field(default=(), exclude_if=lambda state: not state)
 
 
 class JobCode(Value):
@@ -76,6 +78,11 @@ class JobCode(Value):
     python: str
     pyspark: str
     shape: Shape | None = None
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        """The operators that are known to keep state; none where it was not tried."""
+        return () if self.shape is None else self.shape.state
 
     @property
     def hash(self) -> str:

@@ -43,7 +43,9 @@ def changes_between(line: Sequence[Generation], plan: JobPlan, *, by_key: bool) 
     """
     live = line[0]
     is_left = by_key and any(why_code_leaves(each.code, plan.code) is not None for each in line)
-    of_code = (DEPLOY, PARALLEL) if is_left else WAYS
+    keeps_state = bool(live.code.state or plan.code.state)
+    closed = {way for way, is_closed in ((SIMPLE, is_left), (DEPLOY, keeps_state)) if is_closed}
+    of_code = tuple(way for way in WAYS if way not in closed)
     return (
         *_code(live.code, plan.code, of_code),
         *_inputs(live.inputs, plan.inputs),

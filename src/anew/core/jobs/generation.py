@@ -48,6 +48,8 @@ class Generation(Value):
         is_whole: Whether it reads every record that its inputs ever had.
         replaces: The generation whose output it takes the place of; None for the first.
         in_place: Whether it goes on in the output of the one that it replaces.
+        stateless: Whether its function may keep no state: it begins where another one had read, and remembers nothing
+            of that.
         environment: In which it was told to go on; None: its code's.
         master, conf, max_records: How Spark runs it.
         on_bad_record: What a record does on which its function fails: it stops the generation, or is left out.
@@ -73,6 +75,7 @@ class Generation(Value):
     is_whole: bool = True
     replaces: int | None = None
     in_place: bool = False
+    stateless: bool = Field(default=False, exclude_if=lambda stateless: not stateless)
     environment: Environment | None = None
     master: str | None = None
     conf: dict[str, str] = Field(default_factory=dict)

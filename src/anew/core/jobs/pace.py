@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from statistics import mean, median
 
 from anew.core.jobs.batch import BatchRecord, behind
@@ -25,6 +26,80 @@ class TimeLeft:
 
     seconds: float | None
     never: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is left of a partition, and what its topic keeps.
+
+    Attributes:
+        position: The next offset to read.
+        begin, end: What the log holds.
+        read_per_s, appended_per_s: How fast it is read, and how fast it grows.
+        kept_ms: So long after their append records are kept; None: for ever.
+        is_bounded: Whether the oldest ones go by size as well.
+    """
+
+    position: int
+    begin: int
+    end: int
+    read_per_s: float
+    appended_per_s: float
+    kept_ms: int | None
+    is_bounded: bool
+
+
+_EXPIRY_SAMPLES = 16
+"""At so many places of what is left it is looked whether they are reached in time."""
+_EXPIRY_PRECISION = 256
+"""The first one that is not is found to this part of what is left."""
+
+
+def expires_at_ms(of: Backlog, now_ms: int, appended_ms: Callable[[int], int | None]) -> int | None:
+    """From when on records are gone before they are read, at the present rates (case E4); None: none are.
+
+    Args:
+        of: The partition.
+        now_ms: The time.
+        appended_ms: When the record at an offset was appended; None: none is there.
+    """
+    found = list[float]()
+    if of.end <= of.position:
+        return None
+    gained_per_s = of.appended_per_s - of.read_per_s
+    if of.is_bounded and gained_per_s > 0:
+        # At its size a partition loses as many records at its begin as it gets.
+        found.append(now_ms + round(1000 * (of.position - of.begin) / gained_per_s))
+    if of.kept_ms is not None:
+        found += _overtaken_at_ms(of, of.kept_ms, now_ms, appended_ms)
+    return round(min(found)) if found else None
+
+
+def _overtaken_at_ms(
+    of: Backlog, kept_ms: int, now_ms: int, appended_ms: Callable[[int], int | None]
+) -> Iterator[float]:
+    """When the first record goes that is not reached before, found by samples and then by halves; else nothing."""
+    left = of.end - of.position
+
+    def reached_ms(ahead: int) -> float:
+        return now_ms + 1000 * ahead / of.read_per_s if of.read_per_s > 0 else inf
+
+    def goes_ms(ahead: int) -> float:
+        at_ms = appended_ms(of.position + ahead)
+        return inf if at_ms is None else at_ms + kept_ms
+
+    if goes_ms(0) >= reached_ms(left):
+        # The oldest one stays until all are read.
+        return
+    places = [left * number // _EXPIRY_SAMPLES for number in range(_EXPIRY_SAMPLES)]
+    lost = next((ahead for ahead in places if goes_ms(ahead) < reached_ms(ahead)), None)
+    if lost is None:
+        return
+    held = max((ahead for ahead in places if ahead < lost), default=lost)
+    while lost - held > left // _EXPIRY_PRECISION:
+        middle = (held + lost) // 2
+        held, lost = (held, middle) if goes_ms(middle) < reached_ms(middle) else (middle, lost)
+    yield goes_ms(lost)
 
 
 def read_rates(batches: Sequence[BatchRecord]) -> Rates:

@@ -15,6 +15,7 @@ from anew.core.plan import Estimate, PlanValue, Value
 
 REWIND: Literal["rewind"] = "rewind"
 Mode = Literal["parallel", "simple", "deploy"]
+BeginningState = Literal["empty", "none"]
 PARALLEL: Mode = "parallel"
 SIMPLE: Mode = "simple"
 DEPLOY: Mode = "deploy"
@@ -42,7 +43,8 @@ class JobPlan(PlanValue):
         start: Input → partition → the first offset that it reads, of every partition.
         start_times: Input → partition → when the record there was appended; None: none is there, or nobody can say.
         begins: How the start was asked for, in words; None: it was not.
-        state: What the function remembers to begin with.
+        state: What the function remembers to begin with: ``empty``; ``none``: it may keep no state, because it begins
+            in the midst of what its output is made of.
         base: What the output holds to begin with: ``empty`` is right from the first record ever alone; ``present``:
             what the live generation wrote.
         output: ``KIND:NAME``.
@@ -51,6 +53,7 @@ class JobPlan(PlanValue):
         on_bad_record: What a record does on which the function fails: ``stop`` ends the generation, ``skip`` leaves the
             record out as a dead letter.
         dead_letter_limit: How many records may be left out.
+        hold_retention: Whether the topics of its inputs forget nothing until it has caught up (case E4).
         unreachable: What history is gone that the start asks for, a line each.
         downstream: Which jobs read what it writes, and what that means for them, a line each (case N5).
         why: Why it is as it is, a line each.
@@ -65,7 +68,7 @@ class JobPlan(PlanValue):
     start: dict[str, Offsets]
     start_times: dict[str, dict[int, int | None]] = Field(default_factory=dict)
     begins: str | None = None
-    state: Literal["empty"] = "empty"
+    state: BeginningState = "empty"
     base: Literal["empty", "present"] = "empty"
     output: str
     is_whole: bool = True
@@ -75,6 +78,7 @@ class JobPlan(PlanValue):
     max_records: int = 100_000
     on_bad_record: OnBadRecord = STOP
     dead_letter_limit: int = DEFAULT_LIMIT
+    hold_retention: bool = Field(default=False, exclude_if=lambda is_held: not is_held)
     unreachable: tuple[str, ...] = ()
     downstream: tuple[str, ...] = ()
     why: tuple[str, ...] = ()

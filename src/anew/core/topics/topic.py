@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from anew.core.errors import InvalidRequest, Refused
 
@@ -36,6 +36,36 @@ class Kept(BaseModel):
     partition_bytes: int | None = None
 
 
+class Holder(BaseModel):
+    """Whose history a topic keeps.
+
+    Attributes:
+        rebuild: The id of the rebuild that reads it.
+        name: What people call that: ``JOB@N``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rebuild: str
+    name: str
+
+
+class Hold(BaseModel):
+    """Why a topic forgets nothing for a while (case E4).
+
+    Attributes:
+        by: Who needs its history; nobody: the log is to keep again what it kept before.
+        before: What the log kept before; None: it was not looked at yet.
+        lifted: Whether the log was told to keep everything.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: tuple[Holder, ...]
+    before: Kept | None = None
+    lifted: bool = False
+
+
 class Topic(BaseModel):
     """A topic of our own.
 
@@ -46,6 +76,7 @@ class Topic(BaseModel):
         value_schema: Likewise of values.
         columns: Of format `TopicFormat.JSON`: what values hold, as Spark writes it: ``carrier STRING, delay INT``.
         kept: Its retention.
+        hold: Why it forgets nothing for a while; None: it keeps what ``kept`` says.
         growing_to: How many partitions it is to get; None: it has as many as it is to have.
         topic_uid: The identity of the log's topic (rule R3): chosen by us until it is `ready`, then what the log gave.
         incarnation: Greater than that of each topic that had this name in this fabric before.
@@ -65,6 +96,7 @@ class Topic(BaseModel):
     value_schema_id: int | None = None
     columns: str | None = None
     kept: Kept = Kept()
+    hold: Hold | None = Field(default=None, exclude_if=lambda hold: hold is None)
     topic_uid: str
     incarnation: int
     ready: bool = False
@@ -118,6 +150,12 @@ def check_not_deleted(topic: Topic) -> None:
     """
     if topic.deleted_at_ms is not None:
         raise Refused("topic_deleted", f"the topic {topic.name} was deleted", found=topic.uid, expected="a live topic")
+
+
+def held(topic: Topic, holder: Holder) -> Topic:
+    """The topic as it forgets nothing that one more needs."""
+    hold = topic.hold or Hold(by=())
+    return topic.model_copy(update={"hold": hold.model_copy(update={"by": (*hold.by, holder)})})
 
 
 def growing(topic: Topic, partitions: int) -> Topic:

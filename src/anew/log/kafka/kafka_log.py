@@ -108,6 +108,11 @@ class KafkaLog:
             self._topics.check(TopicPartition(name, uid, 0))
         return TopicFacts(uid, kept.retention, kept.compacted, partitions)
 
+    def set_retention(self, name: str, uid: str, retention: Retention) -> None:
+        """See `Log.set_retention`. Settings of the topic, which the brokers apply."""
+        with self._connection.operation():
+            self._topics.keep(name, uid, retention)
+
     def apply_retention(self, at: TopicPartition, retention: Retention) -> int:
         """See `Log.apply_retention`. The brokers apply what the topic's settings say."""
         return self.offsets(at).begin

@@ -247,21 +247,33 @@ class Topics:
         if epoch + 1 <= int(self._configured(spec.name)[_EPOCH]):
             return False
         largest = _largest_bytes(spec) if is_open else _CLOSED_BYTES
+        self._alter(spec.name, {_LARGEST: str(largest), _EPOCH: str(epoch + 1)})
+        return True
+
+    def keep(self, name: str, uid: str, retention: Retention) -> None:
+        """See `Log.set_retention`.
+
+        Raises:
+            Failed: ``topic_lost``, ``log_failed``.
+        """
+        self.check(TopicPartition(name, uid, 0))
+        self._alter(name, _kept(retention))
+
+    def _alter(self, name: str, settings: Mapping[str, str]) -> None:
         entries = [
-            ConfigEntry(name, str(value), ConfigSource.UNKNOWN_CONFIG, incremental_operation=AlterConfigOpType.SET)
-            for name, value in ((_LARGEST, largest), (_EPOCH, epoch + 1))
+            ConfigEntry(key, value, ConfigSource.UNKNOWN_CONFIG, incremental_operation=AlterConfigOpType.SET)
+            for key, value in settings.items()
         ]
-        resource = ConfigResource(ResourceType.TOPIC, spec.name, incremental_configs=entries)
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
 
         def alter(seconds: float) -> None:
             admin = self._connection.admin
             admin.incremental_alter_configs([resource], request_timeout=seconds)[resource].result(seconds + 1)
 
         try:
-            self._connection.ask(f"change the settings of the topic {spec.name}", alter)
+            self._connection.ask(f"change the settings of the topic {name}", alter)
         except KafkaException as error:
-            raise _failed(f"the settings of the topic {spec.name} cannot be changed", error) from error
-        return True
+            raise _failed(f"the settings of the topic {name} cannot be changed", error) from error
 
     def _grown(self, name: str, uid: str, partitions: int) -> bool:
         """Whether the topic has so many partitions.
@@ -338,8 +350,12 @@ class Topics:
 
 def _settings(retention: Retention) -> dict[str, str]:
     """What a topic with that retention is made with."""
+    return {**_SETTINGS, **_kept(retention)}
+
+
+def _kept(retention: Retention) -> dict[str, str]:
     kept = {_KEPT_MS: retention.time_ms, _KEPT_BYTES: retention.partition_bytes}
-    return {**_SETTINGS, **{name: str(-1 if value is None else value) for name, value in kept.items()}}
+    return {name: str(-1 if value is None else value) for name, value in kept.items()}
 
 
 def _largest_bytes(spec: TopicSpec) -> int:

@@ -32,6 +32,7 @@ from anew.core.jobs.generation import Generation
 from anew.core.jobs.inputs import JobInput, Span
 from anew.core.jobs.job import check_environment
 from anew.core.jobs.places import folder_of
+from anew.core.jobs.state import DEFAULT_STATE_PARTITIONS, STATE_PARTITIONS, no_skipping, not_carried
 from anew.core.rebuild import Progress, Stage
 from anew.deepstore.interface import DeepStore
 from anew.rebuild.jobs.archive import Unpacked, environment_here, python_files, unpack
@@ -69,6 +70,7 @@ _MAY_PASS = frozenset(
     }
 )
 """Likewise of refusals: those that may pass. A token is changed while generations run."""
+_SETTINGS = {STATE_PARTITIONS: str(DEFAULT_STATE_PARTITIONS)}
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS, _HUNG = 300.0, 70
 """A batch that takes longer than this once it is to be the last one is not waited for."""
@@ -84,6 +86,7 @@ class Prepared:
         readings: Input → how it is read.
         start_loop: Starts the batches of the frame.
         part: See `Skipping.part`.
+        state: The operators of the function that keep state.
     """
 
     frame: Any
@@ -91,6 +94,7 @@ class Prepared:
     readings: Mapping[str, Reading]
     start_loop: StartLoop
     part: Callable[[Sequence[Span]], Any]
+    state: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -102,13 +106,14 @@ def on_spark(driving: Driving, generation: Generation, deep_store: DeepStore) ->
     """
     with (
         fetched(deep_store, generation.code) as (unpacked, archive),
-        driving.session(generation.master, generation.conf) as spark,
+        driving.session(generation.master, {**_SETTINGS, **generation.conf}) as spark,
         send_modules(spark, python_files(archive)),
     ):
         function = load(generation.code, unpacked, [of.name for of in generation.inputs])
         found = readings(driving.controller, generation, spark)
         part = partial(part_frame, spark, function, found)
-        yield Prepared(checked_frame(spark, function, found), function, found, start_on_spark, part)
+        frame = checked_frame(spark, function, found)
+        yield Prepared(frame, function, found, start_on_spark, part, frame.state)
 
 
 @contextmanager
@@ -223,6 +228,10 @@ def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
         _LOG.warning("environment_differs", found=str(driving.environment), code=str(generation.code.environment))
     home = driving.patiently(lambda: driving.controller.cluster(order.job.fabric))
     with driving.prepare(driving, generation, driving.deep_store(home.deep_store)) as prepared:
+        if prepared.state and generation.stateless:
+            raise not_carried(order.job.name, prepared.state)
+        if prepared.state and generation.most_dead_letters > 0:
+            raise no_skipping(prepared.state)
         run = GenerationRun(
             function=prepared.function,
             readings=prepared.readings,
@@ -234,6 +243,7 @@ def _run(driving: Driving, recorder: _Recorder, lease: Lease) -> None:
             start_loop=prepared.start_loop,
             waiting=driving.waiting,
             skipping=Skipping(generation.most_dead_letters, prepared.part),
+            keeps_state=bool(prepared.state),
         )
         batches = Batches(run, recorder)
         batches.start(prepared.frame)

@@ -9,14 +9,16 @@
    the lease is proved again, and a frame of all others is evaluated once and appended. What the first frame appended
    has attempts that the record of the batch does not name.
 4. The record of the batch is committed to the catalog. It is final: readers may have taken what it counts.
-5. Spark writes ``commits/B``. A crash before it: Spark runs the batch again, and the driver appends nothing.
+5. Spark writes ``commits/B``, which also names the batch's state. A crash before it: Spark runs the batch again, and
+   the driver appends nothing; where the function keeps state, the frame is evaluated, so that the state comes.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,9 +32,10 @@ from anew.rebuild.jobs.faults import Search, Skipping
 from anew.rebuild.jobs.streaming import Loop, StartLoop, start_on_spark
 from anew.rebuild.patience import Waiting
 from anew.spark.failures import reason_of
-from anew.spark.jobs.sink import SinkTask, append_frame, check_output
+from anew.spark.jobs.operators import APPEND, UPDATE, never_run, stateful_operators, watermarks_of, why_not_run
+from anew.spark.jobs.query import JobFrame
+from anew.spark.jobs.sink import SinkTask, append_frame, check_output, evaluate_frame
 from anew.spark.jobs.source import Reading, inputs_in, read_ranges, read_topic
-from anew.spark.jobs.stateless import stateful_operators, why_not_run
 from anew.spark.session import DataFrame, SparkSession
 
 _COMMIT_SECONDS = 10.0
@@ -78,6 +81,7 @@ class GenerationRun:
         waiting: How the run waits.
         skipping: How records are found on which the function fails, and left out where it may leave out some; None:
             they end the run unfound.
+        keeps_state: Whether the function remembers something between batches.
     """
 
     function: Loaded
@@ -91,14 +95,39 @@ class GenerationRun:
     start_loop: StartLoop = start_on_spark
     waiting: Waiting = field(default_factory=Waiting)
     skipping: Skipping | None = None
+    keeps_state: bool = False
 
 
-def checked_frame(spark: SparkSession, function: Loaded, readings: Mapping[str, Reading]) -> DataFrame:
+def checked_frame(spark: SparkSession, function: Loaded, readings: Mapping[str, Reading]) -> JobFrame:
     """What the function makes of its inputs as streams, if it can be run and a store takes it.
 
     Raises:
         InvalidRequest: ``stateful_operator``, ``not_streaming``, ``unused_input``, ``foreign_stream``,
-            ``not_runnable``; what `Loaded` and `check_output` raise.
+            ``input_twice``, ``watermark_of_several_inputs``, ``not_runnable``; what `Loaded` and `check_output` raise.
+    """
+    frame = _called(spark, function, readings)
+    if _is_dated(frame):
+        frame = _called(spark, function, {name: replace(of, aligned=True) for name, of in readings.items()})
+    state = stateful_operators(frame)
+    refused = never_run(state)
+    if refused:
+        raise InvalidRequest(
+            "stateful_operator",
+            "the function needs what came before in a way that no job may keep",
+            found=", ".join(refused),
+            expected="aggregations, dropDuplicates, joins, transformWithState; columns, filters, unions",
+        )
+    _check_inputs(inputs_in(frame), readings)
+    mode = _mode_of(frame, state)
+    check_output(frame.dtypes)
+    return JobFrame(frame, tuple(state), mode)
+
+
+def _called(spark: SparkSession, function: Loaded, readings: Mapping[str, Reading]) -> DataFrame:
+    """What the function makes of its inputs as streams.
+
+    Raises:
+        InvalidRequest: ``not_streaming``; what `Loaded` raises.
     """
     frame = function({name: read_topic(spark, reading) for name, reading in readings.items()})
     if not frame.isStreaming:
@@ -108,32 +137,53 @@ def checked_frame(spark: SparkSession, function: Loaded, readings: Mapping[str, 
             found="a frame of fixed rows",
             expected="a frame that is made of the inputs' frames",
         )
-    stateful = stateful_operators(frame)
-    if stateful:
-        raise InvalidRequest(
-            "stateful_operator",
-            "the function keeps state between batches, which is not supported yet",
-            found=", ".join(stateful),
-            expected="columns, filters, unions, and joins with fixed frames",
-        )
-    _check_inputs(inputs_in(frame), readings)
-    refused = why_not_run(frame)
-    if refused is not None:
-        raise InvalidRequest(
-            "not_runnable",
-            "Spark does not run what the function gives as a stream",
-            found=refused,
-            expected="columns, filters, joins with fixed frames, and unions of the inputs",
-        )
-    check_output(frame.dtypes)
     return frame
+
+
+def _is_dated(frame: DataFrame) -> bool:
+    """Whether a watermark decides what is late: each input is then read aligned in time (case N2).
+
+    Of several watermarks Spark takes the lowest, so that none of several inputs makes records of another one late.
+
+    Raises:
+        InvalidRequest: ``watermark_of_several_inputs``.
+    """
+    streams = watermarks_of(frame)
+    if any(count > 1 for count in streams):
+        raise InvalidRequest(
+            "watermark_of_several_inputs",
+            "one watermark follows the times of several inputs: the one that is ahead would make the others late",
+            found="withWatermark of a union or a join",
+            expected="a watermark of each input",
+            hint='unite them after it: one.withWatermark("timestamp", …).union(other.withWatermark("timestamp", …))',
+        )
+    return bool(streams)
+
+
+def _mode_of(frame: DataFrame, state: Sequence[str]) -> str:
+    """Which rows each batch gives: of what keeps state those that changed, where Spark has that.
+
+    Raises:
+        InvalidRequest: ``not_runnable``.
+    """
+    refused: str | None = None
+    for mode in (UPDATE, APPEND) if state else (APPEND,):
+        refused = why_not_run(frame, mode)
+        if refused is None:
+            return mode
+    raise InvalidRequest(
+        "not_runnable",
+        "Spark does not run what the function gives as a stream",
+        found=refused,
+        expected="columns, filters, unions, joins, aggregations, dropDuplicates, transformWithState",
+    )
 
 
 def _check_inputs(found: Sequence[str | None], readings: Mapping[str, Reading]) -> None:
     """Raise unless a frame is made of all inputs, and of no other stream: a batch says how far each of them is read.
 
     Raises:
-        InvalidRequest: ``unused_input``, ``foreign_stream``.
+        InvalidRequest: ``unused_input``, ``foreign_stream``, ``input_twice``.
     """
     unused = sorted(readings.keys() - set(found))
     if unused:
@@ -143,6 +193,15 @@ def _check_inputs(found: Sequence[str | None], readings: Mapping[str, Reading]) 
             found=", ".join(unused),
             expected="a frame that is made of each input's frame",
             hint="leave the input out of the function and of the job",
+        )
+    twice = sorted(name for name, count in Counter(found).items() if name is not None and count > 1)
+    if twice:
+        raise InvalidRequest(
+            "input_twice",
+            "the function joins an input with itself: Spark reads it twice, not always equally far",
+            found=", ".join(twice),
+            expected="each input once",
+            hint="give the job its topic twice, under two names: --input one=TOPIC --input other=TOPIC",
         )
     if None in found:
         raise InvalidRequest(
@@ -252,6 +311,9 @@ class Batches:
         self._prove(number)
         if self._last is not None and number <= self._last.batch:
             # It is recorded, and Spark could not note it any more: what was appended then is what counts.
+            if self.run.keeps_state:
+                # Its state was not kept either, and is made again.
+                evaluate_frame(frame, self.run.sink)
             return
         run, plan, before = self.run, planned(self.run.checkpoint, number), self._last
         start = self._start() if before is None else before.end

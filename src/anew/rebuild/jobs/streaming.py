@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from anew.spark.jobs.query import StreamingQuery, start_query
+from anew.spark.jobs.query import JobFrame, StreamingQuery, start_query
 
 
 class Loop(Protocol):
@@ -59,6 +59,8 @@ class _SparkLoop:
         self.query.stop()
 
 
-def start_on_spark(frame: Any, batch: Callable[[Any, int], None], checkpoint: Path, interval_ms: int | None) -> Loop:
+def start_on_spark(
+    frame: JobFrame, batch: Callable[[Any, int], None], checkpoint: Path, interval_ms: int | None
+) -> Loop:
     """Spark's own loop, see `start_query`."""
     return _SparkLoop(start_query(frame, batch, checkpoint, interval_ms))

@@ -51,6 +51,6 @@ def try_function(spark: SparkSession, trial: Trial) -> Shape:
     function = load(trial.code, trial.unpacked, list(trial.inputs))
     declaration_of(function.function).check_of(trial.job, trial.code.entry)
     readings = {name: Reading(task, dict(trial.starts[name]), 1) for name, task in trial.inputs.items()}
-    frame = checked_frame(spark, function, readings)
-    check_types(frame, trial.key_schema, trial.value_schema)
-    return shape_of(frame)
+    found = checked_frame(spark, function, readings)
+    check_types(found.frame, trial.key_schema, trial.value_schema)
+    return shape_of(found.frame).model_copy(update={"state": found.state})

@@ -27,6 +27,8 @@ from anew.core.topics.topic import TopicFormat
 
 _NO_COLUMNS = b""
 _MEMBER = "v"
+TIMESTAMP_MS = "timestamp_ms"
+"""Of raw records."""
 KEY, VALUE, DELETED, TIMESTAMP, PARTITION, OFFSET = "key", "value", "deleted", "timestamp", "partition", "offset"
 _FLAW_HINT = "records that cannot be read stop a job: mend the producer, and begin behind them"
 
@@ -103,6 +105,17 @@ def decoder(task: InputTask) -> Callable[[pa.RecordBatch, int], pa.RecordBatch]:
     return run
 
 
+def times_of(records: pa.RecordBatch) -> pa.Array[Any]:
+    """When records were written, in ms, as the column ``timestamp`` of an input's frame says it.
+
+    Args:
+        records: Of a read, with schemas or raw.
+    """
+    if TIMESTAMP_MS in records.schema.names:
+        return records.column(TIMESTAMP_MS)
+    return pc.coalesce(records.column("written_ms"), records.column("appended_ms"))
+
+
 _Decoded = tuple[Any, Any, Any]
 """Keys, values, and times in ms."""
 
@@ -119,9 +132,8 @@ def _decode_avro(task: InputTask) -> Callable[[pa.RecordBatch, int], _Decoded]:
             raise _unreadable(of, partition, records, int(flawed[0]), "it is not of the topic's format")
         live = records.column("value").is_valid()
         bodies = _bodies(records.filter(live), of, partition, schemas, newest_id)
-        at_ms = pc.coalesce(records.column("written_ms"), records.column("appended_ms"))
         values = _spread(_column(newest, bodies), live)
-        return _column(key_schema, records.column("key")), values, at_ms
+        return _column(key_schema, records.column("key")), values, times_of(records)
 
     return run
 
@@ -148,7 +160,7 @@ def _decode_raw(task: InputTask) -> Callable[[pa.RecordBatch, int], _Decoded]:
     of = task.of
 
     def run(records: pa.RecordBatch, partition: int) -> _Decoded:
-        at_ms = records.column("timestamp_ms")
+        at_ms = times_of(records)
         if of.format is TopicFormat.BYTES:
             return records.column("key"), records.column("value"), at_ms
         live = records.column("value").is_valid()

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -44,13 +45,15 @@ from anew.log.open import BUILD_TIMEOUT_SECONDS, no_clock, open_log
 from anew.log.settling import settled_offsets
 from anew.log.through import read_through
 from anew.spark.failures import told_to_driver
-from anew.spark.jobs.decoding import InputTask, decoder, frame_schema
-from anew.spark.jobs.stateless import streams_of
+from anew.spark.jobs.admission import Admission
+from anew.spark.jobs.decoding import InputTask, decoder, frame_schema, times_of
+from anew.spark.jobs.operators import streams_of
 from anew.spark.worker import begin_task, required_build
 
 _FORMAT = "anew-topic"
 INPUT = "input"
-_TASK, _START, _MAX_RECORDS, _BUILD, _RANGES = "task", "start", "max_records", "build", "ranges"
+_TASK, _START, _MAX_RECORDS, _ALIGNED = "task", "start", "max_records", "aligned"
+_BUILD, _RANGES = "build", "ranges"
 
 _TASK_RECORDS = 5_000
 """A task has at least about so many records to read, where there are as many."""
@@ -71,11 +74,13 @@ class Reading:
         start: Partition → offset, of every partition that there was when it was planned; where a query without a
             checkpoint begins.
         max_records: At most so many records in one batch, over all partitions.
+        aligned: Whether a batch ends at one time in all partitions (`anew.spark.jobs.admission`).
     """
 
     task: InputTask
     start: Offsets
     max_records: int
+    aligned: bool = False
 
 
 def read_topic(spark: SparkSession, reading: Reading) -> DataFrame:
@@ -85,6 +90,7 @@ def read_topic(spark: SparkSession, reading: Reading) -> DataFrame:
         _TASK: _as_text(reading.task),
         _START: json.dumps(reading.start),
         _MAX_RECORDS: str(reading.max_records),
+        _ALIGNED: "yes" if reading.aligned else "",
         _BUILD: required_build() or "",
     }
     return spark.readStream.format(_FORMAT).options(**options).load()
@@ -145,7 +151,8 @@ class TopicSource(DataSource):
         """Who plans batches and reads them."""
         options = self.options
         start = {int(partition): offset for partition, offset in json.loads(options[_START]).items()}
-        reading = Reading(_of_text(options[_TASK]), start, int(options[_MAX_RECORDS]))
+        aligned = bool(options.get(_ALIGNED))
+        reading = Reading(_of_text(options[_TASK]), start, int(options[_MAX_RECORDS]), aligned)
         return _Reader(reading, options.get(_BUILD) or None)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -182,6 +189,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, reading: Reading, build: str | None) -> None:
         self._reading, self._build = reading, build
         self._last: Offsets | None = None
+        self._admission = Admission(self._look)
 
     # Spark's names.
 
@@ -214,6 +222,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         total = sum(left.values())
         if total <= limit.max_rows:
             return self._named(ends)
+        if self._reading.aligned:
+            with told_to_driver():
+                return self._named(self._admission.upto(begun, ends, limit.max_rows))
         shares = {at: -(-count * limit.max_rows // total) for at, count in left.items()}
         return self._named({at: next_offset(begun, at) + share for at, share in shares.items()})
 
@@ -225,6 +236,19 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of ranges. Runs on an executor."""
         return _read(self._reading.task, partition, self._build)
+
+    def _look(self, parts: Mapping[int, tuple[int, int]]) -> dict[int, tuple[Any, Any]]:
+        """The offsets and times of parts of partitions, see `anew.spark.jobs.admission.Look`."""
+        task, none = self._reading.task, np.empty(0, np.int64)
+        log, seen = _log_of(task.location), dict[int, tuple[Any, Any]]()
+        log.fetch_ahead({_place(task.of, at): begin for at, (begin, _) in parts.items()}, raw=_is_raw(task.of))
+        for partition, (begin, end) in parts.items():
+            part = Span(input=task.of.name, partition=partition, begin=begin, end=end)
+            found = list(_through(log, task.of, part))
+            offsets = [each.column("offset").to_numpy() for each in found]
+            times_ms = [times_of(each).to_numpy() for each in found]
+            seen[partition] = np.concatenate([none, *offsets]), np.concatenate([none, *times_ms])
+        return seen
 
     def _named(self, offsets: Offsets) -> dict[str, Any]:
         named = {str(partition): offset for partition, offset in sorted(offsets.items())}
@@ -283,7 +307,7 @@ def _read(task: InputTask, partition: InputPartition, build: str | None) -> Iter
         # Of each partition the first range: those behind it are read on from there.
         firsts = {each.partition: each.begin for each in reversed(partition.ranges)}
         others = {_place(task.of, at): begin for at, begin in list(reversed(firsts.items()))[1:]}
-        log.fetch_ahead(others, raw=task.of.format is not TopicFormat.AVRO)
+        log.fetch_ahead(others, raw=_is_raw(task.of))
         for part in partition.ranges:
             for records in _through(log, task.of, part):
                 yield decode(records, part.partition)
@@ -326,13 +350,17 @@ def _through(log: Log, of: JobInput, part: Span) -> Iterator[pa.RecordBatch]:
     """
     place = _place(of, part.partition)
     try:
-        for read in read_through(log, place, part.begin, part.end, raw=of.format is not TopicFormat.AVRO):
+        for read in read_through(log, place, part.begin, part.end, raw=_is_raw(of)):
             yield read.records
     except Failed as error:
         if error.code != "offset_out_of_range":
             raise
         held = log.offsets(place)
         raise _not_held(of, part.partition, part.begin, held.begin, held.end) from error
+
+
+def _is_raw(of: JobInput) -> bool:
+    return of.format is not TopicFormat.AVRO
 
 
 def _place(of: JobInput, partition: int) -> TopicPartition:

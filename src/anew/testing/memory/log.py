@@ -150,6 +150,12 @@ class MemoryLog:
             topic.partitions += [Partition() for _ in range(partitions - len(topic.partitions))]
             return partitions
 
+    def set_retention(self, name: str, uid: str, retention: Retention) -> None:
+        """See `Log.set_retention`."""
+        with self._topics.lock:
+            topic = self._topic(name, uid)
+            topic.spec = replace(topic.spec, retention=retention)
+
     def partition_count(self, name: str, uid: str) -> int:
         """See `Log.partition_count`."""
         return len(self._topic(name, uid).partitions)

@@ -52,11 +52,11 @@ class Jobs:
     cluster: Cluster
     _numbers: Any = field(default_factory=count)
 
-    def topics(self) -> None:
+    def topics(self, **of_input: Any) -> None:
         """The input, and the topic that outputs are like."""
-        for name in (EVENTS, CLASSES):
+        for name, more in ((EVENTS, of_input), (CLASSES, {})):
             request = CreateTopic(name=name, partitions=PARTITIONS, key_schema=KEY_SCHEMA, value_schema=VALUE_SCHEMA)
-            self.cluster.client.create_topic(request)
+            self.cluster.client.create_topic(request.model_copy(update=more))
 
     def write(self, records: int, partition: int = 0) -> None:
         """Append events."""

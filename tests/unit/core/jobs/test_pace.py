@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from anew.core.jobs.pace import TimeLeft, read_rates, time_left, total_rate
+from anew.core.jobs.pace import Backlog, TimeLeft, expires_at_ms, read_rates, time_left, total_rate
 from anew.testing.job_builders import a_batch
 
 _A, _B = ("events", 0), ("events", 1)
@@ -46,3 +48,52 @@ def test_the_slowest_partition_decides(
 ) -> None:
     """Lag over what is gained in a second; never, where nothing is; unknown, where nothing was measured."""
     assert time_left(lags, {_A: 10.0, _B: 2.0}, appends) == left
+
+
+_NOW_MS, _HOUR_MS = 100 * 3_600_000, 3_600_000
+
+
+def _backlog(**changes: Any) -> Backlog:
+    """36,000 records of the last 36 hours, a thousand in each."""
+    given = {"position": 0, "begin": 0, "end": 36_000, "read_per_s": 1.0, "appended_per_s": 0.0, "kept_ms": None}
+    return Backlog(**{**given, "is_bounded": False, **changes})
+
+
+def _appended_ms(offset: int) -> int | None:
+    return _NOW_MS - 36 * _HOUR_MS + offset * 3_600 if offset < 36_000 else None
+
+
+@pytest.mark.parametrize(
+    ("changes", "in_hours"),
+    [
+        # Ten hours to read it; the record that is read then was appended just now.
+        ({}, None),
+        ({"kept_ms": 46 * _HOUR_MS}, None),
+        ({"kept_ms": 36 * _HOUR_MS}, None),
+        # At half the pace of its appends it is overtaken at once, and from the beginning.
+        ({"kept_ms": 36 * _HOUR_MS, "read_per_s": 0.1}, 0.1),
+        ({"kept_ms": 40 * _HOUR_MS, "read_per_s": 0.2}, 14.3),
+        ({"kept_ms": 37 * _HOUR_MS, "read_per_s": 0.0}, 1.0),
+        # By size: what comes pushes the oldest out.
+        ({"is_bounded": True, "appended_per_s": 1.5, "begin": 0, "position": 3_600}, 2.0),
+        ({"is_bounded": True, "appended_per_s": 0.5, "position": 3_600}, None),
+        ({"position": 36_000, "kept_ms": 1, "read_per_s": 0.0}, None),
+    ],
+)
+def test_what_expires_before_it_is_read_is_told_before(changes: dict[str, Any], in_hours: float | None) -> None:
+    """From when on records are gone that the generation has not come to, at the present rates."""
+    found = expires_at_ms(_backlog(**changes), _NOW_MS, _appended_ms)
+    in_ms = None if found is None else found - _NOW_MS
+    assert in_ms == (None if in_hours is None else pytest.approx(in_hours * _HOUR_MS, abs=0.15 * _HOUR_MS))
+
+
+def test_where_the_oldest_record_outlasts_all_nothing_else_is_asked() -> None:
+    """A look costs a read of the log."""
+    asked = list[int]()
+
+    def appended_ms(offset: int) -> int | None:
+        asked.append(offset)
+        return _appended_ms(offset)
+
+    assert expires_at_ms(_backlog(kept_ms=46 * _HOUR_MS), _NOW_MS, appended_ms) is None
+    assert asked == [0]
