@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from anew.api.jobs.requests import PlanGeneration
 from anew.controller.engine.context import Context
@@ -91,9 +91,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
             *begins.why,
             *_why(job, request.mode, is_whole=is_whole),
             *_why_nothing(request.mode, records, held),
-            *_why_state(code, start),
-            *_why_held(inputs, is_held=request.hold_retention),
-            _why_bad_records(request),
+            *_why_asked(request, inputs, code, start),
             *notes,
         ),
         estimate=Estimate(records=records, bytes=0, seconds=None),
@@ -102,13 +100,21 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     if not request.draft:
         # What would be refused then is refused now.
         check_begins(job, plan.generation, plan.replaces)
-        try:
-            open_output(context, job, plan, _NO_REBUILD)
-        except Refused as error:
-            # It may be what was chosen in place of what was asked for that the output does not take.
-            found = "; ".join((str(error.found), *begins.why))
-            raise Refused(error.code, error.message, found=found, expected=error.expected, hint=error.hint) from error
+        _try_output(context, job, plan, begins)
     return plan
+
+
+def _try_output(context: Context, job: Job, plan: JobPlan, begins: Begins) -> None:
+    """Raise what the output would refuse, with what was chosen in place of what was asked for: it may be just that.
+
+    Raises:
+        Refused: As `open_output`.
+    """
+    try:
+        open_output(context, job, plan, _NO_REBUILD)
+    except Refused as error:
+        found = "; ".join((str(error.found), *begins.why))
+        raise Refused(error.code, error.message, found=found, expected=error.expected, hint=error.hint) from error
 
 
 def open_output(context: Context, job: Job, plan: JobPlan, rebuild: str) -> Opened:
@@ -220,16 +226,21 @@ def _check_state(job: Job, request: PlanGeneration, code: JobCode, state: Beginn
         raise no_skipping(code.state)
 
 
-def _why_held(inputs: tuple[JobInput, ...], *, is_held: bool) -> tuple[str, ...]:
-    topics = ", ".join(sorted({of.topic for of in inputs}))
-    return (f"{topics} forget nothing until it has caught up: mind their disks",) if is_held else ()
-
-
-def _why_state(code: JobCode, start: Mapping[str, Offsets]) -> tuple[str, ...]:
-    if not code.state:
-        return ()
-    said = "" if _from_first(start) else ", and knows nothing of the records before its start"
-    return (f"it keeps state ({', '.join(code.state)}), which begins empty{said}",)
+def _why_asked(
+    request: PlanGeneration, inputs: tuple[JobInput, ...], code: JobCode, start: Mapping[str, Offsets]
+) -> Iterator[str]:
+    """What is said of the function and of what was asked for."""
+    if code.state:
+        said = "" if _from_first(start) else ", and knows nothing of the records before its start"
+        yield f"it keeps state ({', '.join(code.state)}), which begins empty{said}"
+    if request.hold_retention:
+        topics = ", ".join(sorted({of.topic for of in inputs}))
+        yield f"{topics} forget nothing until it has caught up: mind their disks"
+    if request.on_bad_record == SKIP:
+        most = request.dead_letter_limit
+        yield f"a record on which it fails is left out as a dead letter, at most {most} of them"
+    else:
+        yield "a record on which it fails stops it"
 
 
 def _end_of_live(
@@ -379,12 +390,6 @@ def _code(job: Job, request: PlanGeneration) -> JobCode:
             hint=f"anew job rewind {job.name} FUNCTION",
         )
     return live.code if request.environment is None else live.code.frozen_in(request.environment)
-
-
-def _why_bad_records(request: PlanGeneration) -> str:
-    if request.on_bad_record == SKIP:
-        return f"a record on which it fails is left out as a dead letter, at most {request.dead_letter_limit} of them"
-    return "a record on which it fails stops it"
 
 
 def _why_nothing(mode: Mode, records: int, held: Mapping[str, Held]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def test_a_deployment_goes_on_behind_the_last_recorded_batch(jobs: Jobs) -> None
     _stopped_at(jobs, 3)
     code = a_code(archive="cc")
     plan = jobs.plan(mode="deploy", code=code)
-    assert (plan.start, plan.state, plan.base) == ({"events": {0: 3, 1: 0}}, "empty", "present")
+    assert (plan.start, plan.state, plan.base) == ({"events": {0: 3, 1: 0}}, "none", "present")
     assert (plan.estimate.records, plan.is_whole) == (2, True)
     assert jobs.running(plan) == 2
     first, second = (jobs.job().generation(number) for number in (1, 2))
