@@ -51,6 +51,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     if request.mode == DEPLOY:
         # A deployment is asked for while the live one runs: what a stop does not mend is refused first.
         check_begins(job, job.next_generation, job.live)
+        _check_state(job, request, code, "none")
         start, batch = _end_of_live(context, job, inputs, held, asked)
         begins = Begins(settled(context, inputs, held, start), start)
     else:
@@ -62,8 +63,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     if request.mode == SIMPLE and not request.draft:
         notes = (*check_simple(context, job, code, SimpleRewind(inputs, start, request.on_bad_record)), *notes)
     state = _beginning_state(context, job, request.mode, start)
-    if not request.draft:
-        _check_state(job, request, code, state)
+    _check_state(job, request, code, state)
     records = sum(held[name][p].end - offset for name, of in start.items() for p, offset in of.items())
     plan = JobPlan(
         mode=request.mode,

@@ -43,21 +43,21 @@ def changes_between(line: Sequence[Generation], plan: JobPlan, *, by_key: bool) 
     """
     live = line[0]
     is_left = by_key and any(why_code_leaves(each.code, plan.code) is not None for each in line)
-    keeps_state = bool(live.code.state or plan.code.state)
-    closed = {way for way, is_closed in ((SIMPLE, is_left), (DEPLOY, keeps_state)) if is_closed}
-    of_code = tuple(way for way in WAYS if way not in closed)
+    # What a generation remembers is not carried on.
+    ways = (SIMPLE, PARALLEL) if live.code.state or plan.code.state else WAYS
+    of_code = tuple(way for way in ways if way != SIMPLE or not is_left)
     return (
-        *_code(live.code, plan.code, of_code),
+        *_code(live.code, plan.code, of_code, ways),
         *_inputs(live.inputs, plan.inputs),
         *(
-            JobChange(what=name, now=getattr(live, name), wanted=getattr(plan, name), allows=WAYS)
+            JobChange(what=name, now=getattr(live, name), wanted=getattr(plan, name), allows=ways)
             for name in _SETTINGS
             if getattr(live, name) != getattr(plan, name)
         ),
     )
 
 
-def _code(live: JobCode, wanted: JobCode, allows: tuple[Mode, ...]) -> Iterator[JobChange]:
+def _code(live: JobCode, wanted: JobCode, allows: tuple[Mode, ...], ways: tuple[Mode, ...]) -> Iterator[JobChange]:
     if live.entry != wanted.entry:
         yield JobChange(what="function", now=live.entry, wanted=wanted.entry, allows=allows)
     if live.archive != wanted.archive:
@@ -68,7 +68,7 @@ def _code(live: JobCode, wanted: JobCode, allows: tuple[Mode, ...]) -> Iterator[
                 yield JobChange(what=f"{kind} {name}", now=before.get(name), wanted=after.get(name), allows=allows)
     if live.environment != wanted.environment:
         now, then = str(live.environment), str(wanted.environment)
-        yield JobChange(what="environment", now=now, wanted=then, allows=WAYS)
+        yield JobChange(what="environment", now=now, wanted=then, allows=ways)
 
 
 def _inputs(live: Sequence[JobInput], wanted: Sequence[JobInput]) -> Iterator[JobChange]:

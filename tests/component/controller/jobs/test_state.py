@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import CreateJob, OfGeneration
+from anew.api.jobs.requests import CreateJob, OfGeneration, PlanGeneration
 from anew.core.errors import InvalidRequest, Refused
 from anew.core.jobs.code import Shape
 from anew.core.jobs.deadletters import SKIP
@@ -45,6 +45,13 @@ def test_nothing_goes_on_without_what_was_remembered(jobs: Jobs) -> None:
     for code in (_COUNTS, _PLAIN):
         error = refused(InvalidRequest, lambda of=code: jobs.plan(mode="deploy", code=of))  # type: ignore[misc]  # bound at once
         assert (error.code, error.found) == ("state_not_carried", "Aggregate")
+    found = jobs.cluster.client.job_diff(JOB, PlanGeneration(code=_COUNTS, max_records=7))
+    assert [change.allows for change in found.changes] == [("simple", "parallel")]
+    assert {way.way: way.code for way in found.ways} == {
+        "deploy": "state_not_carried",
+        "simple": None,
+        "parallel": None,
+    }
     jobs.running(jobs.plan(mode="simple", code=_PLAIN, start="oldest"))
     jobs.cluster.settle(2)
     epoch = jobs.take(2)
