@@ -25,7 +25,7 @@ from anew.controller.stores.lowwater import move_low_water
 from anew.controller.stores.replicas import indexed
 from anew.controller.stores.step import StoreSteps
 from anew.controller.tables.step import step_table
-from anew.controller.topics.holding import settle_holds
+from anew.controller.topics.holding import HeldTopics
 from anew.controller.topics.making import add_announced_partitions, make_announced
 from anew.controller.topics.upkeep import TopicRetention
 from anew.controller.upkeep.forgetting import Forgetting
@@ -49,6 +49,7 @@ class Reconciler:
     _memory: Memory = field(init=False)
     _forgetting: Forgetting = field(init=False)
     _topic_retention: TopicRetention = field(init=False)
+    _held_topics: HeldTopics = field(init=False)
     _archives: ArchiveUpkeep = field(init=False)
     _logs: LogUpkeep = field(init=False)
 
@@ -57,6 +58,7 @@ class Reconciler:
         self._memory = Memory(self.context)
         self._forgetting = Forgetting(self.context)
         self._topic_retention = TopicRetention(self.context)
+        self._held_topics = HeldTopics(self.context)
         self._archives = ArchiveUpkeep(self.context)
         self._logs = LogUpkeep(self.context)
         self._listen()
@@ -158,7 +160,7 @@ class Reconciler:
                         look_at_partitions(self.context, store)
         if cluster_paused(self.context) is None:
             self._forgetting.step(apart)
-            settle_holds(self.context, apart)
+            self._held_topics.step(apart)
             self._topic_retention.step(apart)
             self._archives.step(apart)
             self._logs.step(apart)

@@ -168,6 +168,70 @@ def test_an_input_is_not_joined_with_itself(world: JobsWorld) -> None:
     assert (caught.value.code, caught.value.found) == ("input_twice", "events")
 
 
+ALONE = """
+from pyspark.sql import functions as F
+
+
+def classify(events, others):
+    late = events.withWatermark("timestamp", "1 minute")
+    then = others.select(F.col("key").alias("other"), F.col("timestamp").alias("then"))
+    then = then.withWatermark("then", "1 minute")
+    met = F.expr("concat(other, '!') = key and then between timestamp and timestamp + interval 1 minute")
+    alone = late.join(then, met, "left_outer")
+    return alone.select("key", F.struct(F.lit("alone").alias("class")).alias("value"), "timestamp")
+"""
+
+
+def _run_alone(world: JobsWorld, epoch: int) -> None:
+    """What no other record meets is written once the watermark has passed it: in a batch that reads nothing."""
+    _, function = world.function(ALONE, inputs=("events", "others"))
+    batches = world.batches(epoch=epoch)
+    batches.run = replace(batches.run, function=function, readings=_two_readings(world))
+    world.begin(batches)
+    assert batches.wait(120)
+
+
+def _minutes(first: int, last: int) -> list[tuple[str, int]]:
+    return [(f"flight-{minute}", minute) for minute in range(first, last)]
+
+
+@pytest.mark.case("streams:N6")
+@pytest.mark.parametrize("is_lost", ["nothing", "the commit", "the record"])
+def test_a_crash_in_a_batch_without_data_loses_and_repeats_nothing(
+    spark: SparkSession, tmp_path: Path, is_lost: str
+) -> None:
+    """Its rows come once, and the watermark is as before; what is written after a restart behind it comes as well."""
+    begin_ms = 1_400_000_000_000
+
+    def die(record: BatchRecord) -> None:
+        if record.read == 0 and record.rows and is_lost != "nothing":
+            raise AnewError("died", "the driver dies")
+
+    with running_world(spark, tmp_path, []) as world:
+        for key, minute in _minutes(0, 20):
+            world.write([(key, 1)], at_ms=begin_ms + minute * 60_000)
+        world.ledger.after = die
+        if is_lost == "nothing":
+            _run_alone(world, 1)
+        else:
+            with pytest.raises(AnewError, match="the driver dies"):
+                _run_alone(world, 1)
+        world.ledger.after = lambda _: None
+        died = world.ledger.records[-1]
+        assert (died.read, died.rows > 10) == (0, True)
+        if is_lost == "the record":
+            world.ledger.records.pop()
+        _run_alone(world, 2)
+        again = next(record for record in world.ledger.records if record.batch == died.batch)
+        assert (again.rows, again.watermark_ms) == (died.rows, died.watermark_ms)
+        for key, minute in _minutes(20, 40):
+            world.write([(key, 1)], at_ms=begin_ms + minute * 60_000)
+        _run_alone(world, 3)
+        counted = sum(record.rows for record in world.ledger.records)
+        assert {seen.key for seen in world.output()} >= {key for key, _ in _minutes(0, 37)}
+        assert counted == len({seen.key for seen in world.output()})
+
+
 def test_a_watermark_follows_one_input(world: JobsWorld) -> None:
     """The one that is ahead would make records of the other late; each with its own, and the lowest of them counts."""
     with pytest.raises(InvalidRequest) as caught:
@@ -188,8 +252,14 @@ def classify(events, others):
     then = others.select(F.col("timestamp").alias("then")).withWatermark("then", "1 hour")
     return {body}
 """
-    events = world.reading()
-    others = replace(events, task=replace(events.task, of=events.task.of.model_copy(update={"name": "others"})))
-    inputs = {"events": events, "others": others} if "others" in body or "then" in body else {"events": events}
+    two = _two_readings(world)
+    inputs = two if "others" in body or "then" in body else {"events": two["events"]}
     source = source if "others" in inputs else source.replace(", others", "").replace("then = others", "then = events")
     return world.function(source, inputs=tuple(inputs))[1], inputs
+
+
+def _two_readings(world: JobsWorld) -> dict[str, Reading]:
+    """One topic as two inputs."""
+    events = world.reading()
+    others = replace(events, task=replace(events.task, of=events.task.of.model_copy(update={"name": "others"})))
+    return {"events": events, "others": others}

@@ -130,7 +130,11 @@ class Subject(ABC, Generic[R, P]):
         return {}
 
     def reads_history(self, context: Context, rebuild: R) -> bool:
-        """Whether a rebuild still reads what topics hold for it; where nobody can say it does."""
+        """Whether a rebuild still reads what topics hold for it.
+
+        Raises:
+            AnewError: Nobody can say now.
+        """
         return False
 
     def lost(self, context: Context, rebuild: R) -> bool:

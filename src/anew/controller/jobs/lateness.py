@@ -29,8 +29,8 @@ def to_come_ms(context: Context, feeds: Sequence[Feed]) -> dict[str, int]:
 
     Nothing is known where the job declares no lateness, or is not there any more. Nothing comes where all generations
     of the feed are over; the next one has a feed of its own. Nor is anything known where records of the job's inputs
-    were left out, or may be: these may be given to their topics again with their old times; nor where a log does not
-    answer.
+    were left out, or may be: these may be given to their topics again with their old times; where a function keeps
+    state, whose rows may be as old as what it remembers; nor where a log does not answer.
     """
     silent, found = silent_outputs(context) if feeds else frozenset[str](), dict[str, int]()
     for feed in feeds:
@@ -49,11 +49,18 @@ def _to_come_ms(context: Context, feed: Feed, silent: Collection[str]) -> int | 
     if _may_come_again(context, job):
         return None
     writers = [each for each in job.generations if each.writes_to == feed.id and not each.over]
+    if any(_may_remember(each) for each in writers):
+        return None
     unread_ms = [_unread_ms(context, job, each, feed.skew_limit_ms) for each in writers]
     known_ms = [each for each in unread_ms if each is not None]
     if not known_ms or len(known_ms) < len(unread_ms):
         return None
     return min(known_ms) - job.max_lateness_ms
+
+
+def _may_remember(generation: Generation) -> bool:
+    """Whether a generation may keep state: it is known to, or nobody has looked."""
+    return not generation.stateless and (generation.code.shape is None or bool(generation.code.state))
 
 
 def _may_come_again(context: Context, job: Job) -> bool:

@@ -62,7 +62,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
     notes = _notes(context, job)
     if request.mode == SIMPLE and not request.draft:
         notes = (*check_simple(context, job, code, SimpleRewind(inputs, start, request.on_bad_record)), *notes)
-    state = _beginning_state(context, job, request.mode, start)
+    state = _beginning_state(context, job, request.mode)
     _check_state(job, request, code, state)
     records = sum(held[name][p].end - offset for name, of in start.items() for p, offset in of.items())
     plan = JobPlan(
@@ -92,6 +92,7 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
             *_why(job, request.mode, is_whole=is_whole),
             *_why_nothing(request.mode, records, held),
             *_why_asked(request, inputs, code, start),
+            *_why_untried(job, request.mode),
             *notes,
         ),
         estimate=Estimate(records=records, bytes=0, seconds=None),
@@ -102,6 +103,13 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         check_begins(job, plan.generation, plan.replaces)
         _try_output(context, job, plan, begins)
     return plan
+
+
+def _why_untried(job: Job, mode: Mode) -> tuple[str, ...]:
+    live = job.live_generation() if mode == DEPLOY else None
+    if live is None or live.code.shape is not None or live.stateless:
+        return ()
+    return (f"nobody has tried the code of generation {live.number}: if it keeps state, that is not carried on",)
 
 
 def _try_output(context: Context, job: Job, plan: JobPlan, begins: Begins) -> None:
@@ -147,7 +155,7 @@ def check_plan(context: Context, job: Job, plan: JobPlan) -> None:
     """
     _check_output(context, job)
     inputs = inputs_of(context, job)
-    is_whole, state = _whole(job, plan.mode, plan.start), _beginning_state(context, job, plan.mode, plan.start)
+    is_whole, state = _whole(job, plan.mode, plan.start), _beginning_state(context, job, plan.mode)
     if plan.inputs != inputs or (plan.is_whole, plan.state, plan.output) != (is_whole, state, str(job.output)):
         raise _outdated(
             f"inputs {[of.topic_uid for of in plan.inputs]}, whole {plan.is_whole}, state {plan.state}",
@@ -205,13 +213,14 @@ def _from_first(start: Mapping[str, Offsets]) -> bool:
     return all(offset == 0 for of in start.values() for offset in of.values())
 
 
-def _beginning_state(context: Context, job: Job, mode: Mode, start: Mapping[str, Offsets]) -> BeginningState:
+def _beginning_state(context: Context, job: Job, mode: Mode) -> BeginningState:
     """Whether a generation may keep state, which begins empty.
 
-    What goes on in an output by keys would write in the place of what all records gave what some of them give.
+    What goes on in an output by keys may write under other keys than the one before: of records that were late then, or
+    of a part of history alone. What that one wrote would stay.
     """
     by_key = context.outputs.of_kind(job.output.kind).by_key
-    return "none" if mode == DEPLOY or (mode == SIMPLE and by_key and not _from_first(start)) else "empty"
+    return "none" if mode == DEPLOY or (mode == SIMPLE and by_key) else "empty"
 
 
 def _check_state(job: Job, request: PlanGeneration, code: JobCode, state: BeginningState) -> None:

@@ -63,28 +63,58 @@ def progress_of(context: Context, job: Job, generation: Generation) -> Generatio
     expires = None
     if appends is not None:
         with suppress(AnewError):
-            expires = _first_expiry(context, generation, held, positions, read_rates(batches), appends)
+            race = _Race(context, generation, held, positions, lags, read_rates(batches), appends)
+            expires = race.first_expiry()
     return GenerationProgress(batches, positions, lags, appends, left, expires)
 
 
 def reads_history(context: Context, rebuild: JobRebuild) -> bool:
-    """Whether a generation has history to read that its inputs' topics hold for it."""
+    """Whether a generation has history to read that its inputs' topics hold for it: until it has caught up, or is over.
+
+    One that does not run, or whose pace nobody has measured yet, has it all to read. Of a topic that keeps so many
+    bytes all has to be read: it may have outgrown them, and is cut to them at once.
+
+    Raises:
+        AnewError: A log does not answer.
+    """
     job = context.catalog.job_by_uid(rebuild.job_uid)
     generation = None if job is None else job.find(rebuild.generation)
     if job is None or generation is None or generation.over:
         return False
-    progress = progress_of(context, job, generation)
-    if not progress.batches or progress.lags is None:
+    if generation.status is not GenerationStatus.RUNNING:
         return True
-    return sum(progress.lags.values()) > LAG_LIMIT_RECORDS or progress.expires is not None
+    batches = context.catalog.batches(job.uid, generation.number, _PACE_BATCHES)
+    held = {of.name: held_of(context, of) for of in generation.inputs}
+    positions = with_added(batches[-1].end if batches else generation.start, held)
+    lags = _lags(held, positions)
+    if not batches or sum(lags.values()) > LAG_LIMIT_RECORDS:
+        return True
+    appends = _grown(context, generation, lags)
+    race = _Race(context, generation, held, positions, lags, read_rates(batches), appends)
+    return any(
+        _is_lagging(of, lags) and (kept.partition_bytes is not None or race.is_lost(of, kept))
+        for of, kept in ((of, _nominal(context, of)) for of in generation.inputs)
+        if kept != Kept()
+    )
+
+
+def _is_lagging(of: JobInput, lags: Mapping[tuple[str, int], int]) -> bool:
+    return any(lag for (name, _), lag in lags.items() if name == of.name)
 
 
 def reads_what_expires(context: Context, generation: Generation) -> bool:
-    """Whether a topic that a generation reads forgets records."""
+    """Whether a topic that a generation reads forgets records now."""
     return any(_kept(context, of) != Kept() for of in generation.inputs)
 
 
 def _kept(context: Context, of: JobInput) -> Kept:
+    """What an input's topic keeps now: one that is held, everything."""
+    topic = context.catalog.topic(of.topic)
+    return Kept() if topic is None or (topic.hold is not None and topic.hold.lifted) else topic.kept
+
+
+def _nominal(context: Context, of: JobInput) -> Kept:
+    """What it keeps when it is not held."""
     topic = context.catalog.topic(of.topic)
     return Kept() if topic is None else topic.kept
 
@@ -110,17 +140,26 @@ def _append_rates(context: Context, generation: Generation, lags: Mapping[tuple[
     """How fast the partitions grow that a running generation has not read to their ends; None: nobody can say."""
     if generation.status is not GenerationStatus.RUNNING:
         return None
-    since_ms = context.clock() - _GROWTH_SECONDS * 1000
-    inputs, rates = {of.name: of for of in generation.inputs}, {}
     try:
-        for (name, partition), lag in lags.items():
-            if lag:
-                of = inputs[name]
-                log, at = context.fabrics[of.fabric].log, TopicPartition(of.topic, of.topic_uid, partition)
-                grown = log.offsets(at).end - log.offset_for_time(at, since_ms)
-                rates[name, partition] = grown / _GROWTH_SECONDS
+        return _grown(context, generation, lags)
     except AnewError:
         return None
+
+
+def _grown(context: Context, generation: Generation, lags: Mapping[tuple[str, int], int]) -> Rates:
+    """How fast partitions with a lag grow.
+
+    Raises:
+        AnewError: A log does not answer.
+    """
+    since_ms = context.clock() - _GROWTH_SECONDS * 1000
+    inputs, rates = {of.name: of for of in generation.inputs}, {}
+    for (name, partition), lag in lags.items():
+        if lag:
+            of = inputs[name]
+            log, at = context.fabrics[of.fabric].log, TopicPartition(of.topic, of.topic_uid, partition)
+            grown = log.offsets(at).end - log.offset_for_time(at, since_ms)
+            rates[name, partition] = grown / _GROWTH_SECONDS
     return rates
 
 
@@ -130,39 +169,68 @@ def _time_left(lags: Mapping[tuple[str, int], int], appends: Rates | None, batch
     return time_left(lags, read_rates(batches), appends or {})
 
 
-def _first_expiry(
-    context: Context,
-    generation: Generation,
-    held: Mapping[str, Held],
-    positions: Mapping[str, Offsets],
-    reads: Rates,
-    appends: Rates,
-) -> UnreadExpiry | None:
-    """The first records that will be gone before they are read; of partitions that were not measured nothing is said.
+@dataclass(frozen=True, slots=True)
+class _Race:
+    """A generation against the retention of what it reads."""
 
-    Raises:
-        AnewError: A log does not answer.
-    """
-    found = list[UnreadExpiry]()
-    for of in generation.inputs:
-        kept, log = _kept(context, of), context.fabrics[of.fabric].log
-        if kept == Kept():
-            continue
-        for partition, range_ in held[of.name].items():
-            at = of.name, partition
-            if at not in reads or at not in appends:
-                continue
-            backlog = Backlog(
-                position=positions[of.name][partition],
-                begin=range_.begin,
-                end=range_.end,
-                read_per_s=reads[at],
-                appended_per_s=appends[at],
-                kept_ms=kept.time_ms,
-                is_bounded=kept.partition_bytes is not None,
-            )
-            place = TopicPartition(of.topic, of.topic_uid, partition)
-            at_ms = expires_at_ms(backlog, context.clock(), partial(time_at, log, place))
-            if at_ms is not None:
-                found.append(UnreadExpiry(input=of.name, partition=partition, at_ms=at_ms))
-    return min(found, key=lambda each: each.at_ms, default=None)
+    context: Context
+    generation: Generation
+    held: Mapping[str, Held]
+    positions: Mapping[str, Offsets]
+    lags: Mapping[tuple[str, int], int]
+    reads: Rates
+    appends: Rates
+
+    def first_expiry(self) -> UnreadExpiry | None:
+        """The first records that will be gone before they are read.
+
+        Raises:
+            AnewError: A log does not answer.
+        """
+        found = [
+            UnreadExpiry(input=of.name, partition=partition, at_ms=at_ms)
+            for of in self.generation.inputs
+            for partition in self.held[of.name]
+            if (at_ms := self._expires_at_ms(of, partition, _kept(self.context, of))) is not None
+        ]
+        return min(found, key=lambda each: each.at_ms, default=None)
+
+    def is_lost(self, of: JobInput, kept: Kept) -> bool:
+        """Whether records of an input would go before they are read, or nobody can say, if it kept so much.
+
+        Raises:
+            AnewError: A log does not answer.
+        """
+        return any(
+            self.lags[of.name, partition]
+            and (self._rate(of, partition) is None or self._expires_at_ms(of, partition, kept) is not None)
+            for partition in self.held[of.name]
+        )
+
+    def _expires_at_ms(self, of: JobInput, partition: int, kept: Kept) -> int | None:
+        at = of.name, partition
+        read_per_s = self._rate(of, partition) if self.lags[at] else None
+        if kept == Kept() or read_per_s is None:
+            return None
+        held = self.held[of.name][partition]
+        backlog = Backlog(
+            position=self.positions[of.name][partition],
+            begin=held.begin,
+            end=held.end,
+            read_per_s=read_per_s,
+            appended_per_s=self.appends[at],
+            kept_ms=kept.time_ms,
+            is_bounded=kept.partition_bytes is not None,
+        )
+        log, place = self.context.fabrics[of.fabric].log, TopicPartition(of.topic, of.topic_uid, partition)
+        return expires_at_ms(backlog, self.context.clock(), partial(time_at, log, place))
+
+    def _rate(self, of: JobInput, partition: int) -> float | None:
+        """How fast a partition is read; one whose turn did not come, by its share of what is left; None: not measured.
+
+        Where a watermark is, a partition that is ahead of the others is not read until these have come to its time.
+        """
+        measured = self.reads.get((of.name, partition), 0.0)
+        total = sum(rate for (name, _), rate in self.reads.items() if name == of.name)
+        left = sum(lag for (name, _), lag in self.lags.items() if name == of.name)
+        return measured or total * self.lags[of.name, partition] / left or None

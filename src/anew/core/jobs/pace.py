@@ -96,7 +96,7 @@ def _overtaken_at_ms(
     if lost is None:
         return
     held = max((ahead for ahead in places if ahead < lost), default=lost)
-    while lost - held > left // _EXPIRY_PRECISION:
+    while lost - held > max(1, left // _EXPIRY_PRECISION):
         middle = (held + lost) // 2
         held, lost = (held, middle) if goes_ms(middle) < reached_ms(middle) else (middle, lost)
     yield goes_ms(lost)

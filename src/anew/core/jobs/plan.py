@@ -43,8 +43,8 @@ class JobPlan(PlanValue):
         start: Input → partition → the first offset that it reads, of every partition.
         start_times: Input → partition → when the record there was appended; None: none is there, or nobody can say.
         begins: How the start was asked for, in words; None: it was not.
-        state: What the function remembers to begin with: ``empty``; ``none``: it may keep no state, because it begins
-            in the midst of what its output is made of.
+        state: What the function remembers to begin with: ``empty``; ``none``: it may keep no state, because it goes on
+            in what another one wrote.
         base: What the output holds to begin with: ``empty`` is right from the first record ever alone; ``present``:
             what the live generation wrote.
         output: ``KIND:NAME``.

@@ -50,7 +50,7 @@ def check_carried(job: str, mode: Mode, *, before: Sequence[str], after: Sequenc
 
     Args:
         job: Its name.
-        mode: The generation's; a deployment goes on behind what the one before had read, a simple rewind begins within.
+        mode: The generation's; a deployment goes on behind what the one before had read, whatever its own code keeps.
         before: The operators of the live generation that keep state.
         after: Those of the generation.
 
@@ -74,11 +74,11 @@ def no_skipping(operators: Sequence[str]) -> InvalidRequest:
 
 
 def not_carried(job: str, operators: Sequence[str]) -> InvalidRequest:
-    """What is said where a generation would begin in the midst of what its output is made of, and remember nothing."""
+    """What is said where a generation would go on in what another one wrote, and remember nothing of it."""
     return InvalidRequest(
         "state_not_carried",
-        f"{job} keeps state, and would begin with none behind its first records: what it writes would lack these",
+        f"{job} keeps state, which neither a deployment nor a rewind in place into a store carries on",
         found=", ".join(operators),
-        expected="a start at the first record of each input, or code without state, now and before",
-        hint=f"anew job rewind {job} FUNCTION --from oldest reads all history again, and makes the state of it",
+        expected="an output of its own, or code without state, now and before",
+        hint=f"anew job rewind {job} FUNCTION --from oldest reads all history beside it, and makes the state of it",
     )

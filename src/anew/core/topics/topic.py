@@ -56,7 +56,7 @@ class Hold(BaseModel):
     Attributes:
         by: Who needs its history; nobody: the log is to keep again what it kept before.
         before: What the log kept before; None: it was not looked at yet.
-        lifted: Whether the log was told to keep everything.
+        lifted: Whether the log was told to keep everything, for all of them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -153,9 +153,9 @@ def check_not_deleted(topic: Topic) -> None:
 
 
 def held(topic: Topic, holder: Holder) -> Topic:
-    """The topic as it forgets nothing that one more needs."""
+    """The topic as it forgets nothing that one more needs: its log is told again, whatever it was told before."""
     hold = topic.hold or Hold(by=())
-    return topic.model_copy(update={"hold": hold.model_copy(update={"by": (*hold.by, holder)})})
+    return topic.model_copy(update={"hold": hold.model_copy(update={"by": (*hold.by, holder), "lifted": False})})
 
 
 def growing(topic: Topic, partitions: int) -> Topic:

@@ -244,9 +244,11 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.fetch_ahead({_place(task.of, at): begin for at, (begin, _) in parts.items()}, raw=_is_raw(task.of))
         for partition, (begin, end) in parts.items():
             part = Span(input=task.of.name, partition=partition, begin=begin, end=end)
-            found = list(_through(log, task.of, part))
-            offsets = [each.column("offset").to_numpy() for each in found]
-            times_ms = [times_of(each).to_numpy() for each in found]
+            # Copies: a view would keep the values of what was read.
+            found = [
+                (np.array(each.column("offset")), np.array(times_of(each))) for each in _through(log, task.of, part)
+            ]
+            offsets, times_ms = [each for each, _ in found], [each for _, each in found]
             seen[partition] = np.concatenate([none, *offsets]), np.concatenate([none, *times_ms])
         return seen
 

@@ -85,11 +85,14 @@ class Jobs:
 
     def begin(self, plan: JobPlan | None = None) -> int:
         """Begin a generation, and let its output be made; its number."""
-        made = self.plan() if plan is None else plan
-        begin = BeginRebuild(plan=made, request_id=f"begin-{next(self._numbers)}", driver="")
-        number = self.cluster.client.begin_rebuild(begin, JobStart).rebuild.generation
+        number = self.begin_only(self.plan() if plan is None else plan)
         self.cluster.round()
         return number
+
+    def begin_only(self, plan: JobPlan) -> int:
+        """Begin a generation, and nothing else happens."""
+        begin = BeginRebuild(plan=plan, request_id=f"begin-{next(self._numbers)}", driver="")
+        return self.cluster.client.begin_rebuild(begin, JobStart).rebuild.generation
 
     def running(self, plan: JobPlan | None = None) -> int:
         """A generation that is to run; its number."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from anew.api.jobs.requests import DropGeneration, RunGeneration
+from anew.api.jobs.requests import DropGeneration, OfGeneration, RunGeneration
 from anew.core.errors import Unreachable
 from anew.core.moment import instant_text
-from anew.log.interface import KEEP_FOR_EVER, Retention, TopicPartition
+from anew.log.interface import KEEP_FOR_EVER, Retention, TopicFacts, TopicPartition
 from tests.component.controller.harness import Cluster
 from tests.component.controller.jobs.jobs_harness import EVENTS, JOB, Jobs, Ran, Said
 
@@ -82,6 +82,12 @@ def _oldest(jobs: Jobs) -> int:
 def _catches_up(jobs: Jobs, number: int) -> None:
     epoch = jobs.take(number)
     jobs.record(epoch, {0: 2_400, 1: 0}, number=number)
+    _late_look(jobs)
+
+
+def _late_look(jobs: Jobs) -> None:
+    """Whether history is needed is looked at now and then."""
+    jobs.cluster.pass_seconds(jobs.cluster.context.limits.low_water_interval_seconds + 1)
     jobs.cluster.settle(2)
 
 
@@ -107,7 +113,7 @@ def test_the_last_of_several_lets_go(jobs: Jobs) -> None:
     _catches_up(jobs, first)
     assert (_kept(jobs), jobs.cluster.client.topic(EVENTS).held_by) == (KEEP_FOR_EVER, (f"{JOB}@2",))
     jobs.cluster.client.drop_generation(JOB, DropGeneration(generation=second))
-    jobs.cluster.settle(2)
+    _late_look(jobs)
     assert _kept(jobs) == _NOMINAL
 
 
@@ -150,3 +156,58 @@ def test_a_controller_that_dies_at_the_log_s_answer_puts_back_what_was_there(
     monkeypatch.setattr(log, "set_retention", tell)
     jobs.cluster.settle(2)
     assert (_kept(jobs), jobs.cluster.client.topic(EVENTS).held_by) == (_NOMINAL, ())
+
+
+@pytest.mark.case("streams:E4")
+def test_who_joins_while_another_one_is_looked_at_is_not_forgotten(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hold that comes while the log is asked, told to keep everything, or told to forget again, holds."""
+    log, client = jobs.cluster.log, jobs.cluster.client
+    ask, tell, joined = log.facts, log.set_retention, list[int]()
+
+    def join() -> None:
+        if not joined:
+            joined.append(0)
+            joined[0] = jobs.begin_only(jobs.plan(start="oldest", hold_retention=True))
+
+    def asked(name: str, uid: str) -> TopicFacts:
+        found = ask(name, uid)
+        if name == EVENTS:
+            join()
+        return found
+
+    monkeypatch.setattr(log, "facts", asked)
+    first = _begin(jobs)
+    monkeypatch.setattr(log, "facts", ask)
+    jobs.cluster.settle(2)
+    assert client.topic(EVENTS).held_by == (f"{JOB}@1", f"{JOB}@2")
+    assert _kept(jobs) == KEEP_FOR_EVER
+    client.drop_generation(JOB, DropGeneration(generation=2))
+    jobs.cluster.settle(2)
+    joined.clear()
+
+    def told(name: str, uid: str, retention: Retention) -> None:
+        tell(name, uid, retention)
+        join()
+
+    monkeypatch.setattr(log, "set_retention", told)
+    _catches_up(jobs, first)
+    monkeypatch.setattr(log, "set_retention", tell)
+    jobs.cluster.settle(2)
+    assert client.topic(EVENTS).held_by == (f"{JOB}@3",)
+    assert _kept(jobs) == KEEP_FOR_EVER
+    client.drop_generation(JOB, DropGeneration(generation=3))
+    _late_look(jobs)
+    assert (_kept(jobs), client.topic(EVENTS).held_by) == (_NOMINAL, ())
+
+
+@pytest.mark.case("streams:E4")
+def test_what_does_not_run_still_needs_its_history(jobs: Jobs) -> None:
+    """However near the end it is: nobody knows when it goes on."""
+    number = _begin(jobs)
+    epoch = jobs.take(number)
+    jobs.record(epoch, {0: 2_300, 1: 0}, number=number)
+    jobs.cluster.client.stop_job(JOB, OfGeneration(generation=number))
+    jobs.end(epoch, number=number)
+    _late_look(jobs)
+    assert _kept(jobs) == KEEP_FOR_EVER
+    assert jobs.view().expires is None

@@ -9,7 +9,7 @@ import pytest
 from anew.api.jobs.requests import CreateJob, DropGeneration, OfGeneration, PlanGeneration
 from anew.api.topics import CreateTopic
 from anew.core.errors import Refused
-from anew.core.jobs.code import Shape
+from anew.core.jobs.code import JobCode, Shape
 from anew.core.jobs.deadletters import SKIP
 from anew.core.moment import LAST_MS
 from anew.testing.builders import KEY_SCHEMA, VALUE_SCHEMA
@@ -48,7 +48,7 @@ def _to_come(jobs: Jobs) -> list[int]:
 @pytest.mark.case("rules:R12")
 def test_what_is_to_come_is_as_old_as_what_was_not_read(late: Jobs) -> None:
     """A generation at the end writes what comes from now on; one that was stopped for a day, what came meanwhile."""
-    late.running()
+    late.running(late.plan(code=_OLD))
     epoch = late.take()
     assert _to_come(late) == [_HOUR_MS]
     late.write(5)
@@ -65,7 +65,7 @@ def test_what_is_to_come_is_as_old_as_what_was_not_read(late: Jobs) -> None:
 @pytest.mark.case("rules:R12")
 def test_of_an_open_transaction_nothing_is_known(late: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another program has appended and not committed will be read with the time of its append, however old."""
-    late.running()
+    late.running(late.plan(code=_OLD))
     late.take()
     log, behind = late.cluster.log, {0: 0, 1: 3}
     plain = log.next_offset
@@ -78,11 +78,21 @@ def test_of_an_open_transaction_nothing_is_known(late: Jobs, monkeypatch: pytest
 
 
 @pytest.mark.case("rules:R12")
+@pytest.mark.parametrize("code", [a_code(), a_code(shape=_KEEPS.model_copy(update={"state": ("Join",)}))])
+def test_of_what_a_function_remembers_nothing_is_known(late: Jobs, code: JobCode) -> None:
+    """It may write a row that is as old as what it has read long ago; nor is it known of a function nobody has tried."""
+    late.write(5)
+    late.running(late.plan(code=code))
+    late.record(late.take(), {0: 5, 1: 0})
+    assert _to_come(late) == []
+
+
+@pytest.mark.case("rules:R12")
 def test_a_rewind_brings_its_history(late: Jobs) -> None:
     """Of each generation by itself: the one that is rewound has all history to write, however near the live one is."""
     late.write(5)
     late.cluster.pass_seconds(24 * 3_600)
-    late.running()
+    late.running(late.plan(code=_OLD))
     late.cluster.settle(4)
     late.record(late.take(), {0: 5, 1: 0})
     late.running(late.plan(code=None, start="oldest"))
@@ -171,7 +181,7 @@ def test_nothing_is_known_of_what_nobody_declares(cluster: Cluster) -> None:
 @pytest.mark.case("rules:R12")
 def test_records_that_were_left_out_may_come_again(late: Jobs) -> None:
     """With the times they had: whichever job leaves records of the topic out, nothing is known any more."""
-    late.running()
+    late.running(late.plan(code=_OLD))
     assert _to_come(late) == [_HOUR_MS]
     other = CreateTopic(name="others", partitions=PARTITIONS, key_schema=KEY_SCHEMA, value_schema=VALUE_SCHEMA)
     client = late.cluster.client

@@ -66,19 +66,27 @@ def test_nothing_goes_on_without_what_was_remembered(jobs: Jobs) -> None:
     assert jobs.job().generation(3).stateless
 
 
-def test_a_store_is_not_counted_into_from_the_midst(cluster: Cluster) -> None:
-    """The same function over a part of history would write what that part gives in the place of what all gave."""
+def test_a_store_is_not_counted_into_in_place(cluster: Cluster) -> None:
+    """What keeps state may write under other keys than before, also the same function: what was written would stay."""
     jobs = Jobs(cluster)
     jobs.topics()
     cluster.create("flights", hybrid=False)
     cluster.client.create_job(CreateJob(name=JOB, output="store:flights", inputs={"events": EVENTS}))
     jobs.write(5)
     _at_rest(jobs, jobs.plan(code=_COUNTS))
-    error = refused(InvalidRequest, lambda: jobs.plan(mode="simple", code=None, start={"events": {0: 2, 1: 0}}))
-    assert (error.code, "--from oldest" in str(error.hint)) == ("state_not_carried", True)
-    plan = jobs.plan(mode="simple", code=None, start="oldest")
-    assert plan.state == "empty"
-    edited = plan.model_copy(update={"state": "none"}).sealed()
+    for start in ("oldest", {"events": {0: 2, 1: 0}}):
+        error = refused(InvalidRequest, lambda at=start: jobs.plan(mode="simple", code=None, start=at))  # type: ignore[misc]  # bound at once
+        assert (error.code, "--from oldest" in str(error.hint)) == ("state_not_carried", True)
+    assert jobs.plan(code=None, start="oldest").state == "empty"
+
+
+def test_a_plan_that_somebody_let_keep_state_is_refused(jobs: Jobs) -> None:
+    """Behind code that nobody has tried a deployment says what it would not carry on."""
+    jobs.write(5)
+    _at_rest(jobs, jobs.plan(code=a_code()))
+    plan = jobs.plan(mode="deploy", code=_PLAIN)
+    assert any("nobody has tried the code of generation 1" in line for line in plan.why)
+    edited = plan.model_copy(update={"state": "empty"}).sealed()
     assert refused(Refused, lambda: jobs.begin(edited)).code == "plan_outdated"
 
 

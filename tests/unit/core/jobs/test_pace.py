@@ -97,3 +97,21 @@ def test_where_the_oldest_record_outlasts_all_nothing_else_is_asked() -> None:
 
     assert expires_at_ms(_backlog(kept_ms=46 * _HOUR_MS), _NOW_MS, appended_ms) is None
     assert asked == [0]
+
+
+@pytest.mark.parametrize("left", [*range(1, 40), 200, 255, 256, 257, 300])
+@pytest.mark.parametrize("hours", [37, 50, 300])
+def test_few_looks_find_where_the_race_is_lost(left: int, hours: int) -> None:
+    """However little is left, the very first record that is not reached in time is found, in a few looks."""
+    asked = list[int]()
+
+    def appended_ms(offset: int) -> int:
+        asked.append(offset)
+        return _NOW_MS - 36 * _HOUR_MS + offset * 36 * _HOUR_MS // left
+
+    backlog = _backlog(end=left, read_per_s=left / (hours * 3_600), kept_ms=40 * _HOUR_MS)
+    found = expires_at_ms(backlog, _NOW_MS, appended_ms)
+    assert len(asked) < 60
+    goes = {offset: appended_ms(offset) + 40 * _HOUR_MS for offset in range(left)}
+    lost = [at for offset, at in goes.items() if at < _NOW_MS + 1000 * offset / backlog.read_per_s]
+    assert found == min(lost, default=None)
