@@ -80,7 +80,7 @@ def test_of_an_open_transaction_nothing_is_known(late: Jobs, monkeypatch: pytest
 @pytest.mark.case("rules:R12")
 @pytest.mark.parametrize("code", [a_code(), a_code(shape=_KEEPS.model_copy(update={"state": ("Join",)}))])
 def test_of_what_a_function_remembers_nothing_is_known(late: Jobs, code: JobCode) -> None:
-    """It may write a row that is as old as what it has read long ago; nor is it known of a function nobody has tried."""
+    """It may write a row that is as old as what it read long ago; nobody knows of a function that was not tried."""
     late.write(5)
     late.running(late.plan(code=code))
     late.record(late.take(), {0: 5, 1: 0})
