@@ -198,7 +198,8 @@ def test_what_it_would_not_write_again_asks_for_a_parallel_rewind(
     other = a_code(archive="cc", shape=after)
     error = refused(Refused, lambda: jobs.plan(mode="simple", code=other, start="oldest"))
     assert (error.code, why in str(error.found), "--parallel" in str(error.hint)) == ("must_be_parallel", True, True)
-    altered = jobs.plan(mode="parallel", code=other, start="oldest").model_copy(update={"mode": "simple"}).sealed()
+    parallel = jobs.plan(mode="parallel", code=other, start="oldest")
+    altered = parallel.model_copy(update={"mode": "simple", "state": "none"}).sealed()
     assert refused(Refused, lambda: jobs.begin(altered)).code == "must_be_parallel"
     # Over the same records the same code writes what it wrote, whatever it keeps of them.
     assert jobs.plan(mode="simple", code=None, start="oldest").mode == "simple"
