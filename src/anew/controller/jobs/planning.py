@@ -39,7 +39,6 @@ def plan_generation(context: Context, job: Job, request: PlanGeneration) -> JobP
         Unreachable: A log does not answer: what it holds is never guessed.
     """
     _check_conf(request.conf)
-    check_state_settings(request.conf)
     _check_output(context, job)
     inputs, code = inputs_of(context, job), _code(job, request)
     held = {of.name: held_of(context, of) for of in inputs}
@@ -376,7 +375,8 @@ def _check_output(context: Context, job: Job) -> None:
 
 
 def _check_conf(conf: Mapping[str, str]) -> None:
-    """Raise where Spark would run a task twice at once: a copy that is killed may have appended what wins."""
+    """Raise where Spark would keep state otherwise, or run tasks twice at once: a killed copy may have appended."""
+    check_state_settings(conf)
     if conf.get("spark.speculation", "false").strip().lower() != "false":
         raise InvalidRequest(
             "bad_conf",

@@ -63,7 +63,7 @@ def progress_of(context: Context, job: Job, generation: Generation) -> Generatio
     expires = None
     if appends is not None:
         with suppress(AnewError):
-            race = _Race(context, generation, held, positions, lags, read_rates(batches), appends)
+            race = _Race(context, generation, held, positions, lags, _rates(batches, lags), appends)
             expires = race.first_expiry()
     return GenerationProgress(batches, positions, lags, appends, left, expires)
 
@@ -90,7 +90,7 @@ def reads_history(context: Context, rebuild: JobRebuild) -> bool:
     if not batches or sum(lags.values()) > LAG_LIMIT_RECORDS:
         return True
     appends = _grown(context, generation, lags)
-    race = _Race(context, generation, held, positions, lags, read_rates(batches), appends)
+    race = _Race(context, generation, held, positions, lags, _rates(batches, lags), appends)
     return any(
         _is_lagging(of, lags) and (kept.partition_bytes is not None or race.is_lost(of, kept))
         for of, kept in ((of, _nominal(context, of)) for of in generation.inputs)
@@ -178,7 +178,7 @@ class _Race:
     held: Mapping[str, Held]
     positions: Mapping[str, Offsets]
     lags: Mapping[tuple[str, int], int]
-    reads: Rates
+    rates: Rates
     appends: Rates
 
     def first_expiry(self) -> UnreadExpiry | None:
@@ -187,11 +187,13 @@ class _Race:
         Raises:
             AnewError: A log does not answer.
         """
+        kept = [(of, _kept(self.context, of)) for of in self.generation.inputs]
         found = [
             UnreadExpiry(input=of.name, partition=partition, at_ms=at_ms)
-            for of in self.generation.inputs
+            for of, so_much in kept
+            if so_much != Kept()
             for partition in self.held[of.name]
-            if (at_ms := self._expires_at_ms(of, partition, _kept(self.context, of))) is not None
+            if (at_ms := self._expires_at_ms(of, partition, so_much)) is not None
         ]
         return min(found, key=lambda each: each.at_ms, default=None)
 
@@ -203,21 +205,20 @@ class _Race:
         """
         return any(
             self.lags[of.name, partition]
-            and (self._rate(of, partition) is None or self._expires_at_ms(of, partition, kept) is not None)
+            and ((of.name, partition) not in self.rates or self._expires_at_ms(of, partition, kept) is not None)
             for partition in self.held[of.name]
         )
 
     def _expires_at_ms(self, of: JobInput, partition: int, kept: Kept) -> int | None:
         at = of.name, partition
-        read_per_s = self._rate(of, partition) if self.lags[at] else None
-        if kept == Kept() or read_per_s is None:
+        if at not in self.rates:
             return None
         held = self.held[of.name][partition]
         backlog = Backlog(
             position=self.positions[of.name][partition],
             begin=held.begin,
             end=held.end,
-            read_per_s=read_per_s,
+            read_per_s=self.rates[at],
             appended_per_s=self.appends[at],
             kept_ms=kept.time_ms,
             is_bounded=kept.partition_bytes is not None,
@@ -225,12 +226,17 @@ class _Race:
         log, place = self.context.fabrics[of.fabric].log, TopicPartition(of.topic, of.topic_uid, partition)
         return expires_at_ms(backlog, self.context.clock(), partial(time_at, log, place))
 
-    def _rate(self, of: JobInput, partition: int) -> float | None:
-        """How fast a partition is read; one whose turn did not come, by its share of what is left; None: not measured.
 
-        Where a watermark is, a partition that is ahead of the others is not read until these have come to its time.
-        """
-        measured = self.reads.get((of.name, partition), 0.0)
-        total = sum(rate for (name, _), rate in self.reads.items() if name == of.name)
-        left = sum(lag for (name, _), lag in self.lags.items() if name == of.name)
-        return measured or total * self.lags[of.name, partition] / left or None
+def _rates(batches: list[BatchRecord], lags: Mapping[tuple[str, int], int]) -> Rates:
+    """How fast partitions with a lag are read; one whose turn did not come, by its share of what its input has left.
+
+    Where a watermark is, a partition that is ahead of the others is not read until these have come to its time. One of
+    an input of which nothing was measured is left out.
+    """
+    reads, total, left = read_rates(batches), dict[str, float](), dict[str, int]()
+    for (name, _), rate in reads.items():
+        total[name] = total.get(name, 0.0) + rate
+    for (name, _), lag in lags.items():
+        left[name] = left.get(name, 0) + lag
+    found = {at: reads.get(at, 0.0) or total.get(at[0], 0.0) * lag / left[at[0]] for at, lag in lags.items() if lag}
+    return {at: rate for at, rate in found.items() if rate}

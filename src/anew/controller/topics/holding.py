@@ -24,9 +24,10 @@ import structlog
 from anew.catalog.change import Put
 from anew.controller.engine.apart import Apart
 from anew.controller.engine.context import Context
+from anew.controller.topics.making import retention_of
 from anew.controller.topics.records import change_topic
 from anew.core.topics.topic import Hold, Kept, Topic
-from anew.log.interface import KEEP_FOR_EVER, Retention
+from anew.log.interface import KEEP_FOR_EVER
 
 _LOG = structlog.get_logger("anew.controller")
 
@@ -91,7 +92,7 @@ def _let_go(context: Context, topic: Topic, hold: Hold) -> None:
         return
     log, before = context.fabrics[topic.fabric].log, hold.before
     if before is not None and log.facts(topic.name, topic.topic_uid).retention == KEEP_FOR_EVER:
-        log.set_retention(topic.name, topic.topic_uid, Retention(before.time_ms, before.partition_bytes))
+        log.set_retention(topic.name, topic.topic_uid, retention_of(before))
         _LOG.info("retention_restored", topic=topic.name, **before.model_dump())
     _noted(context, noted, None, "retention restored")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from anew.controller.engine.context import Context
 from anew.controller.topics.records import change_topic, topic_with
-from anew.core.topics.topic import Topic, grown
+from anew.core.topics.topic import Kept, Topic, grown
 from anew.log.interface import Retention, TopicSpec
 
 
@@ -67,8 +67,12 @@ def add_announced_partitions(context: Context, uid: str) -> Topic:
 
 def spec_of(topic: Topic) -> TopicSpec:
     """A topic as its log is asked for it."""
-    kept = Retention(topic.kept.time_ms, topic.kept.partition_bytes)
-    return TopicSpec(topic.name, topic.topic_uid, topic.partitions, retention=kept)
+    return TopicSpec(topic.name, topic.topic_uid, topic.partitions, retention=retention_of(topic.kept))
+
+
+def retention_of(kept: Kept) -> Retention:
+    """What a log is told that is to keep so much."""
+    return Retention(kept.time_ms, kept.partition_bytes)
 
 
 def topics_of_deleted(context: Context, fabric: str, name: str) -> set[str]:
